@@ -1,0 +1,1 @@
+"""BERT in TensorFlow 2 / Keras: the model and its training (sections 3 and 4 of the paper)."""

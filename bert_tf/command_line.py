@@ -1,0 +1,149 @@
+"""From a frozen dataclass to absl flags and back, and how a script ends on bad input.
+
+A script's settings are one flat frozen dataclass; its fields are the script's flags. So a flag's
+name, type, default and help stand in one place, and the library never sees a flag.
+"""
+
+import dataclasses
+import json
+import logging as python_logging
+import os
+import sys
+import typing
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+from absl import logging as absl_logging
+
+from tfrecords.errors import InputError
+
+_DEFINERS = {
+    bool: flags.DEFINE_boolean,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
+
+
+def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = ()):
+    """A dataclass field that is also a flag; without a default the flag is required."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True)
+
+
+def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
+    """Defines one flag for every field of a settings class.
+
+    Args:
+      settings_class: dataclass whose fields come from `setting`.
+      flag_values: where to define them.
+      module_name: the module whose `--help` lists them.
+    """
+    types = typing.get_type_hints(settings_class)
+    for field in dataclasses.fields(settings_class):
+        required = field.default is dataclasses.MISSING
+        default = None if required else field.default
+        options = {"flag_values": flag_values, "module_name": module_name, "required": required}
+        choices = field.metadata["choices"]
+        if choices:
+            flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
+        else:
+            _DEFINERS[types[field.name]](field.name, default, field.metadata["help"], **options)
+
+
+def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
+    """Reads the parsed flags into the settings class, whose own checks may raise InputError."""
+    names = [field.name for field in dataclasses.fields(settings_class)]
+    return settings_class(**{name: flag_values[name].value for name in names})
+
+
+def parse(settings_class: type, arguments: Sequence[str]):
+    """Settings from command-line words, apart from the process's own flags.
+
+    Args:
+      settings_class: dataclass whose fields come from `setting`.
+      arguments: words as a shell would pass them, without the program's name.
+
+    Raises:
+      InputError: the settings contradict each other.
+      absl.flags.Error: an unknown flag, or a value of the wrong type.
+    """
+    flag_values = flags.FlagValues()
+    define_flags(settings_class, flag_values, settings_class.__module__)
+    flag_values(["program", *arguments])
+    return settings_from_flags(settings_class, flag_values)
+
+
+def to_json(settings) -> str:
+    """The resolved settings as JSON text, to be kept beside what they made."""
+    return json.dumps(dataclasses.asdict(settings), indent=2) + "\n"
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises InputError with the message unless the condition holds."""
+    if not condition:
+        raise InputError(message)
+
+
+def run(settings_class: type, main: Callable, doc: str) -> None:
+    """Runs a script: flags in, `main(settings)`, one clear line and exit code 1 on bad input.
+
+    Args:
+      settings_class: the script's settings.
+      main: called with the resolved settings; imports what is heavy inside, so that `--help` is quick.
+      doc: what `--help` says above the flags.
+    """
+    # console commands run from a stub that has no text of its own for --help
+    sys.modules["__main__"].__doc__ = doc
+    define_flags(settings_class, flags.FLAGS, sys.argv[0])
+    flags.DEFINE_boolean(
+        "debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0]
+    )
+    app.run(lambda _: sys.exit(_main_with_clear_errors(settings_class, main)))
+
+
+def _main_with_clear_errors(settings_class: type, main: Callable) -> int:
+    debug = flags.FLAGS["debug"].value
+    _set_up_logging(debug)
+    try:
+        main(settings_from_flags(settings_class, flags.FLAGS))
+    except (InputError, OSError) as error:
+        if debug:
+            raise
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to go on", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug or not _comes_from_the_machine(error):
+            raise
+        print(f"error: {_one_line(error)} (--debug shows the whole traceback)", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _comes_from_the_machine(error: Exception) -> bool:
+    """Whether TensorFlow reports the disk, the network, memory or data rather than a defect of the code."""
+    import tensorflow as tf
+
+    kinds = (
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+        tf.errors.DataLossError,
+        tf.errors.ResourceExhaustedError,
+        tf.errors.UnavailableError,
+    )
+    return isinstance(error, kinds)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _set_up_logging(debug: bool) -> None:
+    if not debug:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
+    absl_logging.set_verbosity(absl_logging.INFO)
+    form = "%(asctime)s %(levelname).1s %(message)s"
+    absl_logging.get_absl_handler().setFormatter(python_logging.Formatter(form, "%H:%M:%S"))

@@ -1,0 +1,149 @@
+"""The shape of a BERT encoder.
+
+Paper: section 3 ("Model Architecture") and Table 6 for the sizes.
+
+Letters: L layers, H hidden size, A attention heads, V vocabulary size.
+"""
+
+import dataclasses
+import json
+
+from tfrecords.errors import InputError
+
+# google-research/bert's smaller models (tiny to medium) and the paper's two: (L, H, A)
+_SIZES = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+# Published configurations carry these; the encoder of the paper has nothing for them to set.
+_IGNORED_KEYS = ("directionality",)
+_IGNORED_PREFIXES = ("pooler_",)
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Shape and regularisation of the encoder; keys and defaults of the original's `bert_config.json`.
+
+    Attributes:
+      vocab_size: V; may be larger than the vocabulary (padded), never smaller.
+      hidden_size: H.
+      num_hidden_layers: L.
+      num_attention_heads: A; must divide H.
+      intermediate_size: width of the feed-forward layer, 4H in the paper.
+      hidden_act: "gelu" is the original's tanh form; "gelu_erf" the exact one, Hugging Face's "gelu".
+      hidden_dropout_prob: dropout after embeddings and after each sub-layer.
+      attention_probs_dropout_prob: dropout on the attention probabilities.
+      max_position_embeddings: longest sequence.
+      type_vocab_size: number of segments.
+      initializer_range: standard deviation of the truncated normal that weights start from.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            wanted = {int: (int,), float: (int, float), str: (str,)}[field.type]
+            if isinstance(value, bool) or not isinstance(value, wanted):
+                raise InputError(f"{field.name}={value!r}: must be of type {field.type.__name__}")
+            if field.type is int and value < 1:
+                raise InputError(f"{field.name}={value}: must be at least 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"hidden_size={self.hidden_size} is no multiple of "
+                f"num_attention_heads={self.num_attention_heads}; each head takes an equal share of it"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
+        if self.initializer_range <= 0:
+            raise InputError(f"initializer_range={self.initializer_range}: must be above 0")
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head, H / A."""
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
+        """One of the published sizes: tiny, mini, small, medium, base, large.
+
+        Raises:
+          InputError: an unknown name.
+        """
+        if size not in _SIZES:
+            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}")
+        layers, hidden, heads = _SIZES[size]
+        return cls(
+            vocab_size=vocab_size,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * hidden,
+            type_vocab_size=2,
+        )
+
+    @classmethod
+    def from_dict(cls, entries: dict) -> "BertConfig":
+        """A configuration from the original's keys.
+
+        Raises:
+          InputError: a key is unknown or missing, or the values contradict each other.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        known = {k: v for k, v in entries.items() if k in names}
+        unknown = [
+            k for k in entries
+            if k not in names and k not in _IGNORED_KEYS and not k.startswith(_IGNORED_PREFIXES)
+        ]  # fmt: skip
+        if unknown:
+            raise InputError(f"unknown key {unknown[0]!r}; known are {', '.join(names)}")
+        if "vocab_size" not in known:
+            raise InputError("the key 'vocab_size' is missing")
+        return cls(**known)
+
+    @classmethod
+    def from_json_file(cls, path: str) -> "BertConfig":
+        """Reads a `bert_config.json`; any tf.io.gfile path.
+
+        Raises:
+          InputError: the file is missing, is not JSON, or holds no valid configuration.
+        """
+        import tensorflow as tf
+
+        if not tf.io.gfile.exists(path):
+            raise InputError(f"{path}: no such file; give a bert_config.json")
+        try:
+            with tf.io.gfile.GFile(path) as file:
+                entries = json.load(file)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not JSON: {error}") from error
+        if not isinstance(entries, dict):
+            raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
+        try:
+            return cls.from_dict(entries)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    def to_json_string(self) -> str:
+        """The original's JSON form."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"

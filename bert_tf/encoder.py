@@ -1,0 +1,250 @@
+"""The BERT encoder: embeddings, post-norm transformer blocks, pooler.
+
+Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2.
+
+Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length.
+
+Weights are made in the constructors, so that a model has all of them before its first call.
+Softmax and layer normalisation are computed in float32 whatever the compute dtype. Every dropout
+is stateless: its mask is a function of the seed passed to the call and of the place in the network.
+"""
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+
+LAYER_NORM_EPSILON = 1e-12
+# Added to the attention scores of padding; its exponential is zero in float32 beside any real score.
+_PADDING_SCORE = -10000.0
+
+_ACTIVATIONS = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
+    "relu": tf.nn.relu,
+    "tanh": tf.nn.tanh,
+    "linear": tf.identity,
+}
+
+
+def activation(name: str):
+    """The function that `hidden_act` names."""
+    return _ACTIVATIONS[name]
+
+
+def initializer(config: BertConfig) -> keras.initializers.Initializer:
+    """Truncated normal; a new object for each weight, so that no two weights start alike."""
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+
+
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor, site: int) -> tf.Tensor:
+    """Drops values with a mask that depends on seed and site alone.
+
+    Args:
+      x: float, any shape.
+      rate: share of the values set to zero; the rest is scaled up by 1 / (1 - rate).
+      seed: int32 [2].
+      site: number of this place; each place in a network needs its own.
+    """
+    if rate == 0:
+        return x
+    return tf.nn.experimental.stateless_dropout(
+        x, rate, seed=tf.random.experimental.stateless_fold_in(seed, site), rng_alg="auto_select"
+    )
+
+
+def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
+    """The seed to use: None where nothing is dropped, a fresh one where the caller gave none."""
+    if not training:
+        return None
+    if seed is None:
+        return tf.random.uniform([2], tf.int32.min, tf.int32.max, tf.int32)
+    return seed
+
+
+class Dense(keras.layers.Layer):
+    """Affine map of the last axis: x W + b."""
+
+    def __init__(self, inputs: int, outputs: int, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
+        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros")
+
+    def call(self, x):
+        """Maps float [..., inputs] to float [..., outputs]."""
+        return tf.nn.bias_add(tf.matmul(x, self.kernel), self.bias)
+
+
+class LayerNorm(keras.layers.Layer):
+    """Layer normalisation over the last axis, computed in float32."""
+
+    def __init__(self, size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
+        self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
+
+    def call(self, x):
+        """Normalises float [..., size]; the result has the dtype of x."""
+        wide = tf.cast(x, tf.float32)
+        mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
+        normal = (wide - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+        return tf.cast(normal * self.gamma + self.beta, x.dtype)
+
+
+class Embeddings(keras.layers.Layer):
+    """Sum of word, position and segment embeddings, normalised.
+
+    Paper: section 3, Figure 2.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        self.word = self._table("word_embeddings", config.vocab_size)
+        self.position = self._table("position_embeddings", config.max_position_embeddings)
+        self.segment = self._table("segment_embeddings", config.type_vocab_size)
+        self.layer_norm = LayerNorm(config.hidden_size)
+
+    def _table(self, name: str, rows: int) -> tf.Variable:
+        shape = [rows, self._config.hidden_size]
+        return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
+
+    def call(self, input_ids, segment_ids, seed=None):
+        """Embeds int32 [B, S] ids and segments: float [B, S, H]."""
+        length = input_ids.shape[1] or tf.shape(input_ids)[1]
+        x = tf.gather(self.word, input_ids)  # [B, S, H]
+        x += tf.convert_to_tensor(self.position)[:length]
+        x += tf.gather(self.segment, segment_ids)
+        x = self.layer_norm(x)
+        if seed is not None:
+            x = dropout(x, self._config.hidden_dropout_prob, seed, 0)
+        return x
+
+
+class Attention(keras.layers.Layer):
+    """Multi-head self-attention over the whole row, without the residual.
+
+    Paper: section 3 ("Model Architecture"): bidirectional, every position sees every other.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        hidden = config.hidden_size
+        self.query = Dense(hidden, hidden, config)
+        self.key = Dense(hidden, hidden, config)
+        self.value = Dense(hidden, hidden, config)
+        self.output_dense = Dense(hidden, hidden, config)
+
+    def _heads(self, x: tf.Tensor) -> tf.Tensor:
+        """Splits [B, S, H] into [B, A, S, D]."""
+        batch, length = tf.shape(x)[0], tf.shape(x)[1]
+        x = tf.reshape(x, [batch, length, self._config.num_attention_heads, self._config.head_size])
+        return tf.transpose(x, [0, 2, 1, 3])
+
+    def call(self, x, attention_bias, seed=None, site=0):
+        """Attends.
+
+        Args:
+          x: float [B, S, H].
+          attention_bias: float32 [B, 1, 1, S], added to the scores.
+          seed: int32 [2] when dropping, else None.
+          site: number of the dropout.
+
+        Returns:
+          float [B, S, H].
+        """
+        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
+        query *= tf.cast(self._config.head_size**-0.5, query.dtype)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+        probabilities = tf.cast(probabilities, value.dtype)
+        if seed is not None:
+            probabilities = dropout(probabilities, self._config.attention_probs_dropout_prob, seed, site)
+        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
+        return self.output_dense(tf.reshape(context, tf.shape(x)))
+
+
+class Block(keras.layers.Layer):
+    """One layer: attention and feed-forward, each followed by dropout, residual and normalisation.
+
+    Paper: section 3 ("Model Architecture"); post-norm, as in the original.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        self.attention = Attention(config)
+        self.attention_norm = LayerNorm(config.hidden_size)
+        self.intermediate = Dense(config.hidden_size, config.intermediate_size, config)
+        self.output_dense = Dense(config.intermediate_size, config.hidden_size, config)
+        self.output_norm = LayerNorm(config.hidden_size)
+
+    def call(self, x, attention_bias, seed=None, site=0):
+        """Maps float [B, S, H] to float [B, S, H]; takes the dropout numbers site to site + 2."""
+        rate = self._config.hidden_dropout_prob
+        attended = self.attention(x, attention_bias, seed=seed, site=site)
+        if seed is not None:
+            attended = dropout(attended, rate, seed, site + 1)
+        x = self.attention_norm(x + attended)
+        wide = activation(self._config.hidden_act)(self.intermediate(x))  # [B, S, 4H]
+        narrow = self.output_dense(wide)
+        if seed is not None:
+            narrow = dropout(narrow, rate, seed, site + 2)
+        return self.output_norm(x + narrow)
+
+
+class BertEncoder(keras.Model):
+    """The bidirectional transformer encoder.
+
+    Paper: section 3.
+
+    Args:
+      config: shape and regularisation.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
+        self.pooler = Dense(config.hidden_size, config.hidden_size, config)
+
+    def call(self, inputs, training=False, seed=None):
+        """Encodes a batch.
+
+        Args:
+          inputs: dict of `input_ids`, `input_mask` (1 on pieces, 0 on padding), `segment_ids`, each
+            int32 [B, S]. Without `input_mask` nothing is padding, without `segment_ids` all is segment 0.
+          training: whether to drop.
+          seed: int32 [2] for the dropout masks; None draws one.
+
+        Returns:
+          dict of `sequence_output` [B, S, H], `pooled_output` [B, H], `embedding_output` [B, S, H],
+          `encoder_outputs` (list of L, each [B, S, H]).
+
+        Raises:
+          ValueError: S is beyond `max_position_embeddings`.
+        """
+        input_ids = inputs["input_ids"]
+        length = input_ids.shape[1]
+        if length is not None and length > self.config.max_position_embeddings:
+            raise ValueError(
+                f"input_ids has {length} columns, max_position_embeddings is {self.config.max_position_embeddings}"
+            )
+        input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
+        segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
+        seed = dropout_seed(training, seed)
+        attention_bias = (1.0 - tf.cast(input_mask, tf.float32)) * _PADDING_SCORE
+        attention_bias = attention_bias[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+        x = embedding_output = self.embeddings(input_ids, segment_ids, seed=seed)
+        encoder_outputs = []
+        for index, block in enumerate(self.blocks):
+            x = block(x, attention_bias, seed=seed, site=1 + 3 * index)
+            encoder_outputs.append(x)
+        return {
+            "sequence_output": x,
+            "pooled_output": tf.nn.tanh(self.pooler(x[:, 0])),
+            "embedding_output": embedding_output,
+            "encoder_outputs": encoder_outputs,
+        }

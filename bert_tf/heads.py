@@ -1,0 +1,81 @@
+"""What stands on top of the encoder.
+
+Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification).
+
+Letters: B batch, S sequence length, H hidden size, P predictions, V vocabulary size.
+"""
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import Dense, LayerNorm, activation, dropout, dropout_seed
+
+# The encoder numbers its dropouts from 0 on; heads count from here, so that no two masks are alike.
+_DROPOUT_SITE = 1 << 16
+
+
+class MaskedLanguageModelHead(keras.layers.Layer):
+    """Scores every piece of the vocabulary at the masked positions.
+
+    Paper: section 3.1, Task 1. The output weights are the word embeddings.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        self.transform = Dense(config.hidden_size, config.hidden_size, config)
+        self.layer_norm = LayerNorm(config.hidden_size)
+        self.bias = self.add_weight(
+            name="bias", shape=[config.vocab_size], initializer="zeros", experimental_autocast=False
+        )
+
+    def call(self, sequence_output, positions, word_embeddings):
+        """Predicts.
+
+        Args:
+          sequence_output: float [B, S, H].
+          positions: int32 [B, P].
+          word_embeddings: float [V, H].
+
+        Returns:
+          Logits, float32 [B, P, V].
+        """
+        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
+        logits = tf.einsum("bph,vh->bpv", x, tf.cast(word_embeddings, x.dtype))
+        return tf.cast(logits, tf.float32) + self.bias
+
+
+class NextSentenceHead(keras.layers.Layer):
+    """Tells whether B follows A (class 0) or is random (class 1).
+
+    Paper: section 3.1, Task 2.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = Dense(config.hidden_size, 2, config)
+
+    def call(self, pooled_output):
+        """Maps float [B, H] to logits, float32 [B, 2]."""
+        return tf.cast(self.dense(pooled_output), tf.float32)
+
+
+class ClassificationHead(keras.layers.Layer):
+    """Dropout and an affine map of the pooled [CLS]; one output is a regression.
+
+    Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
+    """
+
+    def __init__(self, config: BertConfig, num_outputs: int, **kwargs):
+        super().__init__(**kwargs)
+        self._rate = config.hidden_dropout_prob
+        self.dense = Dense(config.hidden_size, num_outputs, config)
+
+    def call(self, pooled_output, training=False, seed=None):
+        """Maps float [B, H] to logits, float32 [B, num_outputs]."""
+        seed = dropout_seed(training, seed)
+        if seed is not None:
+            pooled_output = dropout(pooled_output, self._rate, seed, _DROPOUT_SITE)
+        return tf.cast(self.dense(pooled_output), tf.float32)

@@ -1,0 +1,81 @@
+"""From TFRecords to batches: deterministic, and able to start at any step.
+
+Letters: B batch, S sequence length, P predictions.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfrecords import schema
+
+_SHUFFLE_BUFFER = 10_000
+
+
+def pretraining_batches(
+    files: Sequence[str],
+    *,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    vocab_size: int,
+    batch_size: int,
+    training: bool,
+    seed: int = 0,
+    start_step: int = 0,
+    input_context: tf.distribute.InputContext | None = None,
+) -> tf.data.Dataset:
+    """Batches of masked-LM / next-sentence examples.
+
+    Training shuffles and repeats for ever, in an order that seed alone decides; evaluation reads the
+    files once, in their order, and drops nothing.
+
+    Args:
+      files: TFRecords.
+      max_seq_length: S.
+      max_predictions_per_seq: P.
+      vocab_size: ids must be below it.
+      batch_size: B over all workers.
+      training: shuffle, repeat, and give full batches only.
+      seed: seed of the order.
+      start_step: batches to pass over, so that a resumed run goes on where it was.
+      input_context: this worker's share, where there are several.
+
+    Returns:
+      A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B].
+    """
+    features = schema.pretraining_features(max_seq_length, max_predictions_per_seq)
+    workers = input_context.num_input_pipelines if input_context else 1
+    dataset = tf.data.Dataset.from_tensor_slices(list(files))
+    if training:
+        dataset = dataset.shuffle(len(files), seed=seed)
+    dataset = dataset.interleave(
+        tf.data.TFRecordDataset, cycle_length=min(8, len(files)) if training else 1, deterministic=True
+    )
+    if training:
+        dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
+    if workers > 1:
+        dataset = dataset.shard(workers, input_context.input_pipeline_id)
+    dataset = dataset.skip(start_step * (batch_size // workers) if training else 0)
+    dataset = dataset.batch(batch_size // workers, drop_remainder=training)
+
+    def parse(records):
+        return _parse_batch(records, features, vocab_size)
+
+    return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
+        tf.data.AUTOTUNE
+    )
+
+
+def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: int):
+    dtypes = {"int64": tf.int64, "float": tf.float32}
+    spec = {f.name: tf.io.FixedLenFeature([f.length], dtypes[f.kind]) for f in features}
+    batch = tf.io.parse_example(records, spec)
+    # on an accelerator a gather beyond the table gives zeros, not an error; so it is caught here
+    tf.debugging.assert_less(
+        tf.reduce_max(batch["input_ids"]),
+        tf.constant(vocab_size, tf.int64),
+        "the data holds ids beyond the configuration's vocab_size",
+    )
+    batch = {k: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for k, v in batch.items()}
+    batch["next_sentence_labels"] = tf.squeeze(batch["next_sentence_labels"], 1)
+    return batch

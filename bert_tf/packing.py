@@ -1,0 +1,84 @@
+"""Putting pieces of text into the rows that the encoder reads: [CLS] A [SEP] B [SEP].
+
+Paper: section 3 ("Input/Output Representations"), Figure 2.
+
+Letters: B batch, S sequence length.
+"""
+
+import tensorflow as tf
+
+
+def truncated_lengths(
+    length_a: tf.Tensor, length_b: tf.Tensor, budget: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """How much of each segment stays when pieces leave the end of the longer one, one at a time.
+
+    Where both are equally long B gives first, as in the original.
+
+    Args:
+      length_a: int64 [B], pieces in A.
+      length_b: int64 [B], pieces in B.
+      budget: pieces that fit in a row together.
+
+    Returns:
+      Two int64 [B]: pieces of A and of B that stay.
+    """
+    half_up, half_down = (budget + 1) // 2, budget // 2
+    keep_a = tf.minimum(length_a, tf.maximum(budget - length_b, half_up))
+    keep_b = tf.minimum(length_b, tf.maximum(budget - length_a, half_down))
+    return keep_a, keep_b
+
+
+def pack(
+    segment_a: tf.RaggedTensor,
+    segment_b: tf.RaggedTensor | None,
+    *,
+    max_seq_length: int,
+    cls_id: int,
+    sep_id: int,
+) -> dict[str, tf.Tensor]:
+    """Packs one or two segments a row into fixed-length model inputs, padded with id 0.
+
+    An empty B counts as none: the row is [CLS] A [SEP].
+
+    Args:
+      segment_a: int32 [B, (pieces)].
+      segment_b: int32 [B, (pieces)], or None for single-text tasks.
+      max_seq_length: S.
+      cls_id: id of [CLS].
+      sep_id: id of [SEP].
+
+    Returns:
+      `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+    """
+    rows = segment_a.nrows()
+    if segment_b is None:
+        segment_b = tf.RaggedTensor.from_row_splits(
+            tf.zeros([0], tf.int32), tf.zeros([rows + 1], tf.int64), validate=False
+        )
+    length_a, length_b = segment_a.row_lengths(), segment_b.row_lengths()
+    has_b = tf.cast(length_b > 0, tf.int64)
+    paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
+    keep_a = tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2))
+    a, b = _first(segment_a, keep_a), _first(segment_b, paired_b)
+
+    ones = tf.ones([rows], tf.int64)
+    cls = tf.RaggedTensor.from_row_lengths(tf.fill([rows], cls_id), ones, validate=False)
+    sep = tf.RaggedTensor.from_row_lengths(tf.fill([rows], sep_id), ones, validate=False)
+    sep_b = _first(sep, has_b)
+    ids = tf.concat([cls, a, sep, b, sep_b], axis=1)  # [B, (S)]
+    second_segment_start = (keep_a + 2)[:, tf.newaxis]
+    lengths = ids.row_lengths()[:, tf.newaxis]
+    column = tf.range(max_seq_length, dtype=tf.int64)[tf.newaxis, :]
+    input_ids = ids.to_tensor(shape=[None, max_seq_length])
+    return {
+        "input_ids": tf.ensure_shape(input_ids, [None, max_seq_length]),
+        "input_mask": tf.cast(column < lengths, tf.int32),
+        "segment_ids": tf.cast((column >= second_segment_start) & (column < lengths), tf.int32),
+    }
+
+
+def _first(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
+    """The first `keep[i]` values of row i."""
+    starts = segments.row_starts()
+    return tf.gather(segments.values, tf.ragged.range(starts, starts + keep))

@@ -1,0 +1,89 @@
+"""The model of pre-training and its joint loss.
+
+Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
+next-sentence negative log-likelihoods.
+
+Letters: B batch, S sequence length, P predictions, V vocabulary size.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.heads import MaskedLanguageModelHead, NextSentenceHead
+
+# A term of a mean that may be spread over replicas: its numerator and its denominator here.
+Ratio = tuple[tf.Tensor, tf.Tensor]
+
+
+class BertPretrainer(keras.Model):
+    """The encoder with the masked-LM and next-sentence heads.
+
+    Paper: section 3.1.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.encoder = BertEncoder(config)
+        self.masked_lm = MaskedLanguageModelHead(config)
+        self.next_sentence = NextSentenceHead(config)
+
+    def call(self, inputs, training=False, seed=None):
+        """Predicts masked pieces and the order of the sentences.
+
+        Args:
+          inputs: what `BertEncoder` takes, and `masked_lm_positions` int32 [B, P].
+          training: whether to drop.
+          seed: int32 [2] for the dropout masks.
+
+        Returns:
+          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], float32, beside the
+          encoder's outputs.
+        """
+        outputs = self.encoder(inputs, training=training, seed=seed)
+        masked_lm_logits = self.masked_lm(
+            outputs["sequence_output"], inputs["masked_lm_positions"], self.encoder.embeddings.word
+        )
+        next_sentence_logits = self.next_sentence(outputs["pooled_output"])
+        return {
+            **outputs,
+            "masked_lm_logits": masked_lm_logits,
+            "next_sentence_logits": next_sentence_logits,
+        }
+
+
+class PretrainingObjective:
+    """The joint loss and what is measured beside it, see `training.Objective`."""
+
+    def __init__(self, model: BertPretrainer):
+        self.model = model
+
+    def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
+        """Loss terms and metrics of a batch of this replica, each as (numerator, denominator)."""
+        outputs = self.model(batch, training=training, seed=seed)
+        weights = batch["masked_lm_weights"]  # [B, P]
+        labels = batch["masked_lm_ids"]  # [B, P]
+        logits = outputs["masked_lm_logits"]
+        nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [B, P]
+        predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
+        count = tf.reduce_sum(weights)
+
+        order = batch["next_sentence_labels"]  # [B]
+        order_logits = outputs["next_sentence_logits"]
+        order_nll = tf.nn.sparse_softmax_cross_entropy_with_logits(order, order_logits)
+        order_predicted = tf.cast(tf.argmax(order_logits, -1, order.dtype) == order, tf.float32)
+        rows = tf.cast(tf.shape(order)[0], tf.float32)
+        return {
+            "loss": {
+                "masked_lm_loss": (tf.reduce_sum(weights * nll), count),
+                "next_sentence_loss": (tf.reduce_sum(order_nll), rows),
+            },
+            "metrics": {
+                "masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count),
+                "next_sentence_accuracy": (tf.reduce_sum(order_predicted), rows),
+            },
+        }

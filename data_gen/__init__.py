@@ -1,0 +1,1 @@
+"""From text to masked-LM / next-sentence examples in TFRecords."""

@@ -1,0 +1,30 @@
+r"""Turns text into masked-LM / next-sentence examples in TFRecords.
+
+  python -m data_gen.create_pretraining_data --input_file=corpus.txt --output_file=train.tfrecord \
+      --vocab_file=vocab.txt --max_seq_length=128 --dupe_factor=5
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from data_gen.settings import GeneratorSettings
+
+
+def main(settings: GeneratorSettings) -> None:
+    """Runs the script with resolved settings."""
+    from data_gen.run_local import create_pretraining_data
+
+    create_pretraining_data(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(GeneratorSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

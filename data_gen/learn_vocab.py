@@ -1,0 +1,29 @@
+"""Learns a WordPiece vocabulary from text.
+
+  python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from data_gen.settings import VocabularySettings
+
+
+def main(settings: VocabularySettings) -> None:
+    """Runs the script with resolved settings."""
+    from data_gen.vocabulary import learn_vocabulary
+
+    learn_vocabulary(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(VocabularySettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

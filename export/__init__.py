@@ -1,0 +1,1 @@
+"""SavedModels that take raw strings, and how they are served."""
