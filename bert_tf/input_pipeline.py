@@ -34,7 +34,7 @@ def pretraining_batches(
       max_seq_length: S.
       max_predictions_per_seq: P.
       vocab_size: ids must be below it.
-      batch_size: B over all workers.
+      batch_size: rows over all replicas; each batch holds one replica's share.
       training: shuffle, repeat, and give full batches only.
       seed: seed of the order.
       start_step: batches to pass over, so that a resumed run goes on where it was.
@@ -55,8 +55,10 @@ def pretraining_batches(
         dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
     if workers > 1:
         dataset = dataset.shard(workers, input_context.input_pipeline_id)
-    dataset = dataset.skip(start_step * (batch_size // workers) if training else 0)
-    dataset = dataset.batch(batch_size // workers, drop_remainder=training)
+    if training:
+        dataset = dataset.skip(start_step * (batch_size // workers))
+    per_replica = input_context.get_per_replica_batch_size(batch_size) if input_context else batch_size
+    dataset = dataset.batch(per_replica, drop_remainder=training)
 
     def parse(records):
         return _parse_batch(records, features, vocab_size)

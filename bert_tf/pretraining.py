@@ -59,6 +59,8 @@ class BertPretrainer(keras.Model):
 class PretrainingObjective:
     """The joint loss and what is measured beside it, see `training.Objective`."""
 
+    names = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+
     def __init__(self, model: BertPretrainer):
         self.model = model
 

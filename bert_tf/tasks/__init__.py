@@ -1,0 +1,1 @@
+"""The paper's downstream tasks as tables (section 4, appendix B.1)."""

@@ -1,0 +1,259 @@
+"""A whole classifier run: checks first, then training, evaluation, prediction.
+
+Paper: section 4.1 and appendix A.3.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf import checkpoints, finetuning, progress, run_folder, training
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import BertClassifier, EncodedExamples
+from bert_tf.settings import ClassifierSettings
+from bert_tf.tasks import glue
+from bert_tf.tokenization import BertTokenizer
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+TASK_NAME = "classifier.json"
+VOCABULARY_NAME = "vocab.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierRun:
+    """What a run works with, all of it checked.
+
+    Attributes:
+      settings: as given.
+      config: shape of the model.
+      tokenizer: from the run's vocabulary.
+      task: labels, columns, metrics.
+      splits: "train", "dev", "test" to their examples, as far as the settings ask for them.
+    """
+
+    settings: ClassifierSettings
+    config: BertConfig
+    tokenizer: BertTokenizer
+    task: glue.ClassificationTask
+    splits: dict[str, EncodedExamples]
+
+
+def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
+    """Trains, evaluates and predicts as the settings say.
+
+    Returns:
+      Figures of the evaluation; {} without `do_eval`.
+
+    Raises:
+      InputError: something given does not fit; before any training.
+    """
+    run = _prepare(settings)
+    run_folder.check_model(settings.output_dir, _model_facts(run))
+    strategy = training.make_strategy(settings)
+    training.check_batch_size(
+        strategy,
+        train_batch_size=settings.train_batch_size,
+        eval_batch_size=settings.eval_batch_size,
+        predict_batch_size=settings.predict_batch_size,
+    )
+    keras.utils.set_random_seed(settings.random_seed)
+    with strategy.scope():
+        model = BertClassifier(run.config, run.task.num_outputs)
+    if settings.do_train:
+        _train(run, strategy, model)
+    if not (settings.do_eval or settings.do_predict):
+        return {}
+    latest = checkpoints.latest_checkpoint(settings.output_dir)
+    tf.train.Checkpoint(model=model).restore(latest).expect_partial()
+    figures = _evaluate(run, strategy, model) if settings.do_eval else {}
+    if settings.do_predict:
+        _predict(run, strategy, model)
+    return figures
+
+
+def _prepare(settings: ClassifierSettings) -> ClassifierRun:
+    config = BertConfig.from_json_file(settings.bert_config_file)
+    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    check_fit(config, tokenizer, settings.bert_config_file)
+    if settings.max_seq_length > config.max_position_embeddings:
+        raise InputError(
+            f"--max_seq_length={settings.max_seq_length} is beyond max_position_embeddings="
+            f"{config.max_position_embeddings} of {settings.bert_config_file}; make it smaller"
+        )
+    if not settings.do_train:
+        checkpoints.latest_checkpoint(settings.output_dir)
+    task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
+    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    examples = {
+        split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted
+    }
+    if settings.init_checkpoint:
+        checkpoints.latest_checkpoint(settings.init_checkpoint)
+    splits = {
+        split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()
+    }
+    return ClassifierRun(settings, config, tokenizer, task, splits)
+
+
+def check_fit(config: BertConfig, tokenizer: BertTokenizer, config_file: str) -> None:
+    """Refuses a vocabulary with more pieces than the model has embeddings; fewer are fine (padding).
+
+    Raises:
+      InputError: names both files and numbers.
+    """
+    pieces = len(tokenizer.vocabulary)
+    if pieces > config.vocab_size:
+        raise InputError(
+            f"{config_file}: vocab_size={config.vocab_size} is smaller than {tokenizer.vocab_file}, "
+            f"which has {pieces} pieces; give the vocabulary that belongs to the configuration"
+        )
+
+
+def _labels_of_earlier_run(output_dir: str) -> tuple[str, ...]:
+    path = os.path.join(output_dir, TASK_NAME)
+    if not tf.io.gfile.exists(path):
+        return ()
+    with tf.io.gfile.GFile(path) as file:
+        return tuple(json.load(file)["labels"])
+
+
+def _model_facts(run: ClassifierRun) -> dict:
+    return {
+        "model": "classifier",
+        "task_name": run.task.name,
+        "labels": list(run.task.labels),
+        "do_lower_case": run.settings.do_lower_case,
+        "vocab_sha256": writer.sha256(run.settings.vocab_file),
+        **dataclasses.asdict(run.config),
+    }
+
+
+def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClassifier) -> None:
+    settings, examples = run.settings, run.splits["train"]
+    num_train_steps = int(len(examples) / settings.train_batch_size * settings.num_train_epochs)
+    if num_train_steps < 1:
+        raise InputError(
+            f"--num_train_epochs={settings.num_train_epochs} of {len(examples)} examples give no step of "
+            f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
+        )
+    num_warmup_steps = int(num_train_steps * settings.warmup_proportion)
+    start_step = training.latest_step(settings.output_dir)
+    train_file = os.path.join(settings.data_dir, "train.tsv")
+    phase = run_folder.Phase(
+        settings=dataclasses.asdict(settings),
+        model=_model_facts(run),
+        data={
+            "train.tsv": run_folder.fingerprint([train_file]),
+            "max_seq_length": settings.max_seq_length,
+        },
+        optimizer={
+            "optimizer": "AdamWeightDecay",
+            "learning_rate": settings.learning_rate,
+            "num_train_steps": num_train_steps,
+            "num_warmup_steps": num_warmup_steps,
+            "train_batch_size": settings.train_batch_size,
+            "random_seed": settings.random_seed,
+            "init_checkpoint": settings.init_checkpoint,
+        },
+    )
+    run_folder.begin(settings.output_dir, phase, start_step)
+    _write_description(run)
+
+    def make_batches(input_context):
+        return finetuning.batches(
+            examples,
+            run.tokenizer,
+            max_seq_length=settings.max_seq_length,
+            batch_size=settings.train_batch_size,
+            training=True,
+            seed=settings.random_seed,
+            start_step=start_step,
+            input_context=input_context,
+        )
+
+    with strategy.scope():
+        optimizer = training.make_optimizer(
+            settings, settings.learning_rate, num_train_steps, num_warmup_steps
+        )
+        trainer = training.Trainer(
+            finetuning.ClassificationObjective(model, run.task.is_regression),
+            strategy,
+            random_seed=settings.random_seed,
+            optimizer=optimizer,
+            train_dataset=strategy.distribute_datasets_from_function(make_batches),
+        )
+
+    def initialize():
+        if settings.init_checkpoint:
+            checkpoints.initialize(model, settings.init_checkpoint)
+
+    training.train(
+        trainer,
+        settings.output_dir,
+        num_train_steps=num_train_steps,
+        save_checkpoints_steps=settings.save_checkpoints_steps,
+        iterations_per_loop=settings.iterations_per_loop,
+        initialize=initialize,
+    )
+
+
+def _write_description(run: ClassifierRun) -> None:
+    """Writes beside the checkpoints what evaluation and export need: configuration, vocabulary, task."""
+    settings, folder = run.settings, run.settings.output_dir
+    writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
+    writer.write_text(
+        os.path.join(folder, VOCABULARY_NAME), "".join(f"{piece}\n" for piece in run.tokenizer.vocabulary)
+    )
+    description = {
+        "task_name": run.task.name,
+        "labels": list(run.task.labels),
+        "has_pairs": run.task.has_pairs,
+        "do_lower_case": settings.do_lower_case,
+        "max_seq_length": settings.max_seq_length,
+    }
+    writer.write_text(os.path.join(folder, TASK_NAME), json.dumps(description, indent=2) + "\n")
+
+
+def _logits(run: ClassifierRun, split: str, batch_size: int, strategy, model: BertClassifier) -> np.ndarray:
+    def make_batches(input_context):
+        return finetuning.batches(
+            run.splits[split],
+            run.tokenizer,
+            max_seq_length=run.settings.max_seq_length,
+            batch_size=batch_size,
+            training=False,
+            input_context=input_context,
+        )
+
+    dataset = strategy.distribute_datasets_from_function(make_batches)
+    return finetuning.predict(model, strategy, dataset, len(run.splits[split]))
+
+
+def _evaluate(run: ClassifierRun, strategy, model: BertClassifier) -> dict[str, float]:
+    """Evaluates on dev.tsv and writes `eval_results.txt` with the original's names."""
+    settings, labels = run.settings, run.splits["dev"].labels
+    logits = _logits(run, "dev", settings.eval_batch_size, strategy, model)
+    predictions = logits[:, 0] if run.task.is_regression else np.argmax(logits, axis=1)
+    loss = finetuning.mean_loss(logits, labels, run.task.is_regression)
+    figures = {**glue.score(run.task, labels, predictions), "loss": loss}
+    step = training.latest_step(settings.output_dir)
+    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures))
+    progress.record(settings.output_dir, "dev", step, figures)
+    results = {"global_step": step, **{f"eval_{name}": value for name, value in figures.items()}}
+    progress.write_results(settings.output_dir, results)
+    return figures
+
+
+def _predict(run: ClassifierRun, strategy, model: BertClassifier) -> None:
+    """Predicts test.tsv and writes `test_results.tsv`: probabilities, or the score, a line an example."""
+    logits = _logits(run, "test", run.settings.predict_batch_size, strategy, model)
+    rows = logits if run.task.is_regression else finetuning.probabilities(logits)
+    path = os.path.join(run.settings.output_dir, "test_results.tsv")
+    writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))
+    logging.info("wrote %d predictions to %s", len(rows), path)

@@ -1,0 +1,166 @@
+"""A whole pre-training run: checks first, then training, then evaluation.
+
+Paper: section 3.1, appendix A.2.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf import checkpoints, input_pipeline, progress, run_folder, training
+from bert_tf.config import BertConfig
+from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.settings import PretrainingSettings
+from tfrecords import manifest, reader, schema, writer
+from tfrecords.errors import InputError
+
+
+def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
+    """Trains and evaluates as the settings say.
+
+    Returns:
+      Figures of the evaluation; {} without `do_eval`.
+
+    Raises:
+      InputError: something given does not fit; before any training.
+    """
+    config = BertConfig.from_json_file(settings.bert_config_file)
+    files = reader.expand_files(settings.input_file)
+    _check_data(settings, config, files)
+    run_folder.check_model(settings.output_dir, _model_facts(config))
+    strategy = training.make_strategy(settings)
+    training.check_batch_size(
+        strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
+    )
+    keras.utils.set_random_seed(settings.random_seed)
+    with strategy.scope():
+        model = BertPretrainer(config)
+    if settings.do_train:
+        _train(settings, config, files, strategy, model)
+    return _evaluate(settings, config, files, strategy, model) if settings.do_eval else {}
+
+
+def _model_facts(config: BertConfig) -> dict:
+    return {"model": "pretraining", **dataclasses.asdict(config)}
+
+
+def _check_data(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> None:
+    if settings.max_seq_length > config.max_position_embeddings:
+        raise InputError(
+            f"--max_seq_length={settings.max_seq_length} is beyond max_position_embeddings="
+            f"{config.max_position_embeddings} of {settings.bert_config_file}; make it smaller"
+        )
+    features = schema.pretraining_features(settings.max_seq_length, settings.max_predictions_per_seq)
+    reader.check_lengths(files, features)
+    for path in files:
+        made_with = manifest.read_manifest(manifest.manifest_path(path))
+        if made_with and made_with["vocab_size"] > config.vocab_size:
+            raise InputError(
+                f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
+                f"{path}, which has {made_with['vocab_size']} pieces; raise it"
+            )
+
+
+def _train(
+    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], strategy, model: BertPretrainer
+) -> None:
+    start_step = training.latest_step(settings.output_dir)
+    phase = run_folder.Phase(
+        settings=dataclasses.asdict(settings),
+        model=_model_facts(config),
+        data={
+            "input_file": run_folder.fingerprint(files),
+            "max_seq_length": settings.max_seq_length,
+            "max_predictions_per_seq": settings.max_predictions_per_seq,
+        },
+        optimizer={
+            "optimizer": "AdamWeightDecay",
+            "learning_rate": settings.learning_rate,
+            "num_train_steps": settings.num_train_steps,
+            "num_warmup_steps": settings.num_warmup_steps,
+            "train_batch_size": settings.train_batch_size,
+            "random_seed": settings.random_seed,
+            "init_checkpoint": settings.init_checkpoint,
+        },
+    )
+    if settings.init_checkpoint:
+        checkpoints.latest_checkpoint(settings.init_checkpoint)
+    run_folder.begin(settings.output_dir, phase, start_step)
+    config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
+    writer.write_text(config_path, config.to_json_string())
+
+    def make_batches(input_context):
+        return input_pipeline.pretraining_batches(
+            files,
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+            vocab_size=config.vocab_size,
+            batch_size=settings.train_batch_size,
+            training=True,
+            seed=settings.random_seed,
+            start_step=start_step,
+            input_context=input_context,
+        )
+
+    with strategy.scope():
+        optimizer = training.make_optimizer(
+            settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
+        )
+        trainer = training.Trainer(
+            PretrainingObjective(model),
+            strategy,
+            random_seed=settings.random_seed,
+            optimizer=optimizer,
+            train_dataset=strategy.distribute_datasets_from_function(make_batches),
+        )
+
+    def initialize():
+        if settings.init_checkpoint:
+            checkpoints.initialize(model, settings.init_checkpoint)
+
+    training.train(
+        trainer,
+        settings.output_dir,
+        num_train_steps=settings.num_train_steps,
+        save_checkpoints_steps=settings.save_checkpoints_steps,
+        iterations_per_loop=settings.iterations_per_loop,
+        initialize=initialize,
+    )
+
+
+def _evaluate(
+    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], strategy, model: BertPretrainer
+) -> dict[str, float]:
+    """Evaluates the latest checkpoint and writes `eval_results.txt`, as the original does."""
+
+    def make_batches(input_context):
+        return input_pipeline.pretraining_batches(
+            files,
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+            vocab_size=config.vocab_size,
+            batch_size=settings.eval_batch_size,
+            training=False,
+            input_context=input_context,
+        )
+
+    with strategy.scope():
+        trainer = training.Trainer(
+            PretrainingObjective(model),
+            strategy,
+            eval_dataset=strategy.distribute_datasets_from_function(make_batches),
+        )
+    latest = checkpoints.latest_checkpoint(settings.output_dir)
+    trainer.checkpoint.restore(latest).expect_partial()
+    step = int(trainer.global_step.numpy())
+    logging.info("evaluating %s", latest)
+    output = trainer.evaluate(tf.constant(settings.max_eval_steps))
+    figures = {name: float(value) for name, value in output.items()}
+    logging.info("step %d  %s", step, progress.describe(figures))
+    progress.record(settings.output_dir, "eval", step, figures)
+    progress.write_results(settings.output_dir, {"global_step": step, **figures})
+    return figures

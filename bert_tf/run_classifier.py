@@ -1,0 +1,31 @@
+r"""Fine-tunes, evaluates and runs a classifier of one or two texts (paper: section 4.1).
+
+  python -m bert_tf.run_classifier --task_name=MRPC --data_dir=glue/MRPC --vocab_file=vocab.txt \
+      --bert_config_file=bert_config.json --init_checkpoint=pretrained --output_dir=mrpc \
+      --do_train --do_eval --learning_rate=2e-5
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import ClassifierSettings
+
+
+def main(settings: ClassifierSettings) -> None:
+    """Runs the script with resolved settings."""
+    from bert_tf.classifier_run import run_classifier
+
+    run_classifier(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(ClassifierSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,142 @@
+"""What a run's folder is a run of, so that nothing else is ever mixed into it.
+
+`run.json` lists the phases that were trained into a folder: for each the settings, and fingerprints
+of model, data and optimizer. A later start must be the same run, or a second phase after it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "run.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """One stretch of training with one kind of data and one schedule.
+
+    Attributes:
+      settings: all resolved settings, for the record.
+      model: what makes it this model; never changes within a folder.
+      data: what makes it this data.
+      optimizer: what makes it this optimizer, `num_train_steps` among it.
+    """
+
+    settings: dict
+    model: dict
+    data: dict
+    optimizer: dict
+
+
+def fingerprint(paths: Sequence[str]) -> str:
+    """Short name for the contents of files: a hash of their names, sizes, and first and last megabyte."""
+    digest = hashlib.sha256()
+    for path in paths:
+        size = tf.io.gfile.stat(path).length
+        digest.update(f"{os.path.basename(path)} {size}\n".encode())
+        with tf.io.gfile.GFile(path, "rb") as file:
+            digest.update(file.read(1 << 20))
+            file.seek(max(0, size - (1 << 20)))
+            digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def read_phases(output_dir: str) -> list[Phase]:
+    """The phases of a folder; none where nothing was trained.
+
+    Raises:
+      InputError: `run.json` cannot be read.
+    """
+    path = os.path.join(output_dir, NAME)
+    if not tf.io.gfile.exists(path):
+        return []
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return [Phase(**entries) for entries in json.load(file)["phases"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is damaged ({error}); give another --output_dir") from error
+
+
+def check_model(output_dir: str, model: Mapping) -> None:
+    """Refuses a folder that holds a run of another model.
+
+    Raises:
+      InputError: names what differs.
+    """
+    for phase in read_phases(output_dir)[-1:]:
+        _refuse(output_dir, "model", phase.model, model)
+
+
+def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
+    """Claims a folder for a phase: a new run, the same one resumed, or a phase after a finished one.
+
+    A next phase has the same model and more steps, and starts once the one before has reached its
+    last step. It brings rows of another length (paper, A.2: 128 pieces first, then 512), or is the
+    same data for longer.
+
+    Args:
+      output_dir: the run's folder.
+      phase: what is about to be trained.
+      trained_steps: step of the folder's latest checkpoint; 0 for none.
+
+    Raises:
+      InputError: the folder holds something else; names what differs.
+    """
+    phases = read_phases(output_dir)
+    if not phases:
+        if tf.io.gfile.isdir(output_dir) and tf.train.latest_checkpoint(output_dir):
+            raise InputError(
+                f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; "
+                "give another folder"
+            )
+        _write(output_dir, [phase])
+        return
+    last = phases[-1]
+    _refuse(output_dir, "model", last.model, phase.model)
+    if last.data == phase.data and last.optimizer == phase.optimizer:
+        return
+    if _continues(last, phase, trained_steps):
+        logging.info("phase %d begins at step %d", len(phases) + 1, trained_steps)
+        _write(output_dir, [*phases, phase])
+        return
+    _refuse(output_dir, "data", last.data, phase.data)
+    _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
+
+
+def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
+    if trained_steps < last.optimizer["num_train_steps"]:
+        return False
+    if phase.optimizer["num_train_steps"] <= last.optimizer["num_train_steps"]:
+        return False
+    another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
+    schedule = {"num_train_steps", "num_warmup_steps"}
+    same_but_longer = last.data == phase.data and all(
+        phase.optimizer[key] == last.optimizer[key] for key in last.optimizer.keys() - schedule
+    )
+    return another_length or same_but_longer
+
+
+def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
+    different = [
+        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key)
+    ]
+    if different:
+        raise InputError(
+            f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
+            "give another folder, or the run's own settings to resume it"
+        )
+
+
+def _write(output_dir: str, phases: Sequence[Phase]) -> None:
+    entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
+    writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")

@@ -1,0 +1,30 @@
+r"""Pre-trains BERT on masked words and sentence order (paper: section 3.1, appendix A.2).
+
+  python -m bert_tf.run_pretraining --bert_config_file=bert_config.json --input_file='train*.tfrecord' \
+      --output_dir=pretrained --do_train --do_eval --num_train_steps=10000 --num_warmup_steps=1000
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import PretrainingSettings
+
+
+def main(settings: PretrainingSettings) -> None:
+    """Runs the script with resolved settings."""
+    from bert_tf.pretraining_run import run_pretraining
+
+    run_pretraining(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(PretrainingSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,130 @@
+"""Settings of the training scripts: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceSettings:
+    """Where and how a trainer computes; the original's flags and TensorFlow 2's."""
+
+    use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
+    tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
+    tpu_zone: str = setting("Google Cloud zone of the TPU, where its name does not tell", "")
+    gcp_project: str = setting("Google Cloud project of the TPU, where its name does not tell", "")
+    master: str = setting("grpc:// address of the TPU; the original's other name for --tpu_name", "")
+    num_tpu_cores: int = setting("TPU cores in all; checked against the TPU that is found", 8)
+    distribution_strategy: str = setting(
+        "how to spread the work over devices",
+        "off",
+        choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+    )
+    num_gpus: int = setting("GPUs of each worker", 0)
+    dtype: str = setting("dtype of the computation; weights stay float32", "float32",
+                         choices=("float32", "bfloat16", "float16"))  # fmt: skip
+    enable_xla: bool = setting("compile with XLA (a TPU always does)", False)
+    random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
+
+    def __post_init__(self):
+        require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
+        require(
+            not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
+            f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of them",
+        )
+        require(
+            not (self.tpu_name and self.master),
+            "--tpu_name and --master name the same thing; give one of them",
+        )
+        require(
+            self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),
+            f"--num_gpus={self.num_gpus} needs --distribution_strategy=mirrored",
+        )
+
+
+def _require_positive(settings, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        require(value > 0, f"--{name}={value}: must be above 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings(DeviceSettings):
+    """Settings of `run_pretraining`; names and defaults of google-research/bert."""
+
+    bert_config_file: str = setting("bert_config.json: the shape of the model")
+    input_file: str = setting("TFRecords of create_pretraining_data; commas and globs")
+    output_dir: str = setting("folder for checkpoints and results")
+    init_checkpoint: str = setting("checkpoint to start from: a file prefix or a folder", "")
+    max_seq_length: int = setting("row length of the data", 128)
+    max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
+    do_train: bool = setting("train", False)
+    do_eval: bool = setting("evaluate the latest checkpoint of output_dir", False)
+    train_batch_size: int = setting("rows a step, over all devices", 32)
+    eval_batch_size: int = setting("rows a step of evaluation, over all devices", 8)
+    learning_rate: float = setting("peak learning rate", 5e-5)
+    num_train_steps: int = setting("step at which training ends", 100000)
+    num_warmup_steps: int = setting("steps of linear warm-up", 10000)
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
+    iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
+    max_eval_steps: int = setting("steps of evaluation, at most", 100)
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        _require_positive(
+            self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
+            "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
+            "max_eval_steps",
+        )  # fmt: skip
+        require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings(DeviceSettings):
+    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+
+    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
+    bert_config_file: str = setting("bert_config.json: the shape of the model")
+    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
+    vocab_file: str = setting("vocabulary, one piece a line")
+    output_dir: str = setting("folder for checkpoints and results")
+    init_checkpoint: str = setting("pre-trained checkpoint: a file prefix or a folder", "")
+    do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
+    max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
+    do_train: bool = setting("train on train.tsv", False)
+    do_eval: bool = setting("evaluate on dev.tsv", False)
+    do_predict: bool = setting("predict test.tsv", False)
+    train_batch_size: int = setting("examples a step, over all devices", 32)
+    eval_batch_size: int = setting("examples a step of evaluation, over all devices", 8)
+    predict_batch_size: int = setting("examples a step of prediction, over all devices", 8)
+    learning_rate: float = setting("peak learning rate", 5e-5)
+    num_train_epochs: float = setting("passes over train.tsv", 3.0)
+    warmup_proportion: float = setting("share of the steps that warms up", 0.1)
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
+    iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
+    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
+    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
+    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
+    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
+    tsv_labels: str = setting("task tsv: labels with commas between; empty: those in train.tsv, sorted", "")
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(
+            self.do_train or self.do_eval or self.do_predict,
+            "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
+        )
+        _require_positive(
+            self, "train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
+            "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop",
+        )  # fmt: skip
+        require(
+            self.max_seq_length >= 5,
+            f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
+        )
+        require(
+            0 <= self.warmup_proportion < 1,
+            f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
+        )

@@ -1,0 +1,309 @@
+"""The training loop: strategy, orbit controller, checkpoints.
+
+Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
+"""
+
+import contextlib
+import io
+import logging as python_logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import orbit
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+from official.common import distribute_utils
+
+from bert_tf import optimization
+from bert_tf.progress import Progress
+from bert_tf.settings import DeviceSettings
+from tfrecords.errors import InputError
+
+_CHECKPOINTS_KEPT = 5
+# Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
+_STEPS_PER_LOOP_OFF_TPU = 50
+
+
+class Objective(Protocol):
+    """What a model is trained for.
+
+    Attributes:
+      model: what is trained.
+      names: of all loss terms and metrics that `losses` gives.
+    """
+
+    model: keras.Model
+    names: tuple[str, ...]
+
+    def losses(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict]:
+        """Ratios of a batch of one replica.
+
+        Returns:
+          "loss": name to (numerator, denominator), whose means over all replicas add up to the loss;
+          "metrics": the same for what is only measured.
+        """
+
+
+def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
+    """The strategy that the device flags describe; also sets dtype policy and XLA for the process.
+
+    Raises:
+      InputError: the devices are not there.
+    """
+    keras.mixed_precision.set_global_policy(
+        "float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}"
+    )
+    tf.config.optimizer.set_jit(settings.enable_xla)
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if settings.num_gpus > gpus:
+        raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
+    if settings.use_tpu or settings.distribution_strategy == "tpu":
+        return _tpu_strategy(settings)
+    return distribute_utils.get_distribution_strategy(
+        settings.distribution_strategy, num_gpus=settings.num_gpus
+    )
+
+
+def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
+    name = settings.tpu_name or settings.master
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=settings.tpu_zone or None, project=settings.gcp_project or None
+        )
+        if name not in ("", "local"):
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone") from error
+    strategy = tf.distribute.TPUStrategy(resolver)
+    if strategy.num_replicas_in_sync != settings.num_tpu_cores:
+        raise InputError(
+            f"--num_tpu_cores={settings.num_tpu_cores}: the TPU has {strategy.num_replicas_in_sync} cores; "
+            "give that number"
+        )
+    return strategy
+
+
+def check_batch_size(strategy: tf.distribute.Strategy, **batch_sizes: int) -> None:
+    """Refuses a global batch that the replicas cannot share equally.
+
+    Raises:
+      InputError: names the flag and the number of replicas.
+    """
+    replicas = strategy.num_replicas_in_sync
+    for flag, size in batch_sizes.items():
+        if size % replicas:
+            raise InputError(f"--{flag}={size}: must be a multiple of the {replicas} replicas")
+
+
+def make_optimizer(
+    settings: DeviceSettings, learning_rate: float, total_steps: int, warmup_steps: int
+) -> keras.optimizers.Optimizer:
+    """AdamW with warm-up and decay; with dynamic loss scaling under float16."""
+    schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
+    optimizer = optimization.AdamWeightDecay(schedule)
+    if settings.dtype == "float16":
+        optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
+    """One model with its data, trained and evaluated by orbit's controller.
+
+    Args:
+      objective: model and loss.
+      strategy: where to compute; the trainer is made in its scope.
+      random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
+      optimizer: None for evaluation only.
+      train_dataset: distributed dataset of batches.
+      eval_dataset: the same, finite.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+        *,
+        random_seed: int = 0,
+        optimizer: keras.optimizers.Optimizer | None = None,
+        train_dataset=None,
+        eval_dataset=None,
+    ):
+        self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
+        self.global_step = orbit.utils.create_global_step()
+        self._seed = random_seed
+        names = (*objective.names, *(["gradient_norm"] if optimizer else []))
+        self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
+        if optimizer is not None:
+            optimizer.build(objective.model.trainable_variables)
+        orbit.StandardTrainer.__init__(self, train_dataset)
+        orbit.StandardEvaluator.__init__(self, eval_dataset)
+        entries = {"model": objective.model, "global_step": self.global_step}
+        if optimizer is not None:
+            entries["optimizer"] = optimizer
+        self.checkpoint = tf.train.Checkpoint(**entries)
+
+    def train_step(self, iterator):
+        """One step over all replicas."""
+        self.strategy.run(self._replica_train_step, args=(next(iterator),))
+        self.global_step.assign_add(1)
+
+    def eval_step(self, iterator):
+        """One step of evaluation over all replicas."""
+
+        def step(batch):
+            terms = self.objective.losses(batch, training=False, seed=None)
+            self._measure(terms["loss"] | terms["metrics"])
+
+        self.strategy.run(step, args=(next(iterator),))
+
+    def _replica_train_step(self, batch):
+        context = tf.distribute.get_replica_context()
+        seed = tf.stack([tf.constant(self._seed, tf.int32), tf.cast(self.global_step, tf.int32)])
+        seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
+        scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
+        with tf.GradientTape() as tape:
+            terms = self.objective.losses(batch, training=True, seed=seed)
+            loss = tf.add_n([_share_of_mean(*ratio) for ratio in terms["loss"].values()])
+            if scaling:
+                loss = self.optimizer.get_scaled_loss(loss)
+        variables = self.objective.model.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        # a weight that the loss does not reach (a pooler without its task) has no gradient
+        used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
+        gradients, variables = zip(*used, strict=True)
+        if scaling:
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        gradients, norm = optimization.summed_and_clipped(gradients)
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True), skip_gradients_aggregation=True)
+        self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, tf.ones([]))})
+
+    def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:
+        for name, (numerator, denominator) in ratios.items():
+            self._means[name].update_state(tf.math.divide_no_nan(numerator, denominator), denominator)
+
+    def _reset(self) -> None:
+        for mean in self._means.values():
+            mean.reset_states()
+
+    def train_loop_begin(self):
+        """Forgets the figures of the loop before."""
+        self._reset()
+
+    def train_loop_end(self):
+        """Figures of the loop."""
+        figures = {name: mean.result() for name, mean in self._means.items()}
+        return _with_total(figures) | {"learning_rate": self.optimizer.learning_rate}
+
+    def eval_begin(self):
+        """Forgets the figures of training."""
+        self._reset()
+
+    def eval_end(self):
+        """Figures of the evaluation."""
+        measured = {name: mean.result() for name, mean in self._means.items() if mean.count > 0}
+        return _with_total(measured)
+
+
+def _with_total(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Adds the sum of the loss terms where there are several."""
+    terms = [value for name, value in figures.items() if name.endswith("_loss")]
+    return ({"loss": tf.add_n(terms)} if terms else {}) | dict(figures)
+
+
+def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
+    """This replica's part of a mean over all replicas; the parts' sum is the mean."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync > 1:
+        denominator = context.all_reduce(tf.distribute.ReduceOp.SUM, denominator)
+    return tf.math.divide_no_nan(numerator, denominator)
+
+
+def train(
+    trainer: Trainer,
+    output_dir: str,
+    *,
+    num_train_steps: int,
+    save_checkpoints_steps: int,
+    iterations_per_loop: int,
+    initialize: Callable[[], None],
+) -> int:
+    """Trains up to a step, from the folder's latest checkpoint or from the start.
+
+    Args:
+      trainer: with optimizer and training data.
+      output_dir: folder for checkpoints, summaries and `metrics.jsonl`.
+      num_train_steps: step to end at, counted from the folder's first.
+      save_checkpoints_steps: steps between checkpoints.
+      iterations_per_loop: steps between two returns to Python, at most.
+      initialize: sets the first weights when there is no checkpoint yet.
+
+    Returns:
+      The step that training started from.
+    """
+    steps_per_loop = min(iterations_per_loop, save_checkpoints_steps, num_train_steps)
+    if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
+        steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
+    manager = tf.train.CheckpointManager(
+        trainer.checkpoint,
+        output_dir,
+        max_to_keep=_CHECKPOINTS_KEPT,
+        step_counter=trainer.global_step,
+        checkpoint_interval=save_checkpoints_steps,
+        init_fn=initialize,
+    )
+    with _orbit_kept_quiet():
+        controller = orbit.Controller(
+            strategy=trainer.strategy,
+            trainer=trainer,
+            global_step=trainer.global_step,
+            steps_per_loop=steps_per_loop,
+            checkpoint_manager=manager,
+            summary_dir=os.path.join(output_dir, "train"),
+            summary_interval=steps_per_loop,
+        )
+        first_step = int(trainer.global_step.numpy())
+        if first_step:
+            logging.info("resuming from %s", manager.latest_checkpoint)
+        if first_step >= num_train_steps:
+            logging.info("training is complete at step %d; nothing is left to do", first_step)
+            return first_step
+        progress = Progress(output_dir, first_step, num_train_steps)
+        controller.train_actions.append(
+            lambda output: progress.update(
+                int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()}
+            )
+        )
+        try:
+            controller.train(steps=num_train_steps)
+        finally:
+            progress.close()
+    logging.info("saved %s", manager.latest_checkpoint)
+    return first_step
+
+
+def latest_step(output_dir: str) -> int:
+    """Step of a folder's latest checkpoint; 0 where there is none."""
+    path = tf.train.latest_checkpoint(output_dir) if tf.io.gfile.isdir(output_dir) else None
+    if path is None:
+        return 0
+    return int(tf.train.load_variable(path, "global_step/.ATTRIBUTES/VARIABLE_VALUE"))
+
+
+@contextlib.contextmanager
+def _orbit_kept_quiet():
+    """Drops orbit's own report of each loop, which `Progress` gives in one line."""
+
+    def not_from_orbit(record: python_logging.LogRecord) -> bool:
+        return f"{os.sep}orbit{os.sep}" not in record.pathname
+
+    handler = logging.get_absl_handler()
+    handler.addFilter(not_from_orbit)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        handler.removeFilter(not_from_orbit)

@@ -1,0 +1,29 @@
+"""Exports a fine-tuned model as a SavedModel that takes raw strings.
+
+  python -m export.export_saved_model --task=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from export.settings import ExportSettings
+
+
+def main(settings: ExportSettings) -> None:
+    """Runs the script with resolved settings."""
+    from export.saved_model import export_saved_model
+
+    export_saved_model(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(ExportSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()
