@@ -95,9 +95,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     }
     if settings.init_checkpoint:
         checkpoints.latest_checkpoint(settings.init_checkpoint)
-    splits = {
-        split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()
-    }
+    splits = {split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()}
     return ClassifierRun(settings, config, tokenizer, task, splits)
 
 

@@ -27,7 +27,9 @@ _DEFINERS = {
 
 def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = ()):
     """A dataclass field that is also a flag; without a default the flag is required."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True)
+    return dataclasses.field(
+        default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True
+    )
 
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
@@ -145,5 +147,13 @@ def _set_up_logging(debug: bool) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
     absl_logging.set_verbosity(absl_logging.INFO)
+    handler = absl_logging.get_absl_handler()
+    handler.addFilter(lambda record: debug or _is_ours_or_serious(record))
     form = "%(asctime)s %(levelname).1s %(message)s"
-    absl_logging.get_absl_handler().setFormatter(python_logging.Formatter(form, "%H:%M:%S"))
+    handler.setFormatter(python_logging.Formatter(form, "%H:%M:%S"))
+
+
+def _is_ours_or_serious(record: python_logging.LogRecord) -> bool:
+    """False for the libraries' notes on what they are doing, which bury the script's own lines."""
+    noisy = any(f"{os.sep}{name}{os.sep}" in record.pathname for name in ("orbit", "tensorflow", "tf_keras"))
+    return record.levelno > python_logging.INFO or not noisy

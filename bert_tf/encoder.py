@@ -80,8 +80,12 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, size: int, **kwargs):
         super().__init__(**kwargs)
-        self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
-        self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
+        self.gamma = self.add_weight(
+            name="gamma", shape=[size], initializer="ones", experimental_autocast=False
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=[size], initializer="zeros", experimental_autocast=False
+        )
 
     def call(self, x):
         """Normalises float [..., size]; the result has the dtype of x."""
@@ -100,21 +104,22 @@ class Embeddings(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self._config = config
-        self.word = self._table("word_embeddings", config.vocab_size)
-        self.position = self._table("position_embeddings", config.max_position_embeddings)
-        self.segment = self._table("segment_embeddings", config.type_vocab_size)
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
+        self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
         self.layer_norm = LayerNorm(config.hidden_size)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
+        # the attribute has the weight's name, so that a checkpoint knows one path for it
         shape = [rows, self._config.hidden_size]
         return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
 
     def call(self, input_ids, segment_ids, seed=None):
         """Embeds int32 [B, S] ids and segments: float [B, S, H]."""
         length = input_ids.shape[1] or tf.shape(input_ids)[1]
-        x = tf.gather(self.word, input_ids)  # [B, S, H]
-        x += tf.convert_to_tensor(self.position)[:length]
-        x += tf.gather(self.segment, segment_ids)
+        x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
+        x += tf.convert_to_tensor(self.position_embeddings)[:length]
+        x += tf.gather(self.segment_embeddings, segment_ids)
         x = self.layer_norm(x)
         if seed is not None:
             x = dropout(x, self._config.hidden_dropout_prob, seed, 0)

@@ -48,9 +48,7 @@ def pretraining_batches(
     dataset = tf.data.Dataset.from_tensor_slices(list(files))
     if training:
         dataset = dataset.shuffle(len(files), seed=seed)
-    dataset = dataset.interleave(
-        tf.data.TFRecordDataset, cycle_length=min(8, len(files)) if training else 1, deterministic=True
-    )
+    dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=min(8, len(files)) if training else 1)
     if training:
         dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
     if workers > 1:

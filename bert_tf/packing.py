@@ -8,9 +8,7 @@ Letters: B batch, S sequence length.
 import tensorflow as tf
 
 
-def truncated_lengths(
-    length_a: tf.Tensor, length_b: tf.Tensor, budget: int
-) -> tuple[tf.Tensor, tf.Tensor]:
+def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
     """How much of each segment stays when pieces leave the end of the longer one, one at a time.
 
     Where both are equally long B gives first, as in the original.

@@ -46,7 +46,7 @@ class BertPretrainer(keras.Model):
         """
         outputs = self.encoder(inputs, training=training, seed=seed)
         masked_lm_logits = self.masked_lm(
-            outputs["sequence_output"], inputs["masked_lm_positions"], self.encoder.embeddings.word
+            outputs["sequence_output"], inputs["masked_lm_positions"], self.encoder.embeddings.word_embeddings
         )
         next_sentence_logits = self.next_sentence(outputs["pooled_output"])
         return {

@@ -5,7 +5,6 @@ Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 
 import contextlib
 import io
-import logging as python_logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -77,7 +76,9 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone") from error
+        raise InputError(
+            f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone"
+        ) from error
     strategy = tf.distribute.TPUStrategy(resolver)
     if strategy.num_replicas_in_sync != settings.num_tpu_cores:
         raise InputError(
@@ -178,7 +179,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         if scaling:
             gradients = self.optimizer.get_unscaled_gradients(gradients)
         gradients, norm = optimization.summed_and_clipped(gradients)
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True), skip_gradients_aggregation=True)
+        self.optimizer.apply_gradients(
+            zip(gradients, variables, strict=True), skip_gradients_aggregation=True
+        )
         self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, tf.ones([]))})
 
     def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:
@@ -255,8 +258,13 @@ def train(
         checkpoint_interval=save_checkpoints_steps,
         init_fn=initialize,
     )
-    with _orbit_kept_quiet():
-        controller = orbit.Controller(
+
+    def report(output):
+        progress.update(int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()})
+
+    # orbit prints each loop's figures; `Progress` shows them on one line
+    with contextlib.redirect_stdout(io.StringIO()):
+        controller = orbit.Controller(  # restores, or calls `initialize`
             strategy=trainer.strategy,
             trainer=trainer,
             global_step=trainer.global_step,
@@ -264,6 +272,7 @@ def train(
             checkpoint_manager=manager,
             summary_dir=os.path.join(output_dir, "train"),
             summary_interval=steps_per_loop,
+            train_actions=[report],
         )
         first_step = int(trainer.global_step.numpy())
         if first_step:
@@ -271,12 +280,9 @@ def train(
         if first_step >= num_train_steps:
             logging.info("training is complete at step %d; nothing is left to do", first_step)
             return first_step
+        if not first_step:
+            controller.save_checkpoint()  # so that the later ones come at multiples of the interval
         progress = Progress(output_dir, first_step, num_train_steps)
-        controller.train_actions.append(
-            lambda output: progress.update(
-                int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()}
-            )
-        )
         try:
             controller.train(steps=num_train_steps)
         finally:
@@ -291,19 +297,3 @@ def latest_step(output_dir: str) -> int:
     if path is None:
         return 0
     return int(tf.train.load_variable(path, "global_step/.ATTRIBUTES/VARIABLE_VALUE"))
-
-
-@contextlib.contextmanager
-def _orbit_kept_quiet():
-    """Drops orbit's own report of each loop, which `Progress` gives in one line."""
-
-    def not_from_orbit(record: python_logging.LogRecord) -> bool:
-        return f"{os.sep}orbit{os.sep}" not in record.pathname
-
-    handler = logging.get_absl_handler()
-    handler.addFilter(not_from_orbit)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        handler.removeFilter(not_from_orbit)

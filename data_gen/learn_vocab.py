@@ -1,6 +1,6 @@
 """Learns a WordPiece vocabulary from text.
 
-  python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
+python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
 """
 
 import pathlib

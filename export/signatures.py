@@ -50,7 +50,10 @@ class ServedClassifier(tf.Module):
         assets: Mapping[str, str],
     ):
         super().__init__()
-        self.model, self.tokenizer = model, tokenizer
+        self.tokenizer = tokenizer
+        # the weights are tracked, the Keras model is not: it would bring a function for every layer
+        self.weights = model.variables
+        self._classify = lambda inputs: model(inputs, training=False)["logits"]
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
         self._description = description
         self._labels = tf.constant(description.labels, tf.string)
@@ -81,7 +84,7 @@ class ServedClassifier(tf.Module):
         # columns that are padding in every row change nothing but the time it takes
         longest = tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1))
         inputs = {name: values[:, :longest] for name, values in packed.items()}
-        logits = self.model(inputs, training=False)["logits"]  # [B, C]
+        logits = self._classify(inputs)  # [B, C]
         if not self._description.labels:
             return {"score": logits[:, 0]}
         return {

@@ -222,7 +222,9 @@ def _cells(path: str, number: int, line: bytes) -> list[str]:
     try:
         return line.rstrip(b"\r").decode(encoding).split("\t")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+        raise InputError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
+        ) from error
 
 
 def _index(path: str, column: str, first_row: Sequence[str], has_header: bool) -> int:
