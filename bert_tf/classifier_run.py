@@ -90,9 +90,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
         checkpoints.latest_checkpoint(settings.output_dir)
     task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
-    examples = {
-        split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted
-    }
+    examples = {split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted}
     if settings.init_checkpoint:
         checkpoints.latest_checkpoint(settings.init_checkpoint)
     splits = {split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()}
@@ -176,9 +174,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         )
 
     with strategy.scope():
-        optimizer = training.make_optimizer(
-            settings, settings.learning_rate, num_train_steps, num_warmup_steps
-        )
+        optimizer = training.make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
         trainer = training.Trainer(
             finetuning.ClassificationObjective(model, run.task.is_regression),
             strategy,

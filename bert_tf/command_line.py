@@ -27,9 +27,7 @@ _DEFINERS = {
 
 def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = ()):
     """A dataclass field that is also a flag; without a default the flag is required."""
-    return dataclasses.field(
-        default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True
-    )
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True)
 
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
@@ -97,9 +95,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     # console commands run from a stub that has no text of its own for --help
     sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
-    flags.DEFINE_boolean(
-        "debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0]
-    )
+    flags.DEFINE_boolean("debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0])
     app.run(lambda _: sys.exit(_main_with_clear_errors(settings_class, main)))
 
 

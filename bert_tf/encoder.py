@@ -80,12 +80,8 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, size: int, **kwargs):
         super().__init__(**kwargs)
-        self.gamma = self.add_weight(
-            name="gamma", shape=[size], initializer="ones", experimental_autocast=False
-        )
-        self.beta = self.add_weight(
-            name="beta", shape=[size], initializer="zeros", experimental_autocast=False
-        )
+        self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
+        self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
         """Normalises float [..., size]; the result has the dtype of x."""

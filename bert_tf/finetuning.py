@@ -84,16 +84,12 @@ class EncodedExamples:
         return len(self.labels)
 
 
-def encode_examples(
-    examples: Sequence[Example], task: ClassificationTask, tokenizer: BertTokenizer
-) -> EncodedExamples:
+def encode_examples(examples: Sequence[Example], task: ClassificationTask, tokenizer: BertTokenizer) -> EncodedExamples:
     """Tokenizes a task's examples."""
     encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
 
     def encode_all(texts):
-        parts = [
-            encode(tf.constant(texts[i : i + _TEXTS_PER_CALL])) for i in range(0, len(texts), _TEXTS_PER_CALL)
-        ]
+        parts = [encode(tf.constant(texts[i : i + _TEXTS_PER_CALL])) for i in range(0, len(texts), _TEXTS_PER_CALL)]
         return tf.concat(parts, axis=0)
 
     labels = [0.0 if e.label is None else task.label_value(e.label) for e in examples]
@@ -164,14 +160,10 @@ def batches(
         }
 
     dataset = order.batch(per_replica, drop_remainder=True)
-    return dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    return dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 
-def predict(
-    model: BertClassifier, strategy: tf.distribute.Strategy, dataset, num_examples: int
-) -> np.ndarray:
+def predict(model: BertClassifier, strategy: tf.distribute.Strategy, dataset, num_examples: int) -> np.ndarray:
     """Runs a model over a finite distributed dataset of `batches`.
 
     Returns:

@@ -61,9 +61,7 @@ def pretraining_batches(
     def parse(records):
         return _parse_batch(records, features, vocab_size)
 
-    return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 
 def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: int):

@@ -64,9 +64,7 @@ def choose_positions(ids: np.ndarray, maskable: np.ndarray, rule: MaskingRule, r
     return np.sort(np.array(chosen, np.int64))
 
 
-def replace(
-    ids: np.ndarray, positions: np.ndarray, rule: MaskingRule, rng: np.random.Generator
-) -> np.ndarray:
+def replace(ids: np.ndarray, positions: np.ndarray, rule: MaskingRule, rng: np.random.Generator) -> np.ndarray:
     """Puts [MASK], a random piece, or nothing new at each chosen position (80/10/10).
 
     Args:

@@ -94,8 +94,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
     if not phases:
         if tf.io.gfile.isdir(output_dir) and tf.train.latest_checkpoint(output_dir):
             raise InputError(
-                f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; "
-                "give another folder"
+                f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; give another folder"
             )
         _write(output_dir, [phase])
         return

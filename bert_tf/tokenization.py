@@ -42,9 +42,7 @@ def load_vocabulary(path: str) -> list[str]:
         except UnicodeDecodeError as error:
             raise InputError(f"{path}, line {number}: not UTF-8; save the vocabulary as UTF-8") from error
         if piece in first_line:
-            raise InputError(
-                f"{path}, line {number}: {piece!r} stands on line {first_line[piece]} already; remove one"
-            )
+            raise InputError(f"{path}, line {number}: {piece!r} stands on line {first_line[piece]} already; remove one")
         first_line[piece] = number
         pieces.append(piece)
     for token in SPECIAL_TOKENS:

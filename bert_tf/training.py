@@ -51,18 +51,14 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     Raises:
       InputError: the devices are not there.
     """
-    keras.mixed_precision.set_global_policy(
-        "float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}"
-    )
+    keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
     gpus = len(tf.config.list_physical_devices("GPU"))
     if settings.num_gpus > gpus:
         raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
     if settings.use_tpu or settings.distribution_strategy == "tpu":
         return _tpu_strategy(settings)
-    return distribute_utils.get_distribution_strategy(
-        settings.distribution_strategy, num_gpus=settings.num_gpus
-    )
+    return distribute_utils.get_distribution_strategy(settings.distribution_strategy, num_gpus=settings.num_gpus)
 
 
 def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
@@ -76,9 +72,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(
-            f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone"
-        ) from error
+        raise InputError(f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone") from error
     strategy = tf.distribute.TPUStrategy(resolver)
     if strategy.num_replicas_in_sync != settings.num_tpu_cores:
         raise InputError(
@@ -179,9 +173,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         if scaling:
             gradients = self.optimizer.get_unscaled_gradients(gradients)
         gradients, norm = optimization.summed_and_clipped(gradients)
-        self.optimizer.apply_gradients(
-            zip(gradients, variables, strict=True), skip_gradients_aggregation=True
-        )
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True), skip_gradients_aggregation=True)
         self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, tf.ones([]))})
 
     def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:

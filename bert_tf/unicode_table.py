@@ -94,10 +94,7 @@ def _build() -> None:
         raise SystemExit(f"unicodedata is {unicodedata.unidata_version}; the table is for {UNICODE_VERSION}")
     arrays = {}
     for case, lower in (("lower", True), ("keep", False)):
-        rows = [
-            "" if 0xD800 <= c <= 0xDFFF else normalize_character(chr(c), lower)
-            for c in range(NUM_CODE_POINTS)
-        ]
+        rows = ["" if 0xD800 <= c <= 0xDFFF else normalize_character(chr(c), lower) for c in range(NUM_CODE_POINTS)]
         lengths = np.array([len(row) for row in rows], np.uint8)
         values = np.array([ord(c) for row in rows for c in row], np.int32)
         sources = np.repeat(np.arange(NUM_CODE_POINTS, dtype=np.int32), lengths)

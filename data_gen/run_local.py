@@ -76,9 +76,7 @@ def _examples(
             for index in range(len(documents)):
                 # one stream of numbers a document and pass: none depends on what came before it
                 rng = np.random.default_rng((settings.random_seed, dupe, index))
-                pairs = pairs_from_document(
-                    documents, index, settings.max_seq_length, settings.short_seq_prob, rng
-                )
+                pairs = pairs_from_document(documents, index, settings.max_seq_length, settings.short_seq_prob, rng)
                 rows.extend(mask_pair(pair, tokenizer, rule, rng) for pair in pairs)
                 progress.update()
     for index in np.random.default_rng(settings.random_seed).permutation(len(rows)):

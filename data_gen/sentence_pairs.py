@@ -72,9 +72,7 @@ def _target_length(longest: int, short_seq_prob: float, rng: np.random.Generator
     return int(rng.integers(2, longest + 1)) if rng.random() < short_seq_prob else longest
 
 
-def _random_segment(
-    documents: Sequence[Document], index: int, wanted: int, rng: np.random.Generator
-) -> np.ndarray:
+def _random_segment(documents: Sequence[Document], index: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
     """Sentences of another document from a random one on, until `wanted` pieces are there."""
     other = index
     for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):

@@ -33,12 +33,8 @@ class GeneratorSettings:
         )
         require(self.dupe_factor >= 1, f"--dupe_factor={self.dupe_factor}: must be at least 1")
         require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
-        require(
-            0 < self.masked_lm_prob < 1, f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1"
-        )
-        require(
-            0 <= self.short_seq_prob <= 1, f"--short_seq_prob={self.short_seq_prob}: must lie between 0 and 1"
-        )
+        require(0 < self.masked_lm_prob < 1, f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1")
+        require(0 <= self.short_seq_prob <= 1, f"--short_seq_prob={self.short_seq_prob}: must lie between 0 and 1")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ longest-match tokenizer then finds every piece, because each merge's parts are p
 
 import collections
 import heapq
+import itertools
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -109,7 +110,7 @@ class _Merges:
         self._pair_counts: collections.Counter = collections.Counter()
         self._words_with = collections.defaultdict(set)
         for index, symbols in enumerate(words):
-            for pair in zip(symbols, symbols[1:], strict=False):
+            for pair in itertools.pairwise(symbols):
                 self._pair_counts[pair] += counts[index]
                 self._words_with[pair].add(index)
         self._heap = [(-count, pair) for pair, count in self._pair_counts.items()]
@@ -133,7 +134,7 @@ class _Merges:
             self._words[index] = after
             changed |= self._add(before, index, -self._counts[index])
             changed |= self._add(after, index, self._counts[index])
-            for neighbours in zip(after, after[1:], strict=False):
+            for neighbours in itertools.pairwise(after):
                 self._words_with[neighbours].add(index)
         del self._words_with[pair]
         for other in changed:
@@ -144,7 +145,7 @@ class _Merges:
                 del self._pair_counts[other]
 
     def _add(self, symbols: list[str], index: int, count: int) -> set[tuple[str, str]]:
-        pairs = list(zip(symbols, symbols[1:], strict=False))
+        pairs = list(itertools.pairwise(symbols))
         for pair in pairs:
             self._pair_counts[pair] += count
         return set(pairs)

@@ -38,9 +38,7 @@ def export_saved_model(settings: ExportSettings) -> None:
             f"give --task={description.task_name}, --task=classifier, or another --checkpoint_dir"
         )
     checkpoint = checkpoints.latest_checkpoint(source)
-    config_file, vocab_file = (
-        os.path.join(source, name) for name in (checkpoints.CONFIG_NAME, VOCABULARY_NAME)
-    )
+    config_file, vocab_file = (os.path.join(source, name) for name in (checkpoints.CONFIG_NAME, VOCABULARY_NAME))
     # served in float32 whatever it was trained in
     keras.mixed_precision.set_global_policy("float32")
     model = BertClassifier(BertConfig.from_json_file(config_file), len(description.labels) or 1)

@@ -11,6 +11,4 @@ class ExportSettings:
 
     checkpoint_dir: str = setting("folder that run_classifier trained into")
     export_dir: str = setting("folder to make; for TF Serving let it end in a version, as in models/mrpc/1")
-    task: str = setting(
-        "what to export: classifier, or the task_name of the run, which is then checked", "classifier"
-    )
+    task: str = setting("what to export: classifier, or the task_name of the run, which is then checked", "classifier")

@@ -149,12 +149,8 @@ def find_task(settings: ClassifierSettings, labels: Sequence[str] = ()) -> Class
     named = tuple(label.strip() for label in settings.tsv_labels.split(",") if label.strip())
     labels = named or tuple(labels) or _labels_in(f"{settings.data_dir}/train.tsv", columns)
     if len(labels) < 2:
-        raise InputError(
-            f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels"
-        )
-    return ClassificationTask(
-        "tsv", columns, dataclasses.replace(columns, label=None), labels, metrics=("accuracy",)
-    )
+        raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels")
+    return ClassificationTask("tsv", columns, dataclasses.replace(columns, label=None), labels, metrics=("accuracy",))
 
 
 def _labels_in(path: str, columns: Columns) -> tuple[str, ...]:
@@ -222,9 +218,7 @@ def _cells(path: str, number: int, line: bytes) -> list[str]:
     try:
         return line.rstrip(b"\r").decode(encoding).split("\t")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
-        ) from error
+        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
 
 
 def _index(path: str, column: str, first_row: Sequence[str], has_header: bool) -> int:
