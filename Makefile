@@ -1,0 +1,38 @@
+# setup | demo | test | test-real | bench | lint
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= ../shared/data
+
+.PHONY: setup demo test test-real bench lint clean
+
+setup: $(VENV)/installed
+
+# made again whenever the requirements change; any Python from 3.10 to 3.12 will do
+$(VENV)/installed: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else "Python 3.10 to 3.12 is needed, this is %d.%d; give PYTHON=python3.11" % v)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -n 2 -m "not real"
+
+# what needs the real data folder: make test-real DATA=path/to/data
+test-real: setup
+	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m real
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) demo_output

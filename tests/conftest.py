@@ -1,0 +1,60 @@
+"""Fixtures and rules that all tests share."""
+
+import os
+import pathlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import pytest
+
+WORDS = (
+    "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "
+    "which one you were all her she there would their we him been has when who will no more if out so up said "
+    "what its about than into them can only other time new some could these two may first then do any like my "
+    "now over such our man me even most made after also did many off before must well back through years much"
+).split()
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where BERT_TF_NO_SKIPS is set (in CI) a skipped test fails: it would prove nothing."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and os.environ.get("BERT_TF_NO_SKIPS") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and CI allows no skips: {report.longrepr}"
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> pathlib.Path:
+    """The real data folder; only for tests marked `real`."""
+    path = os.environ.get("BERT_TF_DATA")
+    assert path and os.path.isdir(path), "give the data folder: make test-real DATA=path/to/data"
+    return pathlib.Path(path)
+
+
+@pytest.fixture(scope="session")
+def vocab_file(tmp_path_factory) -> str:
+    """A small vocabulary: special tokens, letters, a hundred words, a few endings and marks."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    marks = list(".,!?'\"-0123456789")
+    pieces = [*SPECIAL_TOKENS, *letters, *(f"##{c}" for c in letters), *marks, "##ing", "##ed", "##s"]
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    path.write_text("".join(f"{piece}\n" for piece in dict.fromkeys([*pieces, *WORDS])), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory) -> str:
+    """Forty documents of a few sentences each, deterministic."""
+    lines = []
+    for document in range(40):
+        for sentence in range(3 + document % 9):
+            start = (7 * document + 13 * sentence) % len(WORDS)
+            words = [WORDS[(start + 3 * i) % len(WORDS)] for i in range(5 + (document + sentence) % 11)]
+            lines.append(" ".join(words).capitalize() + ".")
+        lines.append("")
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return str(path)
