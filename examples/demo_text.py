@@ -1,0 +1,138 @@
+"""Real English that every CPython carries, as a corpus and as a labelled task.
+
+The text is the language reference in `pydoc_data.topics` and the docstrings of the standard library.
+The task is to tell from a paragraph of a docstring which package it belongs to; the label is where
+the paragraph really stands. Train and dev share no module, and pre-training never sees a dev module.
+"""
+
+import ast
+import collections
+import dataclasses
+import hashlib
+import pathlib
+import re
+import sysconfig
+from collections.abc import Iterator
+
+NUM_LABELS = 6
+MIN_MODULES = 8
+_DEV_SHARE = 0.25
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(])")
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One source of text: a module of the standard library, or a topic of the reference.
+
+    Attributes:
+      name: dotted name.
+      package: its top-level package; "" for topics and single-file modules.
+      paragraphs: English paragraphs on one line each.
+    """
+
+    name: str
+    package: str
+    paragraphs: list[str]
+
+    @property
+    def is_dev(self) -> bool:
+        """Whether the module is held out: a property of its name alone."""
+        return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 1000 < 1000 * _DEV_SHARE
+
+
+def read_modules() -> list[Module]:
+    """Topics and modules in a fixed order, every paragraph once in all of them."""
+    seen: set[str] = set()
+    modules = []
+    for module in (*_topics(), *_library()):
+        fresh = []
+        for paragraph in module.paragraphs:
+            key = re.sub(r"\W+", " ", paragraph).lower()
+            if key not in seen:
+                seen.add(key)
+                fresh.append(paragraph)
+        if fresh:
+            modules.append(dataclasses.replace(module, paragraphs=fresh))
+    return modules
+
+
+def _topics() -> Iterator[Module]:
+    from pydoc_data.topics import topics
+
+    for name in sorted(topics):
+        yield Module(f"topic.{name}", "", list(english_paragraphs(topics[name])))
+
+
+def _library() -> Iterator[Module]:
+    root = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if "site-packages" in parts or "test" in parts or "tests" in parts:
+            continue
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docstrings = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+        paragraphs = [p for text in docstrings if text for p in english_paragraphs(text)]
+        yield Module(".".join(parts), parts[0] if len(parts) > 1 else "", paragraphs)
+
+
+def english_paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs of a text that are prose: no code, tables or lists of names."""
+    for block in re.split(r"\n\s*\n", text):
+        if re.search(r">>>|\.\. |::=|\|\s|={4}|-{4}|__\w+__ =", block):
+            continue
+        paragraph = " ".join(block.split())
+        words = re.findall(r"[A-Za-z']+", paragraph)
+        letters = sum(map(len, words)) + len(words)
+        if len(words) >= 6 and letters >= 0.85 * len(paragraph):
+            yield paragraph
+
+
+def sentences(paragraph: str) -> list[str]:
+    """A paragraph cut after full stops, question and exclamation marks."""
+    return _SENTENCE_END.split(paragraph)
+
+
+def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
+    """Writes one document a module, one sentence a line; returns the number of sentences."""
+    lines: list[str] = []
+    for module in modules:
+        if module.is_dev == dev:
+            lines += [s for paragraph in module.paragraphs for s in sentences(paragraph)]
+            lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return sum(1 for line in lines if line)
+
+
+def labelled_packages(modules: list[Module]) -> list[str]:
+    """The packages with most paragraphs among those spread over several modules."""
+    paragraphs: collections.Counter = collections.Counter()
+    spread: collections.Counter = collections.Counter()
+    for module in modules:
+        if module.package:
+            paragraphs[module.package] += len(module.paragraphs)
+            spread[module.package] += 1
+    wide = [package for package in paragraphs if spread[package] >= MIN_MODULES]
+    return sorted(sorted(wide, key=lambda p: (-paragraphs[p], p))[:NUM_LABELS])
+
+
+def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
+    """Writes train.tsv, dev.tsv and test.tsv (dev without labels): columns text, label.
+
+    Returns:
+      The (text, label) rows of "train" and "dev".
+    """
+    packages = labelled_packages(modules)
+    rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
+    for module in modules:
+        if module.package in packages:
+            split = "dev" if module.is_dev else "train"
+            rows[split] += [(paragraph, module.package) for paragraph in module.paragraphs]
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, split_rows in rows.items():
+        text = "text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in split_rows)
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
+    return rows

@@ -1,0 +1,208 @@
+import re
+
+import numpy as np
+import pytest
+
+from bert_tf.settings import ClassifierSettings
+from bert_tf.tasks import glue
+from bert_tf.tasks.glue import Example
+from tfrecords.errors import InputError
+
+STS_B = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
+FILES = {
+    "CoLA": {
+        "train": 'gj04\t1\t\tOne "quoted word.\ngj04\t0\t*\tIs bad this.\n',
+        "test": "index\tsentence\n0\tBill left.\n1\tWho?\n",
+    },
+    "MRPC": {
+        "train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t17\t18\tHe came .\tCame he .\r\n0\t2\t3\tA\tB\r\n",
+        "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t4\t5\tC 's\tD\n",
+    },
+    "SST-2": {
+        "train": "sentence\tlabel\ncharming . \t1\ndull\t0",
+        "test": "index\tsentence\n0\tuneasy .\n",
+    },
+    "STS-B": {
+        "train": f"{STS_B}\tscore\n0\tg\tf\t2012\t00\tnone\tnone\tA man.\tThe man.\t4.600\n1\tg\tf\t2012\t01\tn\tn\tA\tB\t0\n",
+        "test": f"{STS_B}\n0\tg\tf\t2012\t00\tnone\tnone\tC\tD\n",
+    },
+}
+EXPECTED = {
+    "CoLA": (
+        [Example('One "quoted word.', None, "1"), Example("Is bad this.", None, "0")],
+        [Example("Bill left.", None, None), Example("Who?", None, None)],
+    ),
+    "MRPC": ([Example("He came .", "Came he .", "1"), Example("A", "B", "0")], [Example("C 's", "D", None)]),
+    "SST-2": ([Example("charming . ", None, "1"), Example("dull", None, "0")], [Example("uneasy .", None, None)]),
+    "STS-B": ([Example("A man.", "The man.", "4.600"), Example("A", "B", "0")], [Example("C", "D", None)]),
+}
+
+
+def settings(task_name, data_dir="d", **changes):
+    required = {"bert_config_file": "b", "vocab_file": "v", "output_dir": "o", "do_train": True}
+    return ClassifierSettings(task_name=task_name, data_dir=str(data_dir), **{**required, **changes})
+
+
+def read(folder, task_name, split="train"):
+    return glue.read_split(glue.find_task(settings(task_name)), str(folder), split)
+
+
+def write(folder, text, split="train"):
+    path = folder / f"{split}.tsv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("task_name", glue.TASK_NAMES)
+def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
+    for split, text in (("train", FILES[task_name]["train"]), ("test", FILES[task_name]["test"])):
+        write(tmp_path, text, split)
+    train, test = EXPECTED[task_name]
+    assert read(tmp_path, task_name) == train
+    assert read(tmp_path, task_name, "test") == test
+    write(tmp_path, FILES[task_name]["train"], "dev")
+    assert read(tmp_path, task_name, "dev") == train
+
+
+@pytest.mark.parametrize(
+    "task_name, outputs, pairs, label, value, metrics",
+    [
+        ("cola", 2, False, "1", 1, ["matthews_correlation", "accuracy"]),
+        ("Mrpc", 2, True, "0", 0, ["accuracy", "f1"]),
+        ("SST-2", 2, False, "1", 1, ["accuracy"]),
+        ("sts-b", 1, True, "4.600", 4.6, ["pearson", "spearman"]),
+    ],
+)
+def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
+    task_name, outputs, pairs, label, value, metrics
+):
+    task = glue.find_task(settings(task_name))
+    assert (task.num_outputs, task.has_pairs, list(task.metrics)) == (outputs, pairs, metrics)
+    assert task.label_value(label) == value
+    assert task.is_regression == (outputs == 1)
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match="--task_name=XYZ: unknown; known are CoLA, MRPC, SST-2, STS-B and tsv"):
+        glue.find_task(settings("XYZ"))
+
+
+@pytest.mark.parametrize(
+    "task_name, text, message",
+    [
+        ("SST-2", "sentence\tlabel\na\t1\nb\tc\t0\n", ", line 3: has 3 columns, the first line has 2"),
+        ("SST-2", "sentence\tlabel\na\t1\n\nb\t0\n", ", line 3: has 1 columns, the first line has 2"),
+        ("CoLA", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
+        ("SST-2", "sentence\tlabel\na\t1\nb\t2\n", ", line 3: unknown label '2'; the task's labels are 0, 1"),
+        ("CoLA", "gj04\t1\t\ta\ngj04\tyes\t\tb\n", ", line 2: unknown label 'yes'"),
+        ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: unknown label ''"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "nan"), ", line 2: the score nan is outside"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is no number"),
+        ("SST-2", b"sentence\tlabel\na\t1\ncaf\xe9\t0\n", ", line 3: not UTF-8"),
+        ("SST-2", "text\tlabel\na\t1\n", ", line 1: there is no column 'sentence'; the file has text, label"),
+        ("CoLA", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns, counted from 0"),
+        ("SST-2", "sentence\tlabel\n", ": holds no example"),
+        ("CoLA", "", ": holds no example"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
+        read(tmp_path, task_name)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/dev.tsv: no such file")):
+        read(tmp_path, "MRPC", "dev")
+
+
+def test_a_users_file_is_read_by_column_names(tmp_path):
+    write(tmp_path, "id\tbody\tkind\ttitle\n1\tlong\tsport \tshort\n2\tb\tart\ta\n3\tc\tsport\td\n")
+    write(tmp_path, "title\tbody\nx\ty\n", "test")
+    by_name = settings(
+        "tsv", tmp_path, tsv_text_a_column="title", tsv_text_b_column="body", tsv_label_column="kind"
+    )  # fmt: skip
+    task = glue.find_task(by_name)
+    assert (task.labels, task.num_outputs, task.has_pairs) == (("art", "sport"), 2, True)
+    assert glue.read_split(task, str(tmp_path), "train") == [
+        Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
+    ]  # fmt: skip
+    assert glue.read_split(task, str(tmp_path), "test") == [Example("x", "y", None)]
+
+
+def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
+    write(tmp_path, "yes\ta b\nno\tc\n")
+    by_number = settings("TSV", tmp_path, tsv_has_header=False, tsv_text_a_column="1", tsv_label_column="0")
+    task = glue.find_task(by_number)
+    assert (task.labels, task.has_pairs) == (("no", "yes"), False)
+    assert glue.read_split(task, str(tmp_path), "train") == [Example("a b", None, "yes"), Example("c", None, "no")]
+
+
+def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    assert glue.find_task(settings("tsv", tmp_path)).labels == ("x", "y")
+    assert glue.find_task(settings("tsv", tmp_path), labels=("y", "x", "z")).labels == ("y", "x", "z")
+    named = settings("tsv", tmp_path, tsv_labels="z, y,x")
+    assert glue.find_task(named, labels=("y", "x", "z")).labels == ("z", "y", "x")
+    # labels that are known need no train.tsv: the run may be a prediction elsewhere
+    assert glue.find_task(settings("tsv", tmp_path / "none", tsv_labels="0,1")).labels == ("0", "1")
+
+
+def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
+    path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    task = glue.find_task(settings("tsv", tmp_path, tsv_labels="x,z"))
+    with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
+        glue.read_split(task, str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("changes", [{}, {"tsv_labels": "x"}])
+def test_fewer_than_two_labels_are_refused(tmp_path, changes):
+    write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
+    with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --tsv_labels"):
+        glue.find_task(settings("tsv", tmp_path, **changes))
+
+
+LABELS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false positives, 1 false and 4 true negatives
+
+
+@pytest.mark.parametrize(
+    "task_name, labels, predictions, expected",
+    [
+        # 7 of 10 right; precision 3/5 and recall 3/4 give 2 * 0.45 / 1.35
+        ("MRPC", LABELS, PREDICTIONS, {"accuracy": 0.7, "f1": 2 / 3}),
+        # (3 * 4 - 2 * 1) / sqrt(5 * 4 * 6 * 5)
+        ("CoLA", LABELS, PREDICTIONS, {"matthews_correlation": 10 / 600**0.5, "accuracy": 0.7}),
+        ("SST-2", LABELS, LABELS, {"accuracy": 1.0}),
+        ("MRPC", LABELS, np.zeros(10, int), {"accuracy": 0.6, "f1": 0.0}),
+        ("CoLA", LABELS, np.ones(10, int), {"matthews_correlation": 0.0, "accuracy": 0.4}),
+        # deviations (-1.5, -0.5, 0.5, 1.5) and (-2, -1, 0, 3): 8 / sqrt(5 * 14); ranks are the same
+        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([0.0, 1, 2, 5]), {"pearson": 8 / 70**0.5, "spearman": 1.0}),
+        # ranks 1 2 3 4 against 2 1 4 3: 1 - 6 * 4 / (4 * 15)
+        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 4, 3]), {"pearson": 0.6, "spearman": 0.6}),
+        ("STS-B", np.array([1.0, 2, 3]), np.array([3.0, 2, 1]), {"pearson": -1.0, "spearman": -1.0}),
+        ("STS-B", np.array([1.0, 2, 3]), np.array([2.0, 2, 2]), {"pearson": 0.0, "spearman": 0.0}),
+    ],
+)  # fmt: skip
+def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
+    found = glue.score(glue.find_task(settings(task_name)), labels, predictions)
+    assert list(found) == list(expected), "the main metric first"
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("task_name", glue.TASK_NAMES)
+def test_real_glue_files_load_line_by_line(data_dir, task_name):
+    task = glue.find_task(settings(task_name))
+    for split in ("train", "dev", "test"):
+        folder = data_dir / "glue" / task_name
+        examples = glue.read_split(task, str(folder), split)
+        lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1
+        assert len(examples) == lines - (task_name != "CoLA" or split == "test")
+        assert all(example.text_a for example in examples)
+        assert {example.text_b is None for example in examples} == {not task.has_pairs}
+        assert {example.label is None for example in examples} == {split == "test"}
+        if split != "test" and not task.is_regression:
+            assert {example.label for example in examples} == {"0", "1"}

@@ -1,0 +1,258 @@
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from bert_tf import command_line
+from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from data_gen.settings import GeneratorSettings, VocabularySettings
+from tfrecords.errors import InputError
+
+GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
+PRETRAIN = ["--bert_config_file=b", "--input_file=i", "--output_dir=o"]
+CLASSIFY = ["--data_dir=d", "--bert_config_file=b", "--task_name=t", "--vocab_file=v", "--output_dir=o"]
+LEARN = ["--input_file=i", "--output_file=o"]
+
+# google-research/bert's TPU flags; None is "" here
+DEVICE_DEFAULTS = {
+    "use_tpu": False,
+    "tpu_name": "",
+    "tpu_zone": "",
+    "gcp_project": "",
+    "master": "",
+    "num_tpu_cores": 8,
+}
+TRAINING_DEFAULTS = {
+    "init_checkpoint": "",
+    "max_seq_length": 128,
+    "train_batch_size": 32,
+    "eval_batch_size": 8,
+    "learning_rate": 5e-5,
+    "save_checkpoints_steps": 1000,
+    "iterations_per_loop": 1000,
+    **DEVICE_DEFAULTS,
+}
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, expected",
+    [
+        (
+            GeneratorSettings,
+            GENERATE,
+            {
+                "do_lower_case": True,
+                "do_whole_word_mask": False,
+                "max_seq_length": 128,
+                "max_predictions_per_seq": 20,
+                "random_seed": 12345,
+                "dupe_factor": 10,
+                "masked_lm_prob": 0.15,
+                "short_seq_prob": 0.1,
+            },
+        ),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train"],
+            {
+                "max_predictions_per_seq": 20,
+                "do_eval": False,
+                "num_train_steps": 100000,
+                "num_warmup_steps": 10000,
+                "max_eval_steps": 100,
+                **TRAINING_DEFAULTS,
+            },
+        ),
+        (PretrainingSettings, [*PRETRAIN, "--do_eval"], {"do_train": False}),
+        (
+            ClassifierSettings,
+            [*CLASSIFY, "--do_train"],
+            {
+                "do_lower_case": True,
+                "do_eval": False,
+                "do_predict": False,
+                "predict_batch_size": 8,
+                "num_train_epochs": 3.0,
+                "warmup_proportion": 0.1,
+                **TRAINING_DEFAULTS,
+            },
+        ),
+        (ClassifierSettings, [*CLASSIFY, "--do_predict"], {"do_train": False}),
+    ],
+)
+def test_defaults_are_those_of_google_research_bert(settings_class, arguments, expected):
+    parsed = dataclasses.asdict(command_line.parse(settings_class, arguments))
+    assert {name: parsed[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments",
+    [
+        (GeneratorSettings, GENERATE),
+        (VocabularySettings, LEARN),
+        (PretrainingSettings, PRETRAIN),
+        (ClassifierSettings, CLASSIFY),
+    ],
+)
+def test_every_flag_without_a_default_is_required(settings_class, arguments):
+    for left_out in arguments:
+        name = left_out[2:].split("=")[0]
+        with pytest.raises(flags.Error, match=f"--{name} must have a value"):
+            command_line.parse(settings_class, [word for word in arguments if word != left_out])
+
+
+def test_words_become_values_of_the_fields_types():
+    parsed = command_line.parse(
+        ClassifierSettings,
+        [*CLASSIFY, "--do_train", "--nodo_lower_case", "--max_seq_length", "64", "--learning_rate=2e-5",
+         "--do_predict=true", "--distribution_strategy=mirrored", "--num_train_epochs=2"],
+    )  # fmt: skip
+    assert (parsed.data_dir, parsed.task_name, parsed.output_dir) == ("d", "t", "o")
+    assert (parsed.do_train, parsed.do_predict, parsed.do_lower_case) == (True, True, False)
+    assert (parsed.max_seq_length, parsed.learning_rate, parsed.num_train_epochs) == (64, 2e-5, 2.0)
+    assert parsed.distribution_strategy == "mirrored"
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (["--distribution_strategy=horovod"], "distribution_strategy"),
+        (["--dtype=float8"], "dtype"),
+        (["--max_seq_length=many"], "max_seq_length"),
+        (["--learning_rate=fast"], "learning_rate"),
+        (["--no_such_flag=1"], "no_such_flag"),
+    ],
+)
+def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
+    with pytest.raises(flags.Error, match=named):
+        command_line.parse(ClassifierSettings, [*CLASSIFY, "--do_train", *words])
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, message",
+    [
+        (GeneratorSettings, [*GENERATE, "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=0"], "--max_predictions_per_seq=0"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "between 1 and --max_seq_length=128"),
+        (GeneratorSettings, [*GENERATE, "--dupe_factor=0"], "--dupe_factor=0"),
+        (GeneratorSettings, [*GENERATE, "--random_seed=-1"], "--random_seed=-1"),
+        (GeneratorSettings, [*GENERATE, "--masked_lm_prob=0"], "--masked_lm_prob=0.0"),
+        (GeneratorSettings, [*GENERATE, "--masked_lm_prob=1"], "--masked_lm_prob=1.0"),
+        (GeneratorSettings, [*GENERATE, "--short_seq_prob=1.1"], "--short_seq_prob=1.1"),
+        (VocabularySettings, [*LEARN, "--vocab_size=9"], "--vocab_size=9: must be at least 10"),
+        (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_warmup_steps=-1"], "--num_warmup_steps=-1"),
+        *(
+            (PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=0"], f"--{name}=0.*: must be above 0")
+            for name in ("max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
+                         "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
+                         "max_eval_steps")
+        ),
+        (ClassifierSettings, CLASSIFY, "nothing to do: give --do_train, --do_eval, --do_predict"),
+        (ClassifierSettings, [*CLASSIFY, "--do_eval", "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),
+        (ClassifierSettings, [*CLASSIFY, "--do_eval", "--warmup_proportion=1"], "--warmup_proportion=1.0"),
+        *(
+            (ClassifierSettings, [*CLASSIFY, "--do_train", f"--{name}=0"], f"--{name}=0.*: must be above 0")
+            for name in ("train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
+                         "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop")
+        ),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=-1"], "--num_gpus=-1"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--tpu_name=a", "--master=b"], "--tpu_name and --master"),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--use_tpu", "--distribution_strategy=mirrored"],
+            "--use_tpu contradicts --distribution_strategy=mirrored",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_contradict_name_the_flag(settings_class, arguments, message):
+    with pytest.raises(InputError, match=message):
+        command_line.parse(settings_class, arguments)
+
+
+def test_to_json_holds_every_resolved_setting():
+    found = json.loads(command_line.to_json(command_line.parse(VocabularySettings, [*LEARN, "--vocab_size=77"])))
+    assert found == {"input_file": "i", "output_file": "o", "vocab_size": 77, "do_lower_case": True}
+
+
+SCRIPT = '''
+import dataclasses, sys
+from bert_tf import command_line
+from tfrecords.errors import InputError
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    what: str = command_line.setting("what goes wrong")
+    times: int = command_line.setting("how often", 3)
+    def __post_init__(self):
+        command_line.require(self.times > 0, f"--times={self.times}: must be above 0")
+
+def main(settings):
+    match settings.what:
+        case "input":
+            raise InputError("a.txt, line 3:\\n  is bad;  mend it")
+        case "disk":
+            raise FileNotFoundError(2, "No such file or directory", "b.txt")
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "defect":
+            raise RuntimeError("our own mistake")
+    print(f"done {settings.times}")
+
+command_line.run(Settings, main, "Says what it does.")
+'''
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "script.py"
+    path.write_text(SCRIPT)
+    root = str(pathlib.Path(command_line.__file__).parents[1])
+
+    def call(*words):
+        environment = {**os.environ, "PYTHONPATH": root}
+        return subprocess.run(
+            [sys.executable, str(path), *words], env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    return call
+
+
+def test_a_script_that_succeeds_ends_with_0(script):
+    done = script("--what=nothing", "--times=5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done 5\n", "")
+
+
+@pytest.mark.parametrize(
+    "words, code, error",
+    [
+        (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
+        (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
+        (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
+        (["--what=interrupt"], 130, "stopped; run the same command again to go on\n"),
+    ],
+)
+def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, error):
+    done = script(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
+
+
+@pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])
+def test_a_defect_or_debug_shows_the_traceback(script, words):
+    done = script(*words)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_help_says_what_the_script_does_and_its_flags(script):
+    text = script("--help").stdout
+    assert "Says what it does." in text
+    assert "--times: how often" in text
+    assert "(default: '3')" in text

@@ -1,0 +1,147 @@
+import dataclasses
+import json
+import re
+
+import pytest
+
+from bert_tf.config import BertConfig
+from tfrecords.errors import InputError
+
+# uncased_L-12_H-768_A-12/bert_config.json as google-research/bert publishes it
+PUBLISHED_BASE = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+# what the multilingual models' files hold besides
+MULTILINGUAL_EXTRAS = {
+    "directionality": "bidi",
+    "pooler_fc_size": 768,
+    "pooler_num_attention_heads": 12,
+    "pooler_num_fc_layers": 3,
+    "pooler_size_per_head": 128,
+    "pooler_type": "first_token_transform",
+}
+
+
+def test_defaults_are_the_originals():
+    # modeling.BertConfig.__init__ in google-research/bert
+    assert dataclasses.asdict(BertConfig(vocab_size=7)) == {
+        **PUBLISHED_BASE,
+        "vocab_size": 7,
+        "type_vocab_size": 16,
+    }
+
+
+@pytest.mark.parametrize(
+    "name, layers, hidden, heads",
+    [
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+    ],
+)
+def test_named_sizes_are_the_published_ones(name, layers, hidden, heads):
+    assert dataclasses.asdict(BertConfig.named(name)) == {
+        **PUBLISHED_BASE,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
+    assert BertConfig.named(name).head_size == 64
+
+
+def test_a_named_size_takes_another_vocabulary_size():
+    assert BertConfig.named("tiny", vocab_size=99).vocab_size == 99
+
+
+def test_an_unknown_size_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match="'huge'.*tiny, mini, small, medium, base, large"):
+        BertConfig.named("huge")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        *(
+            ({name: 0}, f"{name}=0: must be at least 1")
+            for name in (
+                "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                "max_position_embeddings", "type_vocab_size",
+            )
+        ),
+        ({"hidden_size": "768"}, "hidden_size='768': must be of type int"),
+        ({"hidden_size": 768.0}, "hidden_size=768.0: must be of type int"),
+        ({"num_hidden_layers": True}, "num_hidden_layers=True: must be of type int"),
+        ({"vocab_size": None}, "vocab_size=None: must be of type int"),
+        ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob='0.1': must be of type float"),
+        ({"hidden_dropout_prob": False}, "hidden_dropout_prob=False: must be of type float"),
+        ({"hidden_act": 3}, "hidden_act=3: must be of type str"),
+        ({"hidden_act": "swish"}, "hidden_act='swish': must be one of gelu, gelu_erf, relu, tanh, linear"),
+        ({"num_attention_heads": 7}, "hidden_size=768 is no multiple of num_attention_heads=7"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob=1.0: must be at least 0 and below 1"),
+        ({"hidden_dropout_prob": -0.1}, "hidden_dropout_prob=-0.1"),
+        ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob=1"),
+        ({"attention_probs_dropout_prob": float("nan")}, "attention_probs_dropout_prob=nan"),
+        ({"initializer_range": 0.0}, "initializer_range=0.0: must be above 0"),
+        ({"hiden_size": 768}, "unknown key 'hiden_size'; known are vocab_size, hidden_size"),
+        ({"poolertype": "x"}, "unknown key 'poolertype'"),
+    ],
+)  # fmt: skip
+def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
+    path = tmp_path / "bert_config.json"
+    path.write_text(json.dumps({**PUBLISHED_BASE, **changes}))
+    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
+        BertConfig.from_json_file(str(path))
+
+
+@pytest.mark.parametrize("changes", [{"hidden_dropout_prob": 0}, {"attention_probs_dropout_prob": 0.0}])
+def test_no_dropout_is_allowed(changes):
+    config = BertConfig(vocab_size=3, **changes)
+    assert all(getattr(config, name) == 0 for name in changes)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"{", "not JSON"),
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[1]", "must hold one JSON object, holds a list"),
+        (b"{}", "the key 'vocab_size' is missing"),
+    ],
+)
+def test_a_file_without_a_configuration_is_refused_by_name(tmp_path, content, message):
+    path = tmp_path / "bert_config.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
+        BertConfig.from_json_file(str(path))
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none.json: no such file")):
+        BertConfig.from_json_file(f"{tmp_path}/none.json")
+
+
+def test_keys_of_the_multilingual_models_that_mean_nothing_here_are_ignored():
+    assert BertConfig.from_dict({**PUBLISHED_BASE, **MULTILINGUAL_EXTRAS}) == BertConfig.named("base")
+
+
+def test_json_round_trip_keeps_every_entry(tmp_path):
+    config = BertConfig(11, 12, 3, 4, 5, "relu", 0.6, 0.7, 8, 9, 0.01)
+    path = tmp_path / "bert_config.json"
+    path.write_text(config.to_json_string())
+    assert json.loads(config.to_json_string())["attention_probs_dropout_prob"] == 0.7
+    assert BertConfig.from_json_file(str(path)) == config

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder, LayerNorm, dropout
+from tests.bert_tf.reference import official_pretrainer, random_batch, random_pretrainer, relative_error
+
+CONFIG = BertConfig(
+    vocab_size=97,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=24,
+    type_vocab_size=2,
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_pretrainer(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return random_batch(CONFIG, batch=5, length=20, predictions=4)
+
+
+def test_outputs_and_gradients_equal_tf_models_official(model, batch):
+    theirs = official_pretrainer(CONFIG, variables_by_path(model))
+    their_batch = {
+        "input_word_ids": batch["input_ids"],
+        "input_mask": batch["input_mask"],
+        "input_type_ids": batch["segment_ids"],
+        "masked_lm_positions": batch["masked_lm_positions"],
+    }
+    a, b = model(batch), theirs(their_batch)
+    real = np.asarray(batch["input_mask"], bool)
+    assert relative_error(a["sequence_output"][real], b["sequence_output"][real]) <= 1e-5
+    assert len(a["encoder_outputs"]) == len(b["encoder_outputs"]) == 3
+    for ours, reference in zip(a["encoder_outputs"], b["encoder_outputs"], strict=True):
+        assert relative_error(ours[real], reference[real]) <= 1e-5
+    assert relative_error(a["pooled_output"], b["pooled_output"]) <= 1e-5
+    assert relative_error(a["masked_lm_logits"], b["mlm_logits"]) <= 1e-5
+    next_sentence = theirs.classification_heads[0](b["pooled_output"])
+    assert relative_error(a["next_sentence_logits"], next_sentence) <= 1e-5
+
+
+def test_padding_changes_nothing(model, batch):
+    shorter = {k: v[1:2, :9] if v.shape[1:] == [20] else v[1:2] for k, v in batch.items()}
+    shorter["input_mask"] = tf.ones([1, 9], tf.int32)
+    shorter["masked_lm_positions"] = tf.constant([[1, 3, 5, 8]])
+    longer = {
+        k: tf.pad(v, [[0, 0], [0, 11]], constant_values=7 if k == "input_ids" else 0) if v.shape[1:] == [9] else v
+        for k, v in shorter.items()
+    }
+    a, b = model(shorter), model(longer)
+    assert relative_error(b["sequence_output"][:, :9], a["sequence_output"]) <= 1e-6
+    assert relative_error(b["pooled_output"], a["pooled_output"]) <= 1e-6
+    assert relative_error(b["masked_lm_logits"], a["masked_lm_logits"]) <= 1e-6
+
+
+def test_every_weight_matters(model, batch):
+    key_biases = {p for p in variables_by_path(model) if p.endswith("attention/key/bias")}
+    assert len(key_biases) == CONFIG.num_hidden_layers
+
+    @tf.function
+    def run():
+        outputs = model(batch)
+        return tf.concat([tf.reshape(outputs[k], [-1]) for k in ("masked_lm_logits", "next_sentence_logits")], 0)
+
+    before = run()
+    rng = np.random.default_rng(1)
+    for path, variable in variables_by_path(model).items():
+        value = variable.numpy()
+        variable.assign(value + rng.standard_normal(value.shape))
+        change = np.abs(run() - before).max()
+        variable.assign(value)
+        # a key's bias adds the same to all scores of a row, which softmax takes away again
+        assert (change < 1e-3) if path in key_biases else (change > 1e-3), path
+
+
+def test_positions_and_segments_are_told_apart(model, batch):
+    inputs = {k: batch[k][:1] for k in ("input_ids", "input_mask", "segment_ids")}
+    base = model.encoder(inputs)["sequence_output"]
+    reversed_ids = model.encoder(inputs | {"input_ids": inputs["input_ids"][:, ::-1]})["sequence_output"]
+    assert np.abs(reversed_ids[:, ::-1] - base).max() > 1e-2
+    other_segment = model.encoder(inputs | {"segment_ids": 1 - inputs["segment_ids"]})["sequence_output"]
+    assert np.abs(other_segment - base).max() > 1e-2
+
+
+def test_missing_mask_and_segments_mean_none_padded_and_all_first(model, batch):
+    ids = batch["input_ids"][:1]
+    explicit = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
+    np.testing.assert_array_equal(
+        model.encoder({"input_ids": ids})["pooled_output"], model.encoder(explicit)["pooled_output"]
+    )
+
+
+def test_dropout_depends_on_seed_alone(model, batch):
+    def run(seed):
+        return model.encoder(batch, training=True, seed=seed)["sequence_output"].numpy()
+
+    np.testing.assert_array_equal(run([1, 2]), run([1, 2]))
+    assert np.abs(run([1, 2]) - run([1, 3])).max() > 1e-2
+    assert np.abs(run(None) - run(None)).max() > 1e-2
+    without = model.encoder(batch, training=False, seed=[1, 2])["sequence_output"]
+    np.testing.assert_array_equal(without, model.encoder(batch)["sequence_output"])
+
+
+def test_dropout_drops_the_share_it_should_and_keeps_the_mean():
+    x = tf.ones([400, 500])
+    y = dropout(x, 0.1, tf.constant([3, 4]), site=0).numpy()
+    assert set(np.unique(y).round(5)) == {0.0, np.float32(1 / 0.9).round(5)}
+    # 200,000 draws: the share's standard deviation is 0.0007
+    assert abs((y == 0).mean() - 0.1) < 0.004
+    other_site = dropout(x, 0.1, tf.constant([3, 4]), site=1).numpy()
+    assert abs(((y == 0) & (other_site == 0)).mean() - 0.01) < 0.0015
+
+
+def test_weights_start_as_truncated_normal_and_no_two_alike():
+    encoder = BertEncoder(CONFIG)
+    for path, variable in variables_by_path(encoder).items():
+        value = variable.numpy()
+        if path.endswith(("kernel", "embeddings")):
+            assert np.abs(value).max() <= 0.04 + 1e-6, path
+            assert 0.014 < value.std() < 0.0205, path
+        else:
+            np.testing.assert_array_equal(value, 1.0 if path.endswith("gamma") else 0.0)
+    kernels = [v.numpy() for p, v in variables_by_path(encoder).items() if p.endswith("attention/query/kernel")]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.01
+
+
+def test_layer_norm_has_the_papers_epsilon():
+    x = np.array([[1e-5, -1e-5, 3e-5, 0.0]])
+    expected = (x - x.mean()) / np.sqrt(x.var() + 1e-12)
+    np.testing.assert_allclose(LayerNorm(4)(tf.constant(x, tf.float32)), expected, rtol=1e-5)
+
+
+def test_a_sequence_beyond_the_positions_is_refused(model):
+    with pytest.raises(ValueError, match="25 columns, max_position_embeddings is 24"):
+        model.encoder({"input_ids": tf.ones([1, 25], tf.int32)})
+
+
+def test_the_number_of_weights_is_that_of_bert_base():
+    # (30522 + 512 + 2) * 768 + 2 * 768, twelve layers of 7,087,872, and the pooler's 768 * 769
+    encoder = BertEncoder(BertConfig.named("base"))
+    assert sum(v.shape.num_elements() for v in encoder.trainable_variables) == 109_482_240

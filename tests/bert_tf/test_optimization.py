@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.optimization import AdamWeightDecay, WarmupLinearDecay, decays, summed_and_clipped
+
+PEAK, TOTAL, WARMUP = 1e-2, 200, 20
+
+
+def original_update(w, m, v, g, step, decayed):
+    """The published code's step in float64: no bias correction, the decay added to the update."""
+    g = np.asarray(g, np.float64)
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g * g
+    update = m / (np.sqrt(v) + 1e-6) + (0.01 * w if decayed else 0.0)
+    rate = PEAK * step / WARMUP if step < WARMUP else PEAK * (1 - step / TOTAL)
+    return w - rate * update, m, v
+
+
+def test_200_steps_equal_the_originals_update_in_float64():
+    rng = np.random.default_rng(0)
+    names = {"kernel": True, "bias": False, "gamma": False, "beta": False, "word_embeddings": True}
+    start = {name: rng.standard_normal((5, 3)) for name in names}
+    variables = {name: tf.Variable(value, dtype=tf.float32, name=name) for name, value in start.items()}
+    optimizer = AdamWeightDecay(WarmupLinearDecay(PEAK, TOTAL, WARMUP))
+    state = {n: (w.astype(np.float32).astype(np.float64), np.zeros((5, 3)), np.zeros((5, 3))) for n, w in start.items()}
+    for step in range(TOTAL):
+        gradients = {name: rng.standard_normal((5, 3)).astype(np.float32) * 10 ** rng.uniform(-3, 1) for name in names}
+        optimizer.apply_gradients([(tf.constant(gradients[n]), variables[n]) for n in names])
+        state = {n: original_update(*state[n], gradients[n], step, decayed) for n, decayed in names.items()}
+    for name in names:
+        expected = state[name][0]
+        assert np.abs(variables[name] - expected).max() <= 1e-5 * np.abs(expected).max(), name
+
+
+def test_a_sparse_gradient_steps_like_the_dense_one():
+    dense, sparse = (tf.Variable(tf.ones([4, 2]), name="kernel") for _ in range(2))
+    slices = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([2, 2]), tf.constant([4, 2]))
+    for variable, gradient in ((dense, tf.convert_to_tensor(slices)), (sparse, slices)):
+        optimizer = AdamWeightDecay(0.1)
+        for _ in range(2):
+            optimizer.apply_gradients([(gradient, variable)])
+    np.testing.assert_array_equal(dense, sparse)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "step", "expected"),
+    [(10, 0, 0.0), (10, 5, 0.5), (10, 9, 0.9), (10, 10, 0.9), (10, 55, 0.45), (10, 100, 0.0), (10, 150, 0.0),
+     (0, 0, 1.0), (0, 50, 0.5)],
+)  # fmt: skip
+def test_schedule_rises_then_follows_the_line_from_step_zero(warmup, step, expected):
+    np.testing.assert_allclose(WarmupLinearDecay(1.0, 100, warmup)(step), expected, rtol=1e-6)
+
+
+def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
+    big = [tf.constant([3.0]), tf.constant([[4.0]])]
+    clipped, norm = summed_and_clipped(big)
+    assert float(norm) == 5.0
+    np.testing.assert_allclose([float(clipped[0][0]), float(clipped[1][0, 0])], [0.6, 0.8], rtol=1e-6)
+    small, _ = summed_and_clipped([tf.constant([0.3, 0.4])])
+    np.testing.assert_array_equal(small[0], np.float32([0.3, 0.4]))
+
+
+def test_gradients_are_summed_over_replicas_before_they_are_clipped():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])  # the rule for one; two are in test_training
+    clipped, norm = strategy.run(lambda: summed_and_clipped([tf.constant([6.0, 8.0])]))
+    assert float(norm) == 10.0
+    np.testing.assert_allclose(clipped[0], [0.6, 0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("kernel", True), ("word_embeddings", True), ("bias", False), ("gamma", False), ("beta", False)],
+)
+def test_biases_and_layer_norms_are_not_decayed(name, expected):
+    assert decays(tf.Variable(0.0, name=name)) is expected

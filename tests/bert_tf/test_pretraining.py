@@ -1,0 +1,77 @@
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import optimization
+from bert_tf.config import BertConfig
+from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from tests.bert_tf.reference import random_batch, random_pretrainer
+
+CONFIG = BertConfig(
+    vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+    max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+)  # fmt: skip
+
+
+def test_losses_and_accuracies_follow_their_definition():
+    model = random_pretrainer(CONFIG)
+    batch = random_batch(CONFIG, batch=6, length=16, predictions=5)
+    terms = PretrainingObjective(model).losses(batch, training=False, seed=None)
+    got = {n: float(a) / float(b) for part in terms.values() for n, (a, b) in part.items()}
+
+    outputs = model(batch)
+    logits = outputs["masked_lm_logits"].numpy().astype(np.float64)
+    weights, labels = batch["masked_lm_weights"].numpy(), batch["masked_lm_ids"].numpy()
+    log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    nll = total = right = 0.0
+    for row in range(6):
+        for p in range(5):
+            if weights[row, p]:
+                nll -= log_probabilities[row, p, labels[row, p]]
+                right += logits[row, p].argmax() == labels[row, p]
+                total += 1
+    order = outputs["next_sentence_logits"].numpy().astype(np.float64)
+    order_labels = batch["next_sentence_labels"].numpy()
+    order_nll = np.log(np.exp(order).sum(-1)) - order[np.arange(6), order_labels]
+    expected = {
+        "masked_lm_loss": nll / total,
+        "masked_lm_accuracy": right / total,
+        "next_sentence_loss": order_nll.mean(),
+        "next_sentence_accuracy": (order.argmax(-1) == order_labels).mean(),
+    }
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=name)
+
+
+def test_a_batch_without_any_prediction_gives_no_nan():
+    batch = random_batch(CONFIG, batch=2, length=16, predictions=3)
+    batch["masked_lm_weights"] = tf.zeros([2, 3])
+    terms = PretrainingObjective(random_pretrainer(CONFIG)).losses(batch, training=False, seed=None)
+    numerator, denominator = terms["loss"]["masked_lm_loss"]
+    assert float(numerator) == 0 and float(denominator) == 0
+
+
+def test_both_heads_overfit_32_examples():
+    tf.keras.utils.set_random_seed(0)
+    model = BertPretrainer(CONFIG)
+    objective = PretrainingObjective(model)
+    batch = random_batch(CONFIG, batch=32, length=16, predictions=3)
+    batch["masked_lm_weights"] = tf.ones([32, 3])
+    optimizer = optimization.AdamWeightDecay(3e-3, weight_decay_rate=0.0)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            terms = objective.losses(batch, training=True, seed=tf.constant([0, 0]))["loss"]
+            losses = {name: a / b for name, (a, b) in terms.items()}
+            total = tf.add_n(list(losses.values()))
+        gradients = tape.gradient(total, model.trainable_variables)
+        clipped, _ = optimization.summed_and_clipped(gradients)
+        optimizer.apply_gradients(zip(clipped, model.trainable_variables, strict=True))
+        return losses
+
+    first = step()
+    for _ in range(250):
+        last = step()
+    assert first["masked_lm_loss"] > 3.5 and first["next_sentence_loss"] > 0.5
+    assert last["masked_lm_loss"] < 0.02 and last["next_sentence_loss"] < 0.02, last

@@ -1,0 +1,163 @@
+import dataclasses
+import json
+import os
+import re
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import run_folder
+from bert_tf.run_folder import Phase
+from tfrecords.errors import InputError
+
+FIRST = Phase(
+    settings={"train_batch_size": 4},
+    model={"hidden_size": 8, "num_hidden_layers": 2},
+    data={"files": "aa", "max_seq_length": 128},
+    optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1},
+)
+
+
+def changed(phase, **parts):
+    return dataclasses.replace(phase, **{part: {**getattr(phase, part), **new} for part, new in parts.items()})
+
+
+SECOND = changed(
+    FIRST,
+    data={"files": "bb", "max_seq_length": 512},
+    optimizer={"learning_rate": 0.2, "num_train_steps": 15, "num_warmup_steps": 2},
+)
+LONGER = changed(FIRST, optimizer={"num_train_steps": 20, "num_warmup_steps": 3})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = str(tmp_path / "run")
+    run_folder.begin(path, FIRST, 0)
+    return path
+
+
+def content(folder):
+    with open(os.path.join(folder, "run.json"), "rb") as file:
+        return file.read()
+
+
+def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
+    assert run_folder.read_phases(folder) == [FIRST]
+    assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
+    assert os.listdir(folder) == ["run.json"]
+
+
+def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
+    assert run_folder.read_phases(str(tmp_path)) == []
+    run_folder.check_model(str(tmp_path), FIRST.model)
+
+
+@pytest.mark.parametrize("trained_steps", [0, 5, 10])
+def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder, trained_steps):
+    before = content(folder)
+    run_folder.begin(folder, dataclasses.replace(FIRST, settings={"iterations_per_loop": 7}), trained_steps)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize(
+    "phase, trained_steps, message",
+    [
+        (
+            changed(FIRST, model={"hidden_size": 16}),
+            10,
+            "another model (hidden_size was 8, is 16);",
+        ),
+        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "another model (num_hidden_layers was 2, is 3);"),
+        (changed(FIRST, model={"heads": 2}), 0, "another model (heads was None, is 2);"),
+        (changed(FIRST, data={"files": "bb"}), 5, "another data (files was 'aa', is 'bb');"),
+        # finished and longer, but the same row length with other data is no second phase
+        (changed(LONGER, data={"files": "bb"}), 10, "another data (files was 'aa', is 'bb');"),
+        (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "another optimizer (learning_rate was 0.1, is 0.3);"),
+        (
+            changed(LONGER, optimizer={"learning_rate": 0.3}),
+            10,
+            "another optimizer (learning_rate was 0.1, is 0.3; num_train_steps was 10, is 20; "
+            "num_warmup_steps was 1, is 3);",
+        ),
+        (LONGER, 9, "another optimizer (num_train_steps was 10, is 20; num_warmup_steps was 1, is 3);"),
+        (SECOND, 9, "another data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
+        # finished, but no more steps than before
+        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "another data (files was"),
+        (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "another optimizer (num_train_steps was 10, is 5);"),
+    ],
+)
+def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, phase, trained_steps, message):
+    before = content(folder)
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run of {message}")):
+        run_folder.begin(folder, phase, trained_steps)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("phase", [SECOND, LONGER])
+def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase):
+    run_folder.begin(folder, phase, 10)
+    assert run_folder.read_phases(folder) == [FIRST, phase]
+    run_folder.begin(folder, phase, 12)  # the second phase resumes
+    assert run_folder.read_phases(folder) == [FIRST, phase]
+    with pytest.raises(InputError, match="holds a run of another"):
+        run_folder.begin(folder, FIRST, 12)  # and the first does not come back
+
+
+@pytest.mark.xfail(strict=True, raises=KeyError, reason="an optimizer with other keys ends in a KeyError")
+def test_a_finished_run_refuses_an_optimizer_with_other_settings(folder):
+    other = dataclasses.replace(FIRST, optimizer={"momentum": 0.9, "num_train_steps": 20, "num_warmup_steps": 1})
+    with pytest.raises(InputError, match="learning_rate was 0.1, is None"):
+        run_folder.begin(folder, other, 10)
+
+
+def test_another_model_is_refused_without_beginning(folder):
+    run_folder.check_model(folder, FIRST.model)
+    with pytest.raises(InputError, match=re.escape("another model (hidden_size was 8, is 9)")):
+        run_folder.check_model(folder, {**FIRST.model, "hidden_size": 9})
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"{}", b'{"phases": 3}', b'{"phases": [{}]}', b'{"phases": [{"other": 1}]}', b"\xff\xfe"]
+)
+def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
+    (tmp_path / "run.json").write_bytes(text)
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/run.json: is damaged")):
+        run_folder.begin(str(tmp_path), FIRST, 0)
+    assert (tmp_path / "run.json").read_bytes() == text
+
+
+def test_checkpoints_without_a_run_json_are_refused(tmp_path):
+    tf.train.Checkpoint(step=tf.Variable(1)).save(str(tmp_path / "ckpt"))
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={tmp_path}: holds checkpoints but no run.json")):
+        run_folder.begin(str(tmp_path), FIRST, 0)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tmp_path):
+    def fingerprint(name, data, folder="a"):
+        path = tmp_path / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        return run_folder.fingerprint([str(path)])
+
+    big = bytes(3 << 20)
+    same = fingerprint("x", big)
+    assert fingerprint("x", big, folder="b") == same
+    others = [
+        fingerprint("y", big),
+        fingerprint("x", big + b"\0"),
+        fingerprint("x", b"1" + big[1:]),
+        fingerprint("x", big[:-1] + b"1"),
+        fingerprint("x", b""),
+        run_folder.fingerprint([]),
+    ]
+    assert len({same, *others}) == 7
+
+
+def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        with open(path, "w") as file:
+            file.write("same")
+    assert run_folder.fingerprint(paths) != run_folder.fingerprint(paths[::-1])

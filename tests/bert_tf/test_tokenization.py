@@ -1,0 +1,259 @@
+"""The tokenizer against the original's Python, which tf-models-official carries on."""
+
+import random
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.nlp.tools import tokenization as original
+
+from bert_tf import unicode_table
+from bert_tf.tokenization import BertTokenizer, load_vocabulary
+from tfrecords.errors import InputError
+
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BOTH_CASES = pytest.mark.parametrize("lower", [True, False])
+# pieces of several characters, so that the longest match matters; "x" continues nothing, so words with it fail
+LONG_PIECES = ["ab", "abc", "##ab", "##bcd", "##cda", "aabb", "##dd", "Ab", "##BC", "x", "xa"]
+
+
+def is_comparable(code_point):
+    """Whether this Python's Unicode says of a code point what Unicode 14.0, the table's, says."""
+    if 0xD800 <= code_point <= 0xDFFF:
+        return False
+    if unicodedata.unidata_version == unicode_table.UNICODE_VERSION:
+        return True
+    character = chr(code_point)
+    return unicodedata.ucd_3_2_0.category(character) == unicodedata.category(character) != "Cn"
+
+
+def write_vocabulary(folder, pieces):
+    path = folder / "vocab.txt"
+    path.write_text("".join(f"{piece}\n" for piece in dict.fromkeys([*SPECIAL_TOKENS, *pieces])), encoding="utf-8")
+    return str(path)
+
+
+def originals(vocab_file, lower):
+    tokenizer = original.FullTokenizer(vocab_file, do_lower_case=lower)
+    # the original's limit; tf-models-official doubled it
+    tokenizer.wordpiece_tokenizer.max_input_chars_per_word = 200
+    return tokenizer
+
+
+def assert_equal_to_the_original(folder, texts, lower):
+    """Both tokenizers, with a vocabulary that knows every character that comes up."""
+    basic = original.BasicTokenizer(do_lower_case=lower)
+    characters = sorted({c for text in texts for word in basic.tokenize(text) for c in word} - {"x"})
+    vocab_file = write_vocabulary(folder, [*characters, *(f"##{c}" for c in characters), *LONG_PIECES])
+    theirs, ours = originals(vocab_file, lower), BertTokenizer(vocab_file, lower)
+    encoded = ours.encode(texts).to_list()
+    assert len(encoded) == len(texts)
+    for text, ids in zip(texts, encoded, strict=True):
+        pieces = theirs.tokenize(text)
+        assert ours.to_pieces(ids) == pieces, f"{text!a}"
+
+
+@pytest.fixture(scope="module")
+def code_points():
+    assigned = [c for c in range(0x110000) if is_comparable(c) and unicodedata.category(chr(c)) not in ("Cn", "Co")]
+    private = [c for c in (0xE000, 0xF8FF, 0xF0000, 0x10FFFD) if is_comparable(c)]
+    return [*assigned[:3000], *assigned[3000::5], *private]
+
+
+@BOTH_CASES
+def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_points, lower):
+    contexts = "{0} a{0}b {0}{0} A\u0301{0} {0}\u0301e .{0}! Σ{0} A{0}Σ aΣ{0}b A{0}Σ{0}. {0}aΣ"
+    texts = [contexts.format(chr(c)) for c in code_points]
+    assert_equal_to_the_original(tmp_path, texts, lower)
+
+
+ALPHABETS = [
+    "abcdABCD",
+    "abcdx",
+    "éÀßıİǅŉﬀｆＡ",
+    "αβΓΣσςΆ",
+    "ДжЁйѝ",
+    "한국어ㅎ가",
+    "中文日本々",
+    "ابجدہـ",
+    "אבגּש",
+    "हिन्दीकि",
+    "ไทยกำ",
+    "𝒜𐐀😀🏳🤦🏽",
+    " \t\n\r\u00a0\u3000\u2028\u2029\u1680",
+    "\x00\x01\x0b\x0c\x1c\x1f\x7f\x85\ufffd\u200b\u200d\u00ad\ufeff",
+    "\u0301\u0300\u0345\u0323\u20dd",
+    ".,!?'’\"-_$^`~§¿。、「」…",
+    "0123٣²½",
+]
+
+
+@BOTH_CASES
+def test_random_texts_over_mixed_scripts_equal_the_original(tmp_path, lower):
+    rng = random.Random(20240)
+    texts = []
+    for _ in range(4000):
+        alphabet = "".join(rng.sample(ALPHABETS, rng.randint(1, 4)))
+        texts.append("".join(rng.choices(alphabet, k=rng.randint(1, 40))))
+    assert_equal_to_the_original(tmp_path, texts, lower)
+
+
+def test_capital_sigma_takes_its_final_form_where_the_original_gives_it(tmp_path):
+    around = ["", " ", "a", "Α", "Σ", "1", "'", "’", "\u0301", ".", "\u00ad", "\u200d", "中", "\x00", "'a", "a'", ":", "-"]
+    texts = [f"{before}Σ{after}" for before in around for after in around]
+    texts += [f"{before}Σ{middle}Σ{after}" for before in around for middle in around for after in around]
+    assert_equal_to_the_original(tmp_path, texts, True)
+    # and one by hand: final after a letter at the word's end, not at its start or before a letter
+    vocab_file = write_vocabulary(tmp_path, ["σ", "οδος", "##σ", "##ος", "'"])
+    tokenizer = BertTokenizer(vocab_file)
+    assert tokenizer.tokenize("ΟΔΟΣ Σ ΣΟΣ ΟΔΟΣ'") == ["οδος", "σ", "σ", "##ος", "οδος", "'"]
+
+
+@pytest.mark.xfail(strict=True, reason="NFD orders marks of different combining classes; a table by code point cannot")
+def test_spacing_marks_are_put_in_canonical_order_as_the_original_does(tmp_path):
+    # U+302E (class 224) and U+1B44 (class 9) are of category Mc, so they stay when accents go
+    assert_equal_to_the_original(tmp_path, ["a\u302e\u1b44b"], True)
+
+
+@BOTH_CASES
+@pytest.mark.parametrize("unit", ["a", "é", "한", "𝒜", "İ", "a\u0301"])
+def test_words_around_the_limit_of_200_characters_equal_the_original(tmp_path, unit, lower):
+    texts = []
+    for length in (66, 67, 99, 100, 101, 199, 200, 201, 400):
+        word = unit * length
+        texts += [
+            word, f" {word}", f"{word} ", f"  {word}  ", f".{word}!", f"b {word} b", f"{word}.{word},{word}",
+            f"{word} {word}", f"{'b' * 201} {word} {'b' * 200}", f"中{word}中", f"{word}\x00", f"\u0301{word}", "b",
+        ]  # fmt: skip
+    assert_equal_to_the_original(tmp_path, texts, lower)
+
+
+def test_a_word_of_201_characters_is_unknown_and_one_of_200_is_not(tmp_path):
+    tokenizer = BertTokenizer(write_vocabulary(tmp_path, ["a", "##a", "."]))
+    assert tokenizer.tokenize("a" * 200) == ["a"] + ["##a"] * 199
+    assert tokenizer.tokenize("a" * 201 + ".a") == ["[UNK]", ".", "a"]
+
+
+@BOTH_CASES
+def test_texts_without_a_word_have_no_piece(vocab_file, lower):
+    texts = ["", " ", "\t\r\n", "\u00a0\u3000\u2028", "\x00\ufffd\u200b", "the"]
+    encoded = BertTokenizer(vocab_file, lower).encode(texts)
+    assert encoded.row_lengths().numpy().tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_an_empty_batch_has_no_row(vocab_file):
+    encoded = BertTokenizer(vocab_file).encode(tf.zeros([0], tf.string))
+    assert (encoded.nrows(), encoded.values.shape, encoded.dtype) == (0, [0], tf.int32)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a\xffb", b"ab\xc3", b"\xc3 ab", b"a\xe2\x28\xa1b", b"\xf0\x9f\x98a", b"\xed\xa0\x80a", b"\xc0\xafa",
+        b"\xf4\x90\x80\x80a", b"a\x80\x80b", b"\xf8\x88\x80\x80\x80b", b"\xfe\xff", b"\xef\xbb\xbfab",
+    ],
+)  # fmt: skip
+def test_invalid_utf_8_is_dropped_as_the_original_does(vocab_file, text):
+    ours = BertTokenizer(vocab_file)
+    assert ours.to_pieces(ours.encode([text]).values.numpy()) == originals(vocab_file, True).tokenize(text)
+
+
+def test_a_lone_surrogate_is_dropped(vocab_file):
+    assert BertTokenizer(vocab_file).tokenize("the\ud800 of") == ["the", "of"]
+
+
+@BOTH_CASES
+def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
+    rng = random.Random(5)
+    letters = "the of and TheÉ,.ΣΑ中\u00a0'x"
+    texts = ["", *("".join(rng.choices(letters, k=rng.randint(1, 60))) for _ in range(200)), "a" * 201, b"a\xffb"]
+    tokenizer = BertTokenizer(vocab_file, lower)
+    eager = tokenizer.encode(texts).to_list()
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    module.encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert module.encode(tf.constant(texts)).to_list() == eager
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    reloaded = tf.saved_model.load(str(tmp_path / "saved"))
+    assert reloaded.encode(tf.constant(texts)).to_list() == eager
+    assert reloaded.encode(tf.constant(texts[:3])).to_list() == eager[:3]
+    # what the three agree on is right
+    theirs = originals(vocab_file, lower)
+    assert eager == [theirs.convert_tokens_to_ids(theirs.tokenize(text)) for text in texts]
+
+
+def test_ids_are_line_numbers_and_special_tokens_are_found_wherever_they_stand(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("a\r\n[MASK]\r\n[PAD]\r\n##b\r\n[SEP]\r\n[UNK]\r\n[CLS]\r\né".encode())
+    tokenizer = BertTokenizer(str(path), do_lower_case=False)
+    assert tokenizer.vocabulary == ["a", "[MASK]", "[PAD]", "##b", "[SEP]", "[UNK]", "[CLS]", "é"]
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (2, 5, 6, 4, 1)
+    assert tokenizer.encode(["ab é", "q"]).to_list() == [[0, 3, 7], [5]]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
+        (b"", ": the special token [PAD] is missing"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' stands on line 6 already"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
+    ],
+)
+def test_an_unusable_vocabulary_is_refused_with_file_and_line(tmp_path, content, message):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
+        BertTokenizer(str(path))
+
+
+@pytest.mark.parametrize("name", ["none.txt", ""])
+def test_a_missing_vocabulary_or_a_folder_is_refused_by_name(tmp_path, name):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / name}: no such file")):
+        load_vocabulary(str(tmp_path / name))
+
+
+@BOTH_CASES
+def test_the_table_on_disk_is_what_the_rule_gives(lower):
+    row_splits, values = unicode_table.load(lower)
+    assert row_splits[-1] == len(values)
+    checked = 0
+    for code_point in [*range(0x3400), *range(0x3400, 0x110000, 13)]:
+        if is_comparable(code_point):
+            row = values[row_splits[code_point] : row_splits[code_point + 1]]
+            rule = unicode_table.normalize_character(chr(code_point), lower)
+            assert "".join(map(chr, row)) == rule, hex(code_point)
+            checked += 1
+    assert checked > 15_000
+
+
+@pytest.mark.parametrize(
+    "character, lower, becomes",
+    [
+        ("É", True, "e"), ("É", False, "É"), ("\t", True, " "), ("\u00a0", False, " "), ("\u2028", True, " "),
+        ("\x00", True, ""), ("\u200b", False, ""), ("\ufffd", True, ""), ("!", True, " ! "), ("$", False, " $ "),
+        ("中", True, " 中 "), ("İ", True, "i"), ("ﬁ", True, "ﬁ"), ("Ａ", True, "ａ"), ("\u0301", True, ""),
+        ("\u0301", False, "\u0301"), ("가", True, "\u1100\u1161"), ("가", False, "가"), ("。", True, " 。 "),
+    ],
+)  # fmt: skip
+def test_the_rule_for_one_character(character, lower, becomes):
+    assert unicode_table.normalize_character(character, lower) == becomes
+
+
+def test_the_table_knows_nothing_of_surrogates():
+    row_splits, _ = unicode_table.load(True)
+    assert np.ptp(row_splits[0xD800:0xE001]) == 0
+
+
+@pytest.mark.real
+@BOTH_CASES
+def test_real_text_and_vocabulary_equal_the_original(data_dir, lower):
+    vocab_file = str(data_dir / "vocab/uncased-30522.txt")
+    with open(data_dir / "corpus/english.txt", "rb") as file:
+        lines = file.read().split(b"\n")[::20]
+    assert len(lines) > 6000
+    ours, theirs = BertTokenizer(vocab_file, lower), originals(vocab_file, lower)
+    for line, ids in zip(lines, ours.encode(lines).to_list(), strict=True):
+        assert ours.to_pieces(ids) == theirs.tokenize(line), line
