@@ -6,6 +6,7 @@ A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `globa
 
 import os
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -114,11 +115,19 @@ def _assign(
                 f"{path}: the tensor {name} has shape {saved[name]}, the model needs "
                 f"{variable.shape.as_list()}; give the bert_config.json and the task it was made with"
             )
-    reader = tf.train.load_checkpoint(path)
-    for name, variable in variables.items():
-        if name in saved:
-            variable.assign(reader.get_tensor(_MODEL_PREFIX + name + _SUFFIX))
+    # all is read before the first is assigned, so that a damaged file leaves the model as it was
+    values = _read_tensors(path, [name for name in variables if name in saved])
+    for name, value in values.items():
+        variables[name].assign(value)
     return fresh, [name for name in saved if name not in variables]
+
+
+def _read_tensors(path: str, names: list[str]) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(path)
+    try:
+        return {name: reader.get_tensor(_MODEL_PREFIX + name + _SUFFIX) for name in names}
+    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
+        raise InputError(f"{path}: its data cannot be read ({error}); copy it again") from error
 
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:

@@ -3,13 +3,16 @@
 Letters: B batch, S sequence length, P predictions.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfrecords import schema
+from tfrecords import reader, schema
+from tfrecords.errors import InputError
 
 _SHUFFLE_BUFFER = 10_000
+_BEYOND_VOCABULARY = "ids beyond vocab_size"
 
 
 def pretraining_batches(
@@ -72,8 +75,28 @@ def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_s
     tf.debugging.assert_less(
         tf.reduce_max(batch["input_ids"]),
         tf.constant(vocab_size, tf.int64),
-        "the data holds ids beyond the configuration's vocab_size",
+        _BEYOND_VOCABULARY,
     )
     batch = {k: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for k, v in batch.items()}
     batch["next_sentence_labels"] = tf.squeeze(batch["next_sentence_labels"], 1)
     return batch
+
+
+@contextlib.contextmanager
+def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
+    """Turns what tf.data reports of bad records into a line that names the file and the mend.
+
+    Raises:
+      InputError: a record is damaged, or holds ids that the model has no embedding for.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise InputError(f"{reader.find_damage(files) or error}") from error
+    except tf.errors.InvalidArgumentError as error:
+        if _BEYOND_VOCABULARY not in str(error):
+            raise
+        raise InputError(
+            f"{files[0]}: holds ids at or beyond vocab_size={vocab_size} of the configuration; "
+            "give the bert_config.json that belongs to the vocabulary of the data"
+        ) from error

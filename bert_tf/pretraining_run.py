@@ -39,9 +39,10 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         model = BertPretrainer(config)
-    if settings.do_train:
-        _train(settings, config, files, strategy, model)
-    return _evaluate(settings, config, files, strategy, model) if settings.do_eval else {}
+    with input_pipeline.clear_errors(files, config.vocab_size):
+        if settings.do_train:
+            _train(settings, config, files, strategy, model)
+        return _evaluate(settings, config, files, strategy, model) if settings.do_eval else {}
 
 
 def _model_facts(config: BertConfig) -> dict:

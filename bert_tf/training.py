@@ -191,7 +191,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_end(self):
         """Figures of the loop."""
         figures = {name: mean.result() for name, mean in self._means.items()}
-        return _with_total(figures) | {"learning_rate": self.optimizer.learning_rate}
+        return _with_total(figures) | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
 
     def eval_begin(self):
         """Forgets the figures of training."""

@@ -82,7 +82,7 @@ class ServedClassifier(tf.Module):
             sep_id=self.tokenizer.sep_id,
         )
         # columns that are padding in every row change nothing but the time it takes
-        longest = tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1))
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1)), 1)  # 1: of no row
         inputs = {name: values[:, :longest] for name, values in packed.items()}
         logits = self._classify(inputs)  # [B, C]
         if not self._description.labels:

@@ -6,6 +6,12 @@ import pathlib
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
+import tensorflow as tf
+
+# two devices, so that strategies over several replicas can be tested on any machine
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
 
 WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "

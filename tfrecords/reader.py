@@ -74,3 +74,15 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
                 f"{path}: {feature.name} has {length} values but --{flag}={feature.length}; "
                 f"give --{flag}={length}, or make the data again"
             )
+
+
+def find_damage(files: Sequence[str]) -> str | None:
+    """Reads files through and tells where the first damaged record stands; None where all are whole."""
+    for path in files:
+        count = 0
+        try:
+            for _ in tf.data.TFRecordDataset(path):
+                count += 1
+        except tf.errors.DataLossError:
+            return f"{path}: record {count} (counted from 0) is damaged or cut off; make the file again"
+    return None

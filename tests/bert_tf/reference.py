@@ -61,9 +61,7 @@ def official_pretrainer(config: BertConfig, weights: dict[str, tf.Variable]) -> 
         encoder, mlm_activation=lambda x: tf.nn.gelu(x, approximate=True), classification_heads=[head]
     )
     ones = np.ones([1, 4], np.int32)
-    model(
-        {"input_word_ids": ones, "input_mask": ones, "input_type_ids": ones, "masked_lm_positions": ones}
-    )
+    model({"input_word_ids": ones, "input_mask": ones, "input_type_ids": ones, "masked_lm_positions": ones})
     used = set()
     for variable in model.trainable_variables:
         path = our_path(variable.name)
@@ -101,9 +99,7 @@ def random_batch(config: BertConfig, batch: int, length: int, predictions: int, 
         "next_sentence_labels": rng.integers(0, 2, batch),
     }
     weights = (rng.random((batch, predictions)) < 0.8).astype(np.float32)
-    return {k: tf.constant(v, tf.int32) for k, v in features.items()} | {
-        "masked_lm_weights": tf.constant(weights)
-    }
+    return {k: tf.constant(v, tf.int32) for k, v in features.items()} | {"masked_lm_weights": tf.constant(weights)}
 
 
 def relative_error(a, b) -> float:

@@ -182,7 +182,7 @@ def test_to_json_holds_every_resolved_setting():
     assert found == {"input_file": "i", "output_file": "o", "vocab_size": 77, "do_lower_case": True}
 
 
-SCRIPT = '''
+SCRIPT = """
 import dataclasses, sys
 from bert_tf import command_line
 from tfrecords.errors import InputError
@@ -207,7 +207,7 @@ def main(settings):
     print(f"done {settings.times}")
 
 command_line.run(Settings, main, "Says what it does.")
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_a_named_size_takes_another_vocabulary_size():
 
 
 def test_an_unknown_size_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match="'huge'.*tiny, mini, small, medium, base, large"):
+    with pytest.raises(InputError, match=r"'huge'.*tiny, mini, small, medium, base, large"):
         BertConfig.named("huge")
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
 from bert_tf import optimization
 from bert_tf.config import BertConfig
@@ -52,7 +53,7 @@ def test_a_batch_without_any_prediction_gives_no_nan():
 
 
 def test_both_heads_overfit_32_examples():
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model = BertPretrainer(CONFIG)
     objective = PretrainingObjective(model)
     batch = random_batch(CONFIG, batch=32, length=16, predictions=3)

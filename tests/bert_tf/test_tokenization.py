@@ -57,9 +57,13 @@ def assert_equal_to_the_original(folder, texts, lower):
 
 @pytest.fixture(scope="module")
 def code_points():
-    assigned = [c for c in range(0x110000) if is_comparable(c) and unicodedata.category(chr(c)) not in ("Cn", "Co")]
-    private = [c for c in (0xE000, 0xF8FF, 0xF0000, 0x10FFFD) if is_comparable(c)]
-    return [*assigned[:3000], *assigned[3000::5], *private]
+    in_order = {True: [], False: []}  # large blocks of like characters, and the rest
+    for code_point in filter(is_comparable, range(0x110000)):
+        if unicodedata.category(chr(code_point)) not in ("Cn", "Co"):
+            name = unicodedata.name(chr(code_point), "")
+            in_order[name.startswith(("CJK UNIFIED", "HANGUL SYLLABLE", "TANGUT"))].append(code_point)
+    private = filter(is_comparable, (0xE000, 0xF8FF, 0xF0000, 0x10FFFD))
+    return [*in_order[False][:3000], *in_order[False][3000::3], *in_order[True][::50], *private]
 
 
 @BOTH_CASES
@@ -101,7 +105,26 @@ def test_random_texts_over_mixed_scripts_equal_the_original(tmp_path, lower):
 
 
 def test_capital_sigma_takes_its_final_form_where_the_original_gives_it(tmp_path):
-    around = ["", " ", "a", "Α", "Σ", "1", "'", "’", "\u0301", ".", "\u00ad", "\u200d", "中", "\x00", "'a", "a'", ":", "-"]
+    around = [
+        "",
+        " ",
+        "a",
+        "Α",
+        "Σ",
+        "1",
+        "'",
+        "’",
+        "\u0301",
+        ".",
+        "\u00ad",
+        "\u200d",
+        "中",
+        "\x00",
+        "'a",
+        "a'",
+        ":",
+        "-",
+    ]
     texts = [f"{before}Σ{after}" for before in around for after in around]
     texts += [f"{before}Σ{middle}Σ{after}" for before in around for middle in around for after in around]
     assert_equal_to_the_original(tmp_path, texts, True)
@@ -189,7 +212,13 @@ def test_ids_are_line_numbers_and_special_tokens_are_found_wherever_they_stand(t
     path.write_bytes("a\r\n[MASK]\r\n[PAD]\r\n##b\r\n[SEP]\r\n[UNK]\r\n[CLS]\r\né".encode())
     tokenizer = BertTokenizer(str(path), do_lower_case=False)
     assert tokenizer.vocabulary == ["a", "[MASK]", "[PAD]", "##b", "[SEP]", "[UNK]", "[CLS]", "é"]
-    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (2, 5, 6, 4, 1)
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
+        2,
+        5,
+        6,
+        4,
+        1,
+    )
     assert tokenizer.encode(["ab é", "q"]).to_list() == [[0, 3, 7], [5]]
 
 

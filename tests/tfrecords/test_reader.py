@@ -69,7 +69,7 @@ def flipped(content, at):
     [
         (lambda content: b"", "holds no record"),
         (lambda content: content[:40], "record 0 cannot be read"),
-        (lambda content: content[:7], "record 0 cannot be read"),
+        (lambda content: content[:7], "holds no record"),
         (lambda content: flipped(content, 30), "record 0 cannot be read"),
         (lambda content: b"just some text, longer than a header\n" * 9, "record 0 cannot be read"),
     ],

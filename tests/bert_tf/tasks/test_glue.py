@@ -15,7 +15,8 @@ FILES = {
         "test": "index\tsentence\n0\tBill left.\n1\tWho?\n",
     },
     "MRPC": {
-        "train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t17\t18\tHe came .\tCame he .\r\n0\t2\t3\tA\tB\r\n",
+        "train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+        "1\t17\t18\tHe came .\tCame he .\r\n0\t2\t3\tA\tB\r\n",
         "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t4\t5\tC 's\tD\n",
     },
     "SST-2": {
@@ -23,7 +24,8 @@ FILES = {
         "test": "index\tsentence\n0\tuneasy .\n",
     },
     "STS-B": {
-        "train": f"{STS_B}\tscore\n0\tg\tf\t2012\t00\tnone\tnone\tA man.\tThe man.\t4.600\n1\tg\tf\t2012\t01\tn\tn\tA\tB\t0\n",
+        "train": f"{STS_B}\tscore\n0\tg\tf\t2012\t00\tnone\tnone\tA man.\tThe man.\t4.600\n"
+        "1\tg\tf\t2012\t01\tn\tn\tA\tB\t0\n",
         "test": f"{STS_B}\n0\tg\tf\t2012\t00\tnone\tnone\tC\tD\n",
     },
 }

@@ -1,0 +1,111 @@
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import BertClassifier
+from bert_tf.pretraining import BertPretrainer
+from tests.bert_tf.reference import random_pretrainer
+from tfrecords.errors import InputError
+
+SHAPE = {
+    "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    "max_position_embeddings": 12, "type_vocab_size": 2,
+}  # fmt: skip
+CONFIG = BertConfig(**SHAPE)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A folder with a pre-trainer's checkpoint, and the model."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    model = random_pretrainer(CONFIG)
+    step = tf.Variable(7, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(model=model, global_step=step)
+    tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=1).save(checkpoint_number=7)
+    (folder / "bert_config.json").write_text(CONFIG.to_json_string())
+    return folder, model
+
+
+@pytest.mark.parametrize("path", ["", "ckpt-7", "ckpt-7.index"])
+def test_load_encoder_gives_the_saved_encoder(pretrained, path):
+    folder, model = pretrained
+    inputs = {"input_ids": tf.constant([[1, 5, 9, 2]])}
+    loaded = checkpoints.load_encoder(str(folder / path))
+    np.testing.assert_array_equal(loaded(inputs)["sequence_output"], model.encoder(inputs)["sequence_output"])
+
+
+def test_initialize_loads_the_encoder_and_reports_the_rest(pretrained, caplog):
+    folder, model = pretrained
+    classifier = BertClassifier(CONFIG, 3)
+    head = classifier.head.dense.kernel.numpy()
+    with caplog.at_level(logging.INFO, "absl"):
+        checkpoints.initialize(classifier, str(folder))
+    for ours, saved in zip(classifier.encoder.weights, model.encoder.weights, strict=True):
+        np.testing.assert_array_equal(ours, saved)
+    np.testing.assert_array_equal(classifier.head.dense.kernel, head)
+    assert "start afresh: head/dense/bias, head/dense/kernel" in caplog.text
+    assert "left over in the checkpoint: masked_lm/bias" in caplog.text
+
+
+def test_initialize_loads_matching_heads_too(pretrained):
+    folder, model = pretrained
+    other = BertPretrainer(CONFIG)
+    checkpoints.initialize(other, str(folder))
+    for ours, saved in zip(other.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(ours, saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 41}, r"encoder/embeddings/word_embeddings has shape \[40, 16\].*needs \[41, 16\]"),
+        ({"num_hidden_layers": 3}, r"the tensor encoder/blocks/2/.* is missing"),
+        ({"intermediate_size": 64}, r"blocks/0/intermediate/.* has shape"),
+    ],
+)
+def test_another_architecture_is_refused_by_tensor_and_changes_nothing(pretrained, change, message):
+    model = BertClassifier(BertConfig(**SHAPE | change), 2)
+    before = [w.numpy() for w in model.weights]
+    with pytest.raises(InputError, match=message):
+        checkpoints.initialize(model, str(pretrained[0]))
+    for value, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(value, weight)
+
+
+def test_paths_without_a_checkpoint_are_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no checkpoint"):
+        checkpoints.latest_checkpoint(str(tmp_path))
+    with pytest.raises(InputError, match="no such checkpoint"):
+        checkpoints.latest_checkpoint(str(tmp_path / "ckpt-1"))
+
+
+def test_a_checkpoint_of_another_project_is_refused(tmp_path):
+    tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "x"))
+    with pytest.raises(InputError, match="holds no encoder of bert_tf"):
+        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))
+
+
+def test_a_checkpoint_without_configuration_is_refused(pretrained, tmp_path):
+    tf.train.Checkpoint(model=pretrained[1]).write(str(tmp_path / "x"))
+    with pytest.raises(InputError, match=r"bert_config.json: no such file"):
+        checkpoints.load_encoder(str(tmp_path / "x"))
+
+
+def test_a_truncated_checkpoint_is_refused(pretrained, tmp_path):
+    tf.train.Checkpoint(model=pretrained[1]).write(str(tmp_path / "x"))
+    index = tmp_path / "x.index"
+    index.write_bytes(index.read_bytes()[:40])
+    with pytest.raises(InputError, match="cannot be read as a checkpoint"):
+        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))
+
+
+def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
+    tf.train.Checkpoint(model=pretrained[1]).write(str(tmp_path / "x"))
+    data = tmp_path / "x.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:2000])
+    with pytest.raises(InputError, match="cannot be read"):
+        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))

@@ -1,0 +1,187 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bert_tf import training
+from bert_tf.classifier_run import run_classifier
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.settings import ClassifierSettings
+from tfrecords.errors import InputError
+
+ROWS = [("the man said " + "well " * (i % 3), "he was there" if i % 2 else "all of you", str(i % 2)) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """MRPC files in GLUE's layout, and a configuration."""
+    folder = tmp_path_factory.mktemp("inputs")
+    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    body = "".join(f"{label}\t1\t2\t{a}\t{b}\n" for a, b, label in ROWS)
+    (folder / "train.tsv").write_text(head + body, encoding="utf-8")
+    (folder / "dev.tsv").write_text(head + body, encoding="utf-8")
+    test = "".join(f"{i}\t1\t2\t{a}\t{b}\n" for i, (a, b, _) in enumerate(ROWS[:5]))
+    (folder / "test.tsv").write_text("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + test, encoding="utf-8")
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        initializer_range=0.1,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(inputs, vocab_file, output_dir, *more: str) -> ClassifierSettings:
+    return parse(
+        ClassifierSettings,
+        [
+            f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", "--task_name=mrpc",
+            f"--vocab_file={vocab_file}", f"--output_dir={output_dir}", "--max_seq_length=24",
+            "--train_batch_size=8", "--num_train_epochs=20", "--learning_rate=3e-3", *more,
+        ],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    figures = run_classifier(settings(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict"))
+    return folder, figures
+
+
+def test_a_run_learns_and_leaves_the_originals_files(trained):
+    folder, figures = trained
+    assert figures["accuracy"] == 1.0 and figures["f1"] == 1.0 and figures["loss"] < 0.3
+    results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
+    assert results.keys() == {"eval_accuracy", "eval_f1", "eval_loss", "global_step"}
+    assert results["global_step"] == "60"  # 24 examples / 8 a step * 20 epochs
+    rows = [[float(x) for x in line.split("\t")] for line in (folder / "test_results.tsv").read_text().splitlines()]
+    np.testing.assert_allclose(np.sum(rows, axis=1), 1.0, rtol=1e-6)
+    assert [int(np.argmax(row)) for row in rows] == [int(label) for _, _, label in ROWS[:5]]
+    assert json.loads((folder / "classifier.json").read_text())["labels"] == ["0", "1"]
+
+
+def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
+    folder, figures = trained
+    again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--eval_batch_size=5"))
+    np.testing.assert_allclose([again[k] for k in figures], list(figures.values()), rtol=1e-5)
+
+
+def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp_path):
+    start = f"--init_checkpoint={trained[0]}"
+    run_classifier(settings(inputs, vocab_file, tmp_path, start, "--do_train", "--num_train_epochs=1"))
+    with open(tmp_path / "metrics.jsonl") as file:
+        first = json.loads(next(file))
+    assert first["loss"] < 0.3, "it knows the task already"
+
+
+def own_files(folder, header: str, rows: list[str]) -> list[str]:
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
+    return [f"--data_dir={folder}", "--task_name=tsv", "--do_train", "--do_eval"]
+
+
+def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
+    rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
+    flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
+    flags += ["--tsv_text_a_column=body", "--tsv_label_column=mood"]
+    figures = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert figures["accuracy"] == 1.0
+    assert json.loads((tmp_path / "out/classifier.json").read_text())["labels"] == ["bad", "good"]
+    # a later evaluation takes its labels from the run, not from a train.tsv that need not be there
+    os.remove(tmp_path / "train.tsv")
+    again = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags, "--nodo_train"))
+    assert again["accuracy"] == 1.0
+
+
+def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
+    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    rows = [
+        f"{i}\t" + "x\t" * 6 + f"{a}\t{b}\t{4.5 if label == '1' else 1.0}\n" for i, (a, b, label) in enumerate(ROWS)
+    ]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text(columns + "".join(rows))
+    flags = [f"--data_dir={tmp_path}", "--task_name=STS-B", "--do_train", "--do_eval", "--num_train_epochs=40"]
+    figures = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert figures["pearson"] > 0.9 and figures["loss"] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n2\t1\t2\ta\tb\n",
+         r"train.tsv, line 2: unknown label '2'; the task's labels are 0, 1"),
+        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n1\t1\t2\ta\n",
+         r"train.tsv, line 3: has 4 columns, the first line has 5"),
+        ("train.tsv", "", "train.tsv: holds no example"),
+    ],
+)  # fmt: skip
+def test_bad_data_is_refused_by_file_and_line(inputs, vocab_file, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", f"--data_dir={tmp_path}", "--do_train"))
+    assert not (tmp_path / "out").exists()
+
+
+def config_with(inputs, tmp_path, **changes) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads((inputs / "config.json").read_text()) | changes))
+    return f"--bert_config_file={path}"
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trained, tmp_path):
+    with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ pieces"):
+        flag = config_with(inputs, tmp_path, vocab_size=100)
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
+    flag = config_with(inputs, tmp_path, vocab_size=1000)
+    run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--task_name=nope"], "unknown; known are CoLA, MRPC, SST-2, STS-B and tsv"),
+        (["--max_seq_length=33"], "max_seq_length=33 is beyond max_position_embeddings=32"),
+        (["--data_dir=nowhere"], "nowhere/train.tsv: no such file"),
+        (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
+        (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
+        (["--num_train_epochs=0.1"], "give no step"),
+        (["--nodo_train", "--do_eval"], "no such checkpoint|holds no checkpoint"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", "--do_train", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(inputs, vocab_file, trained, tmp_path):
+    flag = config_with(inputs, tmp_path, intermediate_size=64)
+    start = f"--init_checkpoint={trained[0]}"
+    with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
+    assert training.latest_step(str(tmp_path / "out")) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--learning_rate=1e-5"], "another optimizer .*learning_rate"),
+        (["--max_seq_length=20"], "another data .*max_seq_length"),
+        (["--task_name=tsv", "--tsv_text_a_column=#1 String", "--tsv_label_column=Quality"],
+         "another model .*task_name was 'MRPC', is 'tsv'"),
+        (["--nodo_lower_case"], "another model .*do_lower_case"),
+    ],
+)  # fmt: skip
+def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, message):
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", *more))
+
+
+def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained, tmp_path):
+    content = (inputs / "train.tsv").read_text(encoding="utf-8")
+    (tmp_path / "train.tsv").write_text(content.replace("said", "says"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"another data .*train.tsv"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))

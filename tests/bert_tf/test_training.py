@@ -1,0 +1,239 @@
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import training
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.pretraining_run import run_pretraining
+from bert_tf.settings import DeviceSettings, PretrainingSettings
+from data_gen.run_local import create_pretraining_data
+from data_gen.settings import GeneratorSettings
+from tfrecords.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with `data.tfrecord` (32 pieces a row) and `longer.tfrecord` (48), and a configuration."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, length in (("data", 32), ("longer", 48)):
+        create_pretraining_data(
+            GeneratorSettings(
+                input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=vocab_file,
+                max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
+            )
+        )  # fmt: skip
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(data, output_dir, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord",
+            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
+            "--train_batch_size=8", "--num_train_steps=6", "--num_warmup_steps=2", "--learning_rate=1e-3",
+            "--save_checkpoints_steps=3", *more,
+        ],
+    )  # fmt: skip
+
+
+def weights(output_dir, step: int) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(f"{output_dir}/ckpt-{step}")
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith(("model/", "optimizer/"))]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def losses(output_dir) -> list[float]:
+    with open(os.path.join(output_dir, "metrics.jsonl")) as file:
+        return [entry["loss"] for entry in map(json.loads, file) if entry["split"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory):
+    """A run of six steps, evaluated."""
+    folder = tmp_path_factory.mktemp("finished")
+    figures = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
+    return folder, figures
+
+
+def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
+    folder, figures = finished
+    assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
+    results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
+    assert results["global_step"] == "6" and float(results["masked_lm_loss"]) == figures["masked_lm_loss"]
+    np.testing.assert_allclose(figures["loss"], figures["masked_lm_loss"] + figures["next_sentence_loss"], rtol=1e-6)
+    assert any(name.startswith("events.out") for name in os.listdir(folder / "train"))
+
+
+def test_an_interrupted_run_resumed_equals_an_uninterrupted_one(data, finished, tmp_path, monkeypatch):
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(self, step, figures):
+        if step > 3:
+            raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Progress, "update", interrupt)
+        with pytest.raises(Interrupted):
+            run_pretraining(settings(data, tmp_path))
+    assert training.latest_step(str(tmp_path)) == 3
+    run_pretraining(settings(data, tmp_path))
+    expected = weights(finished[0], 6)
+    got = weights(tmp_path, 6)
+    assert got.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(got[name], expected[name], atol=1e-6, err_msg=name)
+
+
+def test_a_finished_run_trains_no_further(data, finished):
+    before = weights(finished[0], 6)
+    run_pretraining(settings(data, finished[0]))
+    for name, value in weights(finished[0], 6).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_two_replicas_train_like_one(data, tmp_path):
+    """Same global batch, so same losses; dropout off, since its masks differ by replica."""
+    config = json.loads((data / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    every_step = f"--bert_config_file={tmp_path}/config.json", "--iterations_per_loop=1"
+    run_pretraining(settings(data, tmp_path / "one", *every_step))
+
+    def two_replicas(_):
+        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "make_strategy", two_replicas)
+        run_pretraining(settings(data, tmp_path / "two", *every_step))
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == 6 and len(set(one)) == 6
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
+    try:
+        run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
+        assert keras.mixed_precision.global_policy().compute_dtype == dtype
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    saved = weights(tmp_path, 6)
+    assert all(v.dtype == np.float32 for n, v in saved.items() if n.startswith("model/"))
+    first, last = weights(tmp_path, 0), saved
+    name = "model/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
+    assert np.isfinite(last[name]).all() and np.abs(first[name] - last[name]).max() > 1e-5
+    assert all(np.isfinite(losses(tmp_path)))
+
+
+def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_path):
+    run_pretraining(settings(data, tmp_path))
+    longer = (f"--input_file={data}/longer.tfrecord", "--max_seq_length=48")
+    with pytest.raises(InputError, match="another data .*max_seq_length was 32, is 48"):
+        run_pretraining(settings(data, tmp_path, *longer))
+    run_pretraining(settings(data, tmp_path, *longer, "--num_train_steps=8"))
+    assert training.latest_step(str(tmp_path)) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--learning_rate=2e-3", "another optimizer .*learning_rate was 0.001, is 0.002"),
+        ("--train_batch_size=4", "another optimizer .*train_batch_size was 8, is 4"),
+        ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, change, message):
+    before = sorted(os.listdir(finished[0]))
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, finished[0], change))
+    assert sorted(os.listdir(finished[0])) == before
+
+
+def bad_config(data, tmp_path, **changes) -> str:
+    entries = json.loads((data / "config.json").read_text()) | changes
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(entries))
+    return f"--bert_config_file={path}"
+
+
+def test_another_model_in_the_folder_is_refused_for_training_and_evaluation(data, finished, tmp_path):
+    flag = bad_config(data, tmp_path, intermediate_size=64)
+    for more in ((), ("--nodo_train", "--do_eval")):
+        with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
+            run_pretraining(settings(data, finished[0], flag, *more))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 100}, "vocab_size=100 is smaller than the vocabulary"),
+        ({"hidden_sise": 16}, "unknown key 'hidden_sise'"),
+        ({"num_attention_heads": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, tmp_path / "out", bad_config(data, tmp_path, **changes)))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--input_file=nothing-*.tfrecord", "glob matches no file"),
+        ("--bert_config_file=nothing.json", "nothing.json: no such file"),
+        ("--init_checkpoint=nothing", "nothing: no such checkpoint"),
+        ("--max_seq_length=64", "input_ids has 32 values but --max_seq_length=64"),
+        ("--num_gpus=1", "TensorFlow finds 0 on this machine"),
+        ("--use_tpu", "no TPU can be reached"),
+    ],
+)
+def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, tmp_path / "out", more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_path):
+    with pytest.raises(InputError, match="training diverged"):
+        run_pretraining(settings(data, tmp_path, "--learning_rate=1e38", "--num_warmup_steps=0"))
+    assert training.latest_step(str(tmp_path)) == 0
+
+
+def test_a_batch_that_replicas_cannot_share_is_refused():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
+        training.check_batch_size(strategy, train_batch_size=7)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [("off", tf.distribute.Strategy), ("one_device", tf.distribute.OneDeviceStrategy),
+     ("mirrored", tf.distribute.MirroredStrategy)],
+)  # fmt: skip
+def test_strategies_by_flag(change, kind):
+    made = training.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
+    assert isinstance(made, kind)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--use_tpu", "--distribution_strategy=mirrored"], ["--tpu_name=a", "--master=b"], ["--num_gpus=2"]],
+)
+def test_device_flags_that_contradict_each_other_are_refused(arguments):
+    with pytest.raises(InputError):
+        parse(DeviceSettings, arguments)

@@ -1,0 +1,178 @@
+import collections
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.tokenization import BertTokenizer
+from data_gen import vocabulary
+from data_gen.settings import VocabularySettings
+from tfrecords.errors import InputError
+
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # of the paper that brought byte-pair encoding to words
+
+
+def test_merges_of_the_textbook_corpus_by_hand():
+    # equal pairs go in the order of their characters, "##" before letters
+    alphabet = ["##d", "##e", "##i", "##o", "##r", "##s", "##t", "##w", "l", "n", "w"]
+    merges = [
+        "##es",  # e-s 9 (newest 6, widest 3), s-t 9
+        "##est",  # es-t 9
+        "##ow",  # o-w 7, l-o 7
+        "low",  # l-ow 7
+        "##ew",  # e-w 6, w-est 6, n-e 6
+        "##ewest",  # ew-est 6, n-ew 6
+        "newest",  # n-ewest 6
+        "##dest",  # d-est 3, i-d 3, w-i 3
+        "##idest",  # i-dest 3, w-i 3
+        "widest",
+        "##er",  # e-r 2, low-e 2
+        "lower",
+    ]
+    assert vocabulary.learn_pieces(SENNRICH, 1000) == alphabet + merges
+    assert vocabulary.learn_pieces(SENNRICH, 15) == alphabet + merges[:4]
+
+
+def learn_by_counting_anew(word_counts, size):
+    """Byte-pair encoding as its definition reads: count all pairs, merge the most frequent, again."""
+    words = {word: [word[0], *(f"##{c}" for c in word[1:])] for word in word_counts}
+    frequency = collections.Counter()
+    for word, symbols in words.items():
+        for symbol in symbols:
+            frequency[symbol] += word_counts[word]
+    alphabet = sorted(sorted(frequency, key=lambda s: (-frequency[s], s))[:size])
+    words = {word: symbols for word, symbols in words.items() if set(symbols) <= set(alphabet)}
+    pieces = list(alphabet)
+    while len(pieces) < size:
+        pairs = collections.Counter()
+        for word, symbols in words.items():
+            for pair in itertools.pairwise(symbols):
+                pairs[pair] += word_counts[word]
+        if not pairs:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merged = best[0] + best[1][2:]
+        for word, symbols in words.items():
+            result = []
+            for symbol in symbols:
+                # the symbol before it may just have been merged, and then is no longer best[0]
+                if result and (result[-1], symbol) == best:
+                    result[-1] = merged
+                else:
+                    result.append(symbol)
+            words[word] = result
+        if merged not in pieces:
+            pieces.append(merged)
+    return pieces
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 5), min_size=1, max_size=12),
+    st.integers(1, 40),
+)
+def test_pieces_are_those_that_counting_anew_before_each_merge_gives(word_counts, size):
+    assert vocabulary.learn_pieces(word_counts, size) == learn_by_counting_anew(word_counts, size)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.permutations(["ab", "ba", "aab", "abb", "cab", "bac", "ccc", "abcabc"]))
+def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(words):
+    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(words), 1), 14)
+    assert vocabulary.learn_pieces(dict.fromkeys(words, 1), 14) == in_order
+    assert len(in_order) == 14
+
+
+def test_a_small_alphabet_keeps_the_most_frequent_characters_and_learns_from_words_of_them_only():
+    # totals: a 9, ##b 6, c 5, ##d 5, ##e 3
+    assert vocabulary.learn_pieces({"ab": 6, "cd": 5, "ae": 3}, 2) == ["##b", "a"]
+    assert vocabulary.learn_pieces({"ab": 6, "cd": 5, "ae": 3}, 4) == ["##b", "##d", "a", "c"]
+
+
+def test_a_word_that_the_tokenizer_gives_up_on_teaches_no_merge():
+    pieces = vocabulary.learn_pieces({"a" * 201: 100, "b" * 200: 1}, 20)
+    assert "bb" in pieces or "##bb" in pieces
+    assert not {"aa", "##aa"} & set(pieces)
+
+
+def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+    files = ",".join(str(tmp_path / f"{number}.txt") for number in range(len(texts)))
+    output = tmp_path / name
+    pieces = vocabulary.learn_vocabulary(
+        VocabularySettings(input_file=files, output_file=str(output), vocab_size=vocab_size, **changes)
+    )
+    assert output.read_text(encoding="utf-8").splitlines() == pieces
+    return pieces, output
+
+
+@pytest.mark.parametrize(
+    "lower, expected",
+    [
+        (True, {"the": 3, "cafe": 2, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
+        (False, {"The": 2, "the": 1, "Café": 1, "cafe\u0301": 1, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
+    ],
+)
+def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path, lower, expected):
+    path = tmp_path / "text"
+    path.write_text("The the, Café's\n\n\u00a0cafe\u0301 中中! The\x00\n", encoding="utf-8")
+    assert vocabulary.count_words([str(path)], lower) == expected
+
+
+def test_words_are_counted_over_all_files_and_batches_of_lines(tmp_path):
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.write_text("the of\nof\n" * 2000)
+    assert vocabulary.count_words([str(path) for path in paths], True) == {"the": 4000, "of": 8000}
+
+
+@pytest.mark.parametrize("size", [60, 100, 150])
+def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_path, corpus_file, size):
+    with open(corpus_file, encoding="utf-8") as file:
+        text = file.read()
+    pieces, output = learn(tmp_path, [text], size)
+    assert len(pieces) == len(set(pieces)) == size
+    assert pieces[:5] == SPECIAL_TOKENS
+    tokenizer = BertTokenizer(str(output))
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
+    encoded = tokenizer.encode(text.split()).to_list()
+    assert all(encoded) and tokenizer.unk_id not in {i for ids in encoded for i in ids}
+    assert ["".join(p.removeprefix("##") for p in tokenizer.to_pieces(ids)) for ids in encoded] == [
+        "".join(word.lower()) for word in text.split()
+    ]
+
+
+def test_case_and_accents_stay_where_asked(tmp_path):
+    pieces, _ = learn(tmp_path, ["Été Été"], 12, do_lower_case=False)
+    assert pieces[5:] == ["##t", "##é", "É", "##té", "Été"]
+
+
+def test_learning_stops_where_nothing_is_left_to_merge(tmp_path):
+    pieces, _ = learn(tmp_path, ["ab ab c"], 1000)
+    assert pieces == [*SPECIAL_TOKENS, "##b", "a", "c", "ab"]
+
+
+def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
+    with open(corpus_file, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    _, first = learn(tmp_path, ["\n".join(lines[:100]), "\n".join(lines[100:])], 120, "first")
+    _, second = learn(tmp_path, ["\n".join(lines[100:][::-1]), "\n".join(lines[:100])], 120, "second")
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "texts, message", [(["\n \x00\n"], "holds no word to learn from"), ([], "--input_file is empty")]
+)
+def test_a_corpus_without_a_word_is_refused_and_nothing_written(tmp_path, texts, message):
+    with pytest.raises(InputError, match=message):
+        learn(tmp_path, texts, 100)
+    assert not (tmp_path / "vocab.txt").exists()

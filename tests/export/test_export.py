@@ -1,0 +1,152 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.classifier_run import run_classifier
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.settings import ClassifierSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tfrecords.errors import InputError
+
+PAIRS = [
+    ("the man said", "he was there"), ("all of you", "they had"), ("", "word"), ("word", ""), ("", ""),
+    ("Ünïcödé ΑΣ \u200b x", "中文 (test)"), ("very " * 40, "long " * 40), ("a", "b c d"),
+]  # fmt: skip
+LABELS = ("no", "yes")
+
+
+def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: str):
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, type_vocab_size=2, initializer_range=0.2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    run_classifier(
+        parse(
+            ClassifierSettings,
+            [f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--task_name={task}",
+             f"--vocab_file={vocab_file}", f"--output_dir={folder}/run", "--max_seq_length=24", "--do_train",
+             "--do_predict", "--train_batch_size=4", "--num_train_epochs=5", "--learning_rate=1e-3", *more],
+        )
+    )  # fmt: skip
+    predictions = np.loadtxt(folder / "run/test_results.tsv", ndmin=2)
+    export_saved_model(ExportSettings(checkpoint_dir=f"{folder}/run", export_dir=f"{folder}/model/1"))
+    return folder, predictions
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory, vocab_file):
+    """A pair classifier, exported, and its predictions for PAIRS."""
+    rows = [f"{a}\t{b}\t{LABELS[i % 2]}\n" for i, (a, b) in enumerate(PAIRS)]
+    flags = ["--tsv_text_a_column=first", "--tsv_text_b_column=second"]
+    return train(tmp_path_factory.mktemp("pairs"), vocab_file, "tsv", "first\tsecond\tlabel\n", rows, *flags)
+
+
+def signature(folder):
+    return tf.saved_model.load(f"{folder}/model/1").signatures["serving_default"]
+
+
+def test_raw_strings_get_the_trainers_predictions(pairs):
+    folder, predictions = pairs
+    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
+    answers = signature(folder)(text_a=first, text_b=second)
+    assert answers.keys() == {"probabilities", "label"}
+    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
+    assert np.ptp(predictions[:, 0]) > 1e-3, "the texts make a difference"
+    expected = [LABELS[i].encode() for i in predictions.argmax(axis=1)]
+    assert answers["label"].numpy().tolist() == expected
+
+
+def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch(pairs):
+    serve = signature(pairs[0])
+    for (a, b), expected in zip(PAIRS, pairs[1], strict=True):
+        alone = serve(text_a=tf.constant([a]), text_b=tf.constant([b]))
+        np.testing.assert_allclose(alone["probabilities"][0], expected, atol=1e-5)
+
+
+def test_invalid_utf8_and_an_empty_batch_are_answered(pairs):
+    serve = signature(pairs[0])
+    broken = serve(text_a=tf.constant([b"wo\xffrd"]), text_b=tf.constant([b"\xe4\xb8"]))
+    clean = serve(text_a=tf.constant([b"word"]), text_b=tf.constant([b""]))
+    np.testing.assert_allclose(broken["probabilities"], clean["probabilities"], atol=1e-6)
+    nothing = serve(text_a=tf.constant([], tf.string), text_b=tf.constant([], tf.string))
+    assert nothing["probabilities"].shape == [0, 2]
+
+
+def test_the_assets_hold_vocabulary_configuration_and_labels(pairs, vocab_file):
+    assets = pairs[0] / "model/1/assets"
+    assert (assets / "vocab.txt").read_bytes() == open(vocab_file, "rb").read()
+    assert (assets / "labels.txt").read_text().split() == list(LABELS)
+    assert BertConfig.from_json_file(str(assets / "bert_config.json")).hidden_size == 16
+
+
+def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
+    code = (
+        "import sys, tensorflow as tf, tensorflow_text\n"
+        f"serve = tf.saved_model.load({str(pairs[0] / 'model/1')!r}).signatures['serving_default']\n"
+        "print(serve(text_a=tf.constant(['the man said']), text_b=tf.constant(['he was there']))"
+        "['probabilities'].numpy().tolist())\n"
+        "assert not {'bert_tf', 'tf_keras', 'official'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=os.sep, check=False)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(eval(done.stdout)[0], pairs[1][0], atol=1e-5)
+
+
+def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes())
+    library = graph.meta_graphs[0].graph_def.library
+    ops = {node.op for function in library.function for node in function.node_def}
+    assert "FastWordpieceTokenizeWithOffsets" in ops
+    assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
+
+
+def test_a_single_text_task_takes_one_text_and_a_regression_gives_scores(tmp_path, vocab_file):
+    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    rows = [f"{i}\t" + "x\t" * 6 + f"{a}\t{b}\t{i % 5}\n" for i, (a, b) in enumerate(PAIRS)]
+    folder, predictions = train(tmp_path, vocab_file, "STS-B", columns, rows)
+    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
+    answers = signature(folder)(text_a=first, text_b=second)
+    assert answers.keys() == {"score"}
+    np.testing.assert_allclose(answers["score"], predictions[:, 0], atol=1e-5)
+
+
+def test_a_single_text_task_takes_one_text(tmp_path, vocab_file):
+    rows = [f"{a} {b} .\t{i % 2}\n" for i, (a, b) in enumerate(PAIRS)]
+    folder, predictions = train(tmp_path, vocab_file, "tsv", "text\tlabel\n", rows)
+    serve = signature(folder)
+    assert serve.structured_input_signature[1].keys() == {"text_a"}
+    answers = serve(text_a=tf.constant([f"{a} {b} ." for a, b in PAIRS]))
+    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"checkpoint_dir": "nowhere"}, "nowhere/classifier.json: no such file"),
+        ({"task": "CoLA"}, "was trained on tsv"),
+        ({"export_dir": "{run}"}, "holds something already"),
+    ],
+)
+def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, message):
+    run = f"{pairs[0]}/run"
+    flags = {"checkpoint_dir": run, "export_dir": str(tmp_path / "model")} | change
+    flags = {name: value.format(run=run) for name, value in flags.items()}
+    with pytest.raises(InputError, match=message):
+        export_saved_model(ExportSettings(**flags))
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=str(tmp_path / "m"), task="TSV"))
+    assert sorted(os.listdir(tmp_path)) == ["m"]

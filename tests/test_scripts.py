@@ -1,0 +1,70 @@
+"""The scripts through their real command lines."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SCRIPTS = {
+    "data_gen.learn_vocab": "--vocab_size",
+    "data_gen.create_pretraining_data": "--short_seq_prob",
+    "bert_tf.run_pretraining": "--max_predictions_per_seq",
+    "bert_tf.run_classifier": "--warmup_proportion",
+    "export.export_saved_model": "--export_dir",
+}
+
+
+def run(*command, cwd=None) -> subprocess.CompletedProcess:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.mark.parametrize("module", SCRIPTS)
+def test_help_shows_the_flags_without_importing_tensorflow(module, tmp_path):
+    by_module = run(sys.executable, "-X", "importtime", "-m", module, "--help", cwd=tmp_path)
+    assert SCRIPTS[module] in by_module.stdout
+    assert "python -m " + module in by_module.stdout
+    assert "tensorflow" not in by_module.stderr and "numpy" not in by_module.stderr
+
+
+@pytest.mark.parametrize("module", SCRIPTS)
+def test_path_and_console_command_are_the_same_script(module, tmp_path):
+    by_path = run(sys.executable, ROOT / (module.replace(".", "/") + ".py"), "--help", cwd=tmp_path)
+    command = run(pathlib.Path(sys.executable).parent / module.split(".")[1], "--help", cwd=tmp_path)
+    assert SCRIPTS[module] in by_path.stdout and SCRIPTS[module] in command.stdout
+    strip = [line for line in by_path.stdout.splitlines() if line.startswith("  -")]
+    assert strip == [line for line in command.stdout.splitlines() if line.startswith("  -")]
+
+
+def test_bad_input_is_one_line_and_exit_code_1(tmp_path):
+    flags = ["--input_file=nothing.txt", "--output_file=vocab.txt"]
+    done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: --input_file: nothing.txt: no such file; check the path\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_contradicting_flags_end_before_tensorflow_is_imported(tmp_path):
+    done = run(
+        sys.executable, "-X", "importtime", "-m", "bert_tf.run_pretraining", "--bert_config_file=a", "--input_file=b",
+        "--output_dir=c", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: nothing to do: give --do_train, --do_eval or both" in done.stderr
+    assert "tensorflow" not in done.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    flags = ["--input_file=nothing.txt", "--output_file=vocab.txt", "--debug"]
+    done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "InputError" in done.stderr
+
+
+def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
+    flags = [f"--input_file={corpus_file}", "--output_file=vocab.txt", "--vocab_size=120"]
+    done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    pieces = (tmp_path / "vocab.txt").read_text().splitlines()
+    assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(pieces) == 120
+    assert "wrote 120 pieces to vocab.txt" in done.stderr
