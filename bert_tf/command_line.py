@@ -64,13 +64,19 @@ def parse(settings_class: type, arguments: Sequence[str]):
       arguments: words as a shell would pass them, without the program's name.
 
     Raises:
-      InputError: the settings contradict each other.
+      InputError: the settings contradict each other, or a word is no flag.
       absl.flags.Error: an unknown flag, or a value of the wrong type.
     """
     flag_values = flags.FlagValues()
     define_flags(settings_class, flag_values, settings_class.__module__)
-    flag_values(["program", *arguments])
+    _refuse_words(flag_values(["program", *arguments])[1:])
     return settings_from_flags(settings_class, flag_values)
+
+
+def _refuse_words(words: Sequence[str]) -> None:
+    # "--do_train False" would leave --do_train true and the word unread
+    if words:
+        raise InputError(f"unexpected word {words[0]!r}; write flags as --name=value")
 
 
 def to_json(settings) -> str:
@@ -96,13 +102,14 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0])
-    app.run(lambda _: sys.exit(_main_with_clear_errors(settings_class, main)))
+    app.run(lambda words: sys.exit(_main_with_clear_errors(settings_class, main, words[1:])))
 
 
-def _main_with_clear_errors(settings_class: type, main: Callable) -> int:
+def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:
     debug = flags.FLAGS["debug"].value
     _set_up_logging(debug)
     try:
+        _refuse_words(words)
         main(settings_from_flags(settings_class, flags.FLAGS))
     except (InputError, OSError) as error:
         if debug:

@@ -75,8 +75,8 @@ class BertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
-        if self.initializer_range <= 0:
-            raise InputError(f"initializer_range={self.initializer_range}: must be above 0")
+        if not 0 < self.initializer_range <= 1:
+            raise InputError(f"initializer_range={self.initializer_range}: must be above 0 and at most 1")
 
     @property
     def head_size(self) -> int:
@@ -130,7 +130,7 @@ class BertConfig:
         """
         import tensorflow as tf
 
-        if not tf.io.gfile.exists(path):
+        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise InputError(f"{path}: no such file; give a bert_config.json")
         try:
             with tf.io.gfile.GFile(path) as file:

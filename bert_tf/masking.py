@@ -35,8 +35,8 @@ class MaskingRule:
 def choose_positions(ids: np.ndarray, maskable: np.ndarray, rule: MaskingRule, rng: np.random.Generator):
     """Chooses the positions to predict, uniformly over pieces or over whole words.
 
-    At least one position is chosen, at most `max_predictions_per_seq`; a word that no longer fits
-    is passed over.
+    At most `max_predictions_per_seq` positions are chosen, and at least one, unless whole words are asked
+    for and none is short enough: as in the original a word that does not fit is passed over.
 
     Args:
       ids: int [n], a row's pieces without padding.

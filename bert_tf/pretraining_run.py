@@ -5,7 +5,7 @@ Paper: section 3.1, appendix A.2.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 import tf_keras as keras
@@ -23,26 +23,43 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     """Trains and evaluates as the settings say.
 
     Returns:
-      Figures of the evaluation; {} without `do_eval`.
+      Figures of the last evaluation; {} without `do_eval`.
 
     Raises:
       InputError: something given does not fit; before any training.
     """
     config = BertConfig.from_json_file(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
-    _check_data(settings, config, files)
+    eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
+    _check_data(settings, config, [*files, *eval_files])
     run_folder.check_model(settings.output_dir, _model_facts(config))
+    start_step = training.latest_step(settings.output_dir)
+    if settings.do_train:
+        if settings.init_checkpoint:
+            checkpoints.latest_checkpoint(settings.init_checkpoint)
+        phase = _phase(settings, config, files)
+        run_folder.check(settings.output_dir, phase, start_step)
+    else:
+        checkpoints.latest_checkpoint(settings.output_dir)
     strategy = training.make_strategy(settings)
     training.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
-    keras.utils.set_random_seed(settings.random_seed)
-    with strategy.scope():
-        model = BertPretrainer(config)
-    with input_pipeline.clear_errors(files, config.vocab_size):
+    trainer = _make_trainer(settings, config, files, eval_files, strategy, start_step)
+
+    def evaluate() -> dict[str, float]:
+        return _evaluate(settings, trainer)
+
+    with input_pipeline.clear_errors([*files, *eval_files], config.vocab_size):
         if settings.do_train:
-            _train(settings, config, files, strategy, model)
-        return _evaluate(settings, config, files, strategy, model) if settings.do_eval else {}
+            run_folder.begin(settings.output_dir, phase, start_step)
+            config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
+            writer.write_text(config_path, config.to_json_string())
+            _train(settings, trainer, evaluate if settings.do_eval else None)
+        else:
+            latest = checkpoints.latest_checkpoint(settings.output_dir)
+            trainer.checkpoint.restore(latest).expect_partial()
+        return evaluate() if settings.do_eval else {}
 
 
 def _model_facts(config: BertConfig) -> dict:
@@ -66,11 +83,8 @@ def _check_data(settings: PretrainingSettings, config: BertConfig, files: Sequen
             )
 
 
-def _train(
-    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], strategy, model: BertPretrainer
-) -> None:
-    start_step = training.latest_step(settings.output_dir)
-    phase = run_folder.Phase(
+def _phase(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> run_folder.Phase:
+    return run_folder.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
         data={
@@ -88,40 +102,50 @@ def _train(
             "init_checkpoint": settings.init_checkpoint,
         },
     )
-    if settings.init_checkpoint:
-        checkpoints.latest_checkpoint(settings.init_checkpoint)
-    run_folder.begin(settings.output_dir, phase, start_step)
-    config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
-    writer.write_text(config_path, config.to_json_string())
 
-    def make_batches(input_context):
-        return input_pipeline.pretraining_batches(
-            files,
-            max_seq_length=settings.max_seq_length,
-            max_predictions_per_seq=settings.max_predictions_per_seq,
-            vocab_size=config.vocab_size,
-            batch_size=settings.train_batch_size,
-            training=True,
-            seed=settings.random_seed,
-            start_step=start_step,
-            input_context=input_context,
+
+def _make_trainer(
+    settings: PretrainingSettings,
+    config: BertConfig,
+    files: Sequence[str],
+    eval_files: Sequence[str],
+    strategy: tf.distribute.Strategy,
+    start_step: int,
+) -> training.Trainer:
+    def dataset(paths, batch_size, is_training):
+        return strategy.distribute_datasets_from_function(
+            lambda input_context: input_pipeline.pretraining_batches(
+                paths,
+                max_seq_length=settings.max_seq_length,
+                max_predictions_per_seq=settings.max_predictions_per_seq,
+                vocab_size=config.vocab_size,
+                batch_size=batch_size,
+                training=is_training,
+                seed=settings.random_seed,
+                start_step=start_step,
+                input_context=input_context,
+            )
         )
 
+    keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         optimizer = training.make_optimizer(
             settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
         )
-        trainer = training.Trainer(
-            PretrainingObjective(model),
+        return training.Trainer(
+            PretrainingObjective(BertPretrainer(config)),
             strategy,
             random_seed=settings.random_seed,
-            optimizer=optimizer,
-            train_dataset=strategy.distribute_datasets_from_function(make_batches),
+            optimizer=optimizer if settings.do_train else None,
+            train_dataset=dataset(files, settings.train_batch_size, True) if settings.do_train else None,
+            eval_dataset=dataset(eval_files, settings.eval_batch_size, False),
         )
 
+
+def _train(settings: PretrainingSettings, trainer: training.Trainer, evaluate: Callable | None) -> None:
     def initialize():
         if settings.init_checkpoint:
-            checkpoints.initialize(model, settings.init_checkpoint)
+            checkpoints.initialize(trainer.objective.model, settings.init_checkpoint)
 
     training.train(
         trainer,
@@ -130,38 +154,16 @@ def _train(
         save_checkpoints_steps=settings.save_checkpoints_steps,
         iterations_per_loop=settings.iterations_per_loop,
         initialize=initialize,
+        evaluate=evaluate,
     )
 
 
-def _evaluate(
-    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], strategy, model: BertPretrainer
-) -> dict[str, float]:
-    """Evaluates the latest checkpoint and writes `eval_results.txt`, as the original does."""
-
-    def make_batches(input_context):
-        return input_pipeline.pretraining_batches(
-            files,
-            max_seq_length=settings.max_seq_length,
-            max_predictions_per_seq=settings.max_predictions_per_seq,
-            vocab_size=config.vocab_size,
-            batch_size=settings.eval_batch_size,
-            training=False,
-            input_context=input_context,
-        )
-
-    with strategy.scope():
-        trainer = training.Trainer(
-            PretrainingObjective(model),
-            strategy,
-            eval_dataset=strategy.distribute_datasets_from_function(make_batches),
-        )
-    latest = checkpoints.latest_checkpoint(settings.output_dir)
-    trainer.checkpoint.restore(latest).expect_partial()
+def _evaluate(settings: PretrainingSettings, trainer: training.Trainer) -> dict[str, float]:
+    """Evaluates the trainer's weights and writes `eval_results.txt`, as the original does."""
     step = int(trainer.global_step.numpy())
-    logging.info("evaluating %s", latest)
     output = trainer.evaluate(tf.constant(settings.max_eval_steps))
     figures = {name: float(value) for name, value in output.items()}
-    logging.info("step %d  %s", step, progress.describe(figures))
+    logging.info("evaluated at step %d  %s", step, progress.describe(figures))
     progress.record(settings.output_dir, "eval", step, figures)
     progress.write_results(settings.output_dir, {"global_step": step, **figures})
     return figures

@@ -75,8 +75,8 @@ def check_model(output_dir: str, model: Mapping) -> None:
         _refuse(output_dir, "model", phase.model, model)
 
 
-def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
-    """Claims a folder for a phase: a new run, the same one resumed, or a phase after a finished one.
+def check(output_dir: str, phase: Phase, trained_steps: int) -> bool:
+    """Whether a phase is new to a folder; refuses a folder that holds something else.
 
     A next phase has the same model and more steps, and starts once the one before has reached its
     last step. It brings rows of another length (paper, A.2: 128 pieces first, then 512), or is the
@@ -88,7 +88,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
       trained_steps: step of the folder's latest checkpoint; 0 for none.
 
     Raises:
-      InputError: the folder holds something else; names what differs.
+      InputError: names what differs.
     """
     phases = read_phases(output_dir)
     if not phases:
@@ -96,18 +96,28 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
             raise InputError(
                 f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; give another folder"
             )
-        _write(output_dir, [phase])
-        return
+        return True
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
     if last.data == phase.data and last.optimizer == phase.optimizer:
-        return
-    if _continues(last, phase, trained_steps):
-        logging.info("phase %d begins at step %d", len(phases) + 1, trained_steps)
-        _write(output_dir, [*phases, phase])
-        return
-    _refuse(output_dir, "data", last.data, phase.data)
-    _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
+        return False
+    if not _continues(last, phase, trained_steps):
+        _refuse(output_dir, "data", last.data, phase.data)
+        _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
+    return True
+
+
+def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
+    """Claims a folder for a phase: a new run, the same one resumed, or a phase after a finished one.
+
+    Args, Raises: those of `check`.
+    """
+    if check(output_dir, phase, trained_steps):
+        phases = [*read_phases(output_dir), phase]
+        if len(phases) > 1:
+            logging.info("phase %d begins at step %d", len(phases), trained_steps)
+        entries = {"phases": [dataclasses.asdict(p) for p in phases]}
+        writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
@@ -118,7 +128,8 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps"}
     same_but_longer = last.data == phase.data and all(
-        phase.optimizer[key] == last.optimizer[key] for key in last.optimizer.keys() - schedule
+        phase.optimizer.get(key) == last.optimizer.get(key)
+        for key in (last.optimizer.keys() | phase.optimizer.keys()) - schedule
     )
     return another_length or same_but_longer
 
@@ -134,8 +145,3 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
             f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
             "give another folder, or the run's own settings to resume it"
         )
-
-
-def _write(output_dir: str, phases: Sequence[Phase]) -> None:
-    entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
-    writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")

@@ -225,6 +225,7 @@ def train(
     save_checkpoints_steps: int,
     iterations_per_loop: int,
     initialize: Callable[[], None],
+    evaluate: Callable[[], None] | None = None,
 ) -> int:
     """Trains up to a step, from the folder's latest checkpoint or from the start.
 
@@ -235,6 +236,7 @@ def train(
       save_checkpoints_steps: steps between checkpoints.
       iterations_per_loop: steps between two returns to Python, at most.
       initialize: sets the first weights when there is no checkpoint yet.
+      evaluate: called at the start and after every checkpoint.
 
     Returns:
       The step that training started from.
@@ -273,10 +275,17 @@ def train(
             logging.info("training is complete at step %d; nothing is left to do", first_step)
             return first_step
         if not first_step:
-            controller.save_checkpoint()  # so that the later ones come at multiples of the interval
+            controller.save_checkpoint()
         progress = Progress(output_dir, first_step, num_train_steps)
         try:
-            controller.train(steps=num_train_steps)
+            step = first_step
+            while step < num_train_steps:
+                if evaluate:
+                    evaluate()
+                step = min(num_train_steps, (step // save_checkpoints_steps + 1) * save_checkpoints_steps)
+                controller.train(steps=step, checkpoint_at_completion=False)
+                if not manager.latest_checkpoint.endswith(f"-{step}"):
+                    controller.save_checkpoint()
         finally:
             progress.close()
     logging.info("saved %s", manager.latest_checkpoint)

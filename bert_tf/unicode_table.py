@@ -3,7 +3,8 @@
 Paper: section 3 ("Input/Output Representations", WordPiece). What the original's basic tokenizer
 does to text (drop controls, set CJK ideographs and punctuation apart, lower-case, strip accents)
 depends, but for the final sigma, on one code point at a time. So it is a table, and the table is
-the same in Python, in a tf.function and in a served graph.
+the same in Python, in a tf.function and in a served graph. One thing it leaves out: spacing combining
+marks that stand next to each other out of canonical order (U+302E before U+1B44) are not reordered.
 
 The table is frozen to Unicode 14.0 in `unicode_table.npz`, so that every Python version tokenizes
 alike; `python -m bert_tf.unicode_table` makes it anew on a Python with `unicodedata` 14.0.0.

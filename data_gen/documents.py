@@ -21,7 +21,8 @@ def read_lines(files: Sequence[str]) -> Iterator[bytes]:
     for path in files:
         with tf.io.gfile.GFile(path, "rb") as file:
             for line in file:
-                yield line.strip()
+                # white space as Unicode has it, as in the original: a line of U+3000 is blank
+                yield line.decode("utf-8", errors="ignore").strip().encode("utf-8")
         yield b""
 
 

@@ -4,6 +4,7 @@ Paper: section 3.1 and appendix A.2.
 """
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -31,11 +32,7 @@ def create_pretraining_data(settings: GeneratorSettings) -> list[manifest.Shard]
         fewer than the two documents that a random next sentence needs.
     """
     files = reader.expand_files(settings.input_file)
-    outputs = [path.strip() for path in settings.output_file.split(",") if path.strip()]
-    if not outputs:
-        raise InputError("--output_file is empty; give the file to write")
-    if clash := set(files) & set(outputs):
-        raise InputError(f"--output_file: {clash.pop()} is an input file too; give another name")
+    outputs = _outputs(settings, files)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     documents = list(read_documents(files, tokenizer))
     if len(documents) < 2:
@@ -56,6 +53,23 @@ def create_pretraining_data(settings: GeneratorSettings) -> list[manifest.Shard]
     writer.write_text(manifest.manifest_path(outputs[0]), text)
     logging.info("wrote %d examples to %s", sum(s.examples for s in shards), ", ".join(outputs))
     return shards
+
+
+def _outputs(settings: GeneratorSettings, files: Sequence[str]) -> list[str]:
+    """The files to write, none of them another one's name or a file that is read."""
+    outputs = [path.strip() for path in settings.output_file.split(",") if path.strip()]
+    if not outputs:
+        raise InputError("--output_file is empty; give the file to write")
+    taken = {_real_path(path): "is read too" for path in [*files, settings.vocab_file]}
+    for path in outputs:
+        if reason := taken.get(_real_path(path)):
+            raise InputError(f"--output_file: {path} {reason}; give another name")
+        taken[_real_path(path)] = "is given twice"
+    return outputs
+
+
+def _real_path(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
 
 
 def _examples(

@@ -40,7 +40,7 @@ def pairs_from_document(
       documents: where the random B comes from; at least two.
       index: the document to cut.
       max_seq_length: row length, [CLS] and two [SEP] counted.
-      short_seq_prob: share of rows with a shorter target length.
+      short_seq_prob: how often the document is cut to a shorter length than the maximum.
       rng: source of randomness.
     """
     document = documents[index]
@@ -65,7 +65,6 @@ def pairs_from_document(
             tokens_b = np.concatenate(gathered[end_of_a:])
         yield SentencePair(*truncate_pair(tokens_a, tokens_b, longest, rng), is_random)
         gathered, length = [], 0
-        target = _target_length(longest, short_seq_prob, rng)
 
 
 def _target_length(longest: int, short_seq_prob: float, rng: np.random.Generator) -> int:

@@ -19,7 +19,7 @@ class GeneratorSettings:
     random_seed: int = setting("seed of every random choice", 12345)
     dupe_factor: int = setting("how often the corpus is gone through, masked anew each time", 10)
     masked_lm_prob: float = setting("share of the pieces that is masked", 0.15)
-    short_seq_prob: float = setting("share of rows that are made shorter than the maximum", 0.1)
+    short_seq_prob: float = setting("how often a document is cut into rows shorter than the maximum", 0.1)
 
     def __post_init__(self):
         require(

@@ -46,5 +46,5 @@ def read_manifest(path: str) -> dict | None:
     with tf.io.gfile.GFile(path) as file:
         try:
             return json.load(file)
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise InputError(f"{path}: not a manifest ({error}); delete it or make the data again") from error

@@ -19,7 +19,9 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     for pattern in (part.strip() for part in patterns.split(",")):
         if not pattern:
             continue
-        found = sorted(name for name in tf.io.gfile.glob(pattern) if not tf.io.gfile.isdir(name))
+        # a name may hold a bracket without being a glob
+        names = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
+        found = sorted(name for name in names if not tf.io.gfile.isdir(name))
         if not found:
             what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
             raise InputError(f"--{flag}: {pattern}: {what}; check the path")
@@ -68,8 +70,7 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
             length = len(getattr(values, "float_list" if feature.kind == "float" else "int64_list").value)
             if length == feature.length:
                 continue
-            by_length = {"input_ids": "max_seq_length", "input_mask": "max_seq_length"}
-            flag = by_length.get(feature.name, "max_predictions_per_seq")
+            flag = "max_predictions_per_seq" if feature.name.startswith("masked_lm") else "max_seq_length"
             raise InputError(
                 f"{path}: {feature.name} has {length} values but --{flag}={feature.length}; "
                 f"give --{flag}={length}, or make the data again"

@@ -148,6 +148,8 @@ def find_task(settings: ClassifierSettings, labels: Sequence[str] = ()) -> Class
     )
     named = tuple(label.strip() for label in settings.tsv_labels.split(",") if label.strip())
     labels = named or tuple(labels) or _labels_in(f"{settings.data_dir}/train.tsv", columns)
+    if len(set(labels)) < len(labels):
+        raise InputError(f"--tsv_labels={settings.tsv_labels}: names a label twice")
     if len(labels) < 2:
         raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels")
     return ClassificationTask("tsv", columns, dataclasses.replace(columns, label=None), labels, metrics=("accuracy",))

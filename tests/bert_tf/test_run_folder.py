@@ -104,7 +104,6 @@ def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="an optimizer with other keys ends in a KeyError")
 def test_a_finished_run_refuses_an_optimizer_with_other_settings(folder):
     other = dataclasses.replace(FIRST, optimizer={"momentum": 0.9, "num_train_steps": 20, "num_warmup_steps": 1})
     with pytest.raises(InputError, match=re.escape("learning_rate was 0.1, is None")):

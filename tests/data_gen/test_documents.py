@@ -28,13 +28,13 @@ def read(tmp_path, vocab_file, *files):
         (["  the  \n\tof\n"], [["the", "of"]]),
         # a line without a piece is no sentence, but no boundary either
         (["the\n\u200b\x01\nof\n"], [["the", "of"]]),
-        ([b"the\n\xff\nof\xff\n"], [["the", "of"]]),
+        # invalid bytes are dropped before a line is looked at, so a line of them is blank
+        ([b"the\n\xff\nof\xff\n"], [["the"], ["of"]]),
         (["\u200b\n", "the\n"], [["the"]]),
         (["", "\n", "the\n"], [["the"]]),
         pytest.param(
             ["the\n\u00a0\nof\n\u3000\nand\n"],
             [["the"], ["of"], ["and"]],
-            marks=pytest.mark.xfail(strict=True, reason="the original strips Unicode's white space, we ASCII's"),
         ),
     ],
 )

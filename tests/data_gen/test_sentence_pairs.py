@@ -162,9 +162,6 @@ def test_the_share_of_short_targets_is_short_seq_prob():
         0.0,
         pytest.param(
             0.5,
-            marks=pytest.mark.xfail(
-                strict=True, reason="the original draws a target length once a document and pass, we once a row"
-            ),
         ),
     ],
 )

@@ -43,7 +43,6 @@ def test_a_written_manifest_is_read_and_a_missing_one_is_none(tmp_path):
         b'{"settings": {',
         pytest.param(
             b"\xff\xfe{}",
-            marks=pytest.mark.xfail(strict=True, raises=UnicodeDecodeError, reason="only JSONDecodeError is caught"),
         ),
     ],
 )
