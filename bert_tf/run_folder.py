@@ -50,14 +50,18 @@ def fingerprint(paths: Sequence[str]) -> str:
 
 
 def read_phases(output_dir: str) -> list[Phase]:
-    """The phases of a folder; none where nothing was trained.
+    """The phases of a folder; none where nothing was trained, as after a start that failed.
 
     Raises:
-      InputError: `run.json` cannot be read.
+      InputError: `run.json` cannot be read, or is missing beside checkpoints.
     """
+    if not (tf.io.gfile.isdir(output_dir) and tf.train.latest_checkpoint(output_dir)):
+        return []
     path = os.path.join(output_dir, NAME)
     if not tf.io.gfile.exists(path):
-        return []
+        raise InputError(
+            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; give another folder"
+        )
     try:
         with tf.io.gfile.GFile(path) as file:
             return [Phase(**entries) for entries in json.load(file)["phases"]]
@@ -92,10 +96,6 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> bool:
     """
     phases = read_phases(output_dir)
     if not phases:
-        if tf.io.gfile.isdir(output_dir) and tf.train.latest_checkpoint(output_dir):
-            raise InputError(
-                f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; give another folder"
-            )
         return True
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)

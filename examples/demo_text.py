@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 NUM_LABELS = 6
 MIN_MODULES = 8
-_DEV_SHARE = 0.25
+_DEV_SHARE = 0.2
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(])")
 
 
@@ -28,16 +28,13 @@ class Module:
       name: dotted name.
       package: its top-level package; "" for topics and single-file modules.
       paragraphs: English paragraphs on one line each.
+      is_dev: whether the module is held out.
     """
 
     name: str
     package: str
     paragraphs: list[str]
-
-    @property
-    def is_dev(self) -> bool:
-        """Whether the module is held out: a property of its name alone."""
-        return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 1000 < 1000 * _DEV_SHARE
+    is_dev: bool = False
 
 
 def read_modules() -> list[Module]:
@@ -53,7 +50,20 @@ def read_modules() -> list[Module]:
                 fresh.append(paragraph)
         if fresh:
             modules.append(dataclasses.replace(module, paragraphs=fresh))
-    return modules
+    return _hold_out(modules)
+
+
+def _hold_out(modules: list[Module]) -> list[Module]:
+    """Holds out modules of every package, in an order that only names decide, up to a share of its paragraphs."""
+    held_out: set[str] = set()
+    for package in {module.package for module in modules}:
+        members = [module for module in modules if module.package == package]
+        left = _DEV_SHARE * sum(len(module.paragraphs) for module in members)
+        for module in sorted(members, key=lambda m: hashlib.sha256(m.name.encode()).digest()):
+            if len(module.paragraphs) <= left:
+                held_out.add(module.name)
+                left -= len(module.paragraphs)
+    return [dataclasses.replace(module, is_dev=module.name in held_out) for module in modules]
 
 
 def _topics() -> Iterator[Module]:

@@ -163,6 +163,8 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(inp
     with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
     assert training.latest_step(str(tmp_path / "out")) == 0
+    # nothing was trained, so the folder is free for the mended command
+    run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,16 @@ SECOND = changed(
 LONGER = changed(FIRST, optimizer={"num_train_steps": 20, "num_warmup_steps": 3})
 
 
+def save_a_checkpoint(folder):
+    tf.train.CheckpointManager(tf.train.Checkpoint(v=tf.Variable(0)), str(folder), 1).save(0)
+
+
 @pytest.fixture
 def folder(tmp_path):
+    """A folder that FIRST was begun in, and a checkpoint saved."""
     path = str(tmp_path / "run")
     run_folder.begin(path, FIRST, 0)
+    save_a_checkpoint(path)
     return path
 
 
@@ -45,12 +51,18 @@ def content(folder):
 def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
     assert run_folder.read_phases(folder) == [FIRST]
     assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
-    assert os.listdir(folder) == ["run.json"]
 
 
 def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
     assert run_folder.read_phases(str(tmp_path)) == []
     run_folder.check_model(str(tmp_path), FIRST.model)
+
+
+def test_a_start_that_failed_before_its_first_checkpoint_binds_nothing(tmp_path):
+    run_folder.begin(str(tmp_path), FIRST, 0)
+    run_folder.begin(str(tmp_path), SECOND, 0)
+    save_a_checkpoint(tmp_path)
+    assert run_folder.read_phases(str(tmp_path)) == [SECOND]
 
 
 @pytest.mark.parametrize("trained_steps", [0, 5, 10])
@@ -120,6 +132,7 @@ def test_another_model_is_refused_without_beginning(folder):
     "text", [b"", b"{", b"[]", b"{}", b'{"phases": 3}', b'{"phases": [{}]}', b'{"phases": [{"other": 1}]}', b"\xff\xfe"]
 )
 def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
+    save_a_checkpoint(tmp_path)
     (tmp_path / "run.json").write_bytes(text)
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/run.json: is damaged")):
         run_folder.begin(str(tmp_path), FIRST, 0)
