@@ -20,15 +20,13 @@ import demo_text
 
 OUT = pathlib.Path("demo_output")
 SEEDS = (1, 2, 3)
-PRETRAIN_STEPS = 1600
+PRETRAIN_STEPS = 2000
 MODEL = {
-    "vocab_size": 4000,
+    "vocab_size": 2500,
     "hidden_size": 128,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 512,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
     "max_position_embeddings": 64,
     "type_vocab_size": 2,
     # a model this narrow starts learning sooner from wider weights than the paper's 0.02
@@ -128,10 +126,12 @@ def collect_text():
 
 
 def learn_vocabulary():
-    """A vocabulary from the training documents alone."""
+    """A vocabulary from the training documents alone, and configurations that fit it."""
     flags = [f"--input_file={OUT}/train.txt", f"--output_file={OUT}/vocab.txt", f"--vocab_size={MODEL['vocab_size']}"]
     finish(command("learn_vocab", *flags))
-    (OUT / "bert_config.json").write_text(json.dumps(MODEL, indent=2) + "\n")
+    for name, dropout in (("bert_config", 0.0), ("finetuning_config", 0.1)):
+        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        (OUT / f"{name}.json").write_text(json.dumps(MODEL | rates, indent=2) + "\n")
     return f"{len((OUT / 'vocab.txt').read_text().splitlines())} pieces", None
 
 
@@ -209,14 +209,15 @@ def finetune(rows):
                 "--task_name=tsv",
                 f"--data_dir={OUT}/task",
                 f"--vocab_file={OUT}/vocab.txt",
-                f"--bert_config_file={OUT}/bert_config.json",
+                f"--bert_config_file={OUT}/finetuning_config.json",
                 f"--output_dir={OUT}/{kind}-{seed}",
-                "--max_seq_length=64",
+                "--max_seq_length=32",
                 "--do_train",
                 "--do_eval",
+                "--train_batch_size=16",
                 "--eval_batch_size=64",
-                "--learning_rate=5e-4",
-                "--num_train_epochs=4",
+                "--learning_rate=3e-4",
+                "--num_train_epochs=20",
                 f"--random_seed={seed}",
                 *([f"--init_checkpoint={OUT}/pretrained"] if kind == "pretrained" else []),
                 quiet=seed != SEEDS[0],

@@ -15,6 +15,8 @@ import sysconfig
 from collections.abc import Iterator
 
 NUM_LABELS = 6
+# Labels are dear and text is cheap: what pre-training is for.
+LABELLED_PER_PACKAGE = 50
 MIN_MODULES = 8
 _DEV_SHARE = 0.2
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(])")
@@ -130,7 +132,7 @@ def labelled_packages(modules: list[Module]) -> list[str]:
 
 
 def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
-    """Writes train.tsv, dev.tsv and test.tsv (dev without labels): columns text, label.
+    """Writes train.tsv, a few paragraphs a package, and dev.tsv: columns text, label.
 
     Returns:
       The (text, label) rows of "train" and "dev".
@@ -141,8 +143,15 @@ def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tu
         if module.package in packages:
             split = "dev" if module.is_dev else "train"
             rows[split] += [(paragraph, module.package) for paragraph in module.paragraphs]
+    rows["train"] = [row for package in packages for row in _sample(rows["train"], package)]
     folder.mkdir(parents=True, exist_ok=True)
     for split, split_rows in rows.items():
         text = "text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in split_rows)
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
     return rows
+
+
+def _sample(rows: list[tuple[str, str]], package: str) -> list[tuple[str, str]]:
+    """A few of a package's rows, from all over its modules: those whose texts have the lowest hashes."""
+    own = [row for row in rows if row[1] == package]
+    return sorted(own, key=lambda row: hashlib.sha256(row[0].encode()).digest())[:LABELLED_PER_PACKAGE]

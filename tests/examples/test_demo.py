@@ -19,7 +19,7 @@ def modules():
 def test_no_paragraph_is_on_both_sides_of_the_split(modules, tmp_path):
     rows = demo_text.write_task(modules, tmp_path)
     train, dev = ({text for text, _ in rows[split]} for split in ("train", "dev"))
-    assert len(train) > 1000 and len(dev) > 200 and not train & dev
+    assert len(train) > 200 and len(dev) > 200 and not train & dev
     assert len(train) + len(dev) == len(rows["train"]) + len(rows["dev"]), "no paragraph stands twice"
     demo_text.write_corpus(modules, tmp_path / "corpus.txt", dev=False)
     seen = set((tmp_path / "corpus.txt").read_text().splitlines())
