@@ -81,11 +81,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     config = BertConfig.from_json_file(settings.bert_config_file)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     check_fit(config, tokenizer, settings.bert_config_file)
-    if settings.max_seq_length > config.max_position_embeddings:
-        raise InputError(
-            f"--max_seq_length={settings.max_seq_length} is beyond max_position_embeddings="
-            f"{config.max_position_embeddings} of {settings.bert_config_file}; make it smaller"
-        )
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
     if not settings.do_train:
         checkpoints.latest_checkpoint(settings.output_dir)
     task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
@@ -139,7 +135,6 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
         )
     num_warmup_steps = int(num_train_steps * settings.warmup_proportion)
-    start_step = training.latest_step(settings.output_dir)
     train_file = os.path.join(settings.data_dir, "train.tsv")
     phase = run_folder.Phase(
         settings=dataclasses.asdict(settings),
@@ -148,17 +143,9 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             "train.tsv": run_folder.fingerprint([train_file]),
             "max_seq_length": settings.max_seq_length,
         },
-        optimizer={
-            "optimizer": "AdamWeightDecay",
-            "learning_rate": settings.learning_rate,
-            "num_train_steps": num_train_steps,
-            "num_warmup_steps": num_warmup_steps,
-            "train_batch_size": settings.train_batch_size,
-            "random_seed": settings.random_seed,
-            "init_checkpoint": settings.init_checkpoint,
-        },
+        optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
     )
-    run_folder.begin(settings.output_dir, phase, start_step)
+    start_step = run_folder.begin(settings.output_dir, phase, training.latest_step(settings.output_dir))
     _write_description(run)
 
     def make_batches(input_context):

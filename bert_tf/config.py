@@ -83,6 +83,18 @@ class BertConfig:
         """Width of one attention head, H / A."""
         return self.hidden_size // self.num_attention_heads
 
+    def check_length(self, max_seq_length: int, config_file: str) -> None:
+        """Refuses rows that are longer than there are positions.
+
+        Raises:
+          InputError: names the file and both lengths.
+        """
+        if max_seq_length > self.max_position_embeddings:
+            raise InputError(
+                f"--max_seq_length={max_seq_length} is beyond max_position_embeddings="
+                f"{self.max_position_embeddings} of {config_file}; make it smaller"
+            )
+
     @classmethod
     def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
         """One of the published sizes: tiny, mini, small, medium, base, large.

@@ -33,26 +33,26 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     _check_data(settings, config, [*files, *eval_files])
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    start_step = training.latest_step(settings.output_dir)
+    trained_steps, done = training.latest_step(settings.output_dir), 0
     if settings.do_train:
         if settings.init_checkpoint:
             checkpoints.latest_checkpoint(settings.init_checkpoint)
         phase = _phase(settings, config, files)
-        run_folder.check(settings.output_dir, phase, start_step)
+        done = run_folder.check(settings.output_dir, phase, trained_steps)
     else:
         checkpoints.latest_checkpoint(settings.output_dir)
     strategy = training.make_strategy(settings)
     training.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
-    trainer = _make_trainer(settings, config, files, eval_files, strategy, start_step)
+    trainer = _make_trainer(settings, config, files, eval_files, strategy, done)
 
     def evaluate() -> dict[str, float]:
         return _evaluate(settings, trainer)
 
     with input_pipeline.clear_errors([*files, *eval_files], config.vocab_size):
         if settings.do_train:
-            run_folder.begin(settings.output_dir, phase, start_step)
+            run_folder.begin(settings.output_dir, phase, trained_steps)
             config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
             writer.write_text(config_path, config.to_json_string())
             _train(settings, trainer, evaluate if settings.do_eval else None)
@@ -67,11 +67,7 @@ def _model_facts(config: BertConfig) -> dict:
 
 
 def _check_data(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> None:
-    if settings.max_seq_length > config.max_position_embeddings:
-        raise InputError(
-            f"--max_seq_length={settings.max_seq_length} is beyond max_position_embeddings="
-            f"{config.max_position_embeddings} of {settings.bert_config_file}; make it smaller"
-        )
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
     features = schema.pretraining_features(settings.max_seq_length, settings.max_predictions_per_seq)
     reader.check_lengths(files, features)
     for path in files:
@@ -92,15 +88,7 @@ def _phase(settings: PretrainingSettings, config: BertConfig, files: Sequence[st
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
         },
-        optimizer={
-            "optimizer": "AdamWeightDecay",
-            "learning_rate": settings.learning_rate,
-            "num_train_steps": settings.num_train_steps,
-            "num_warmup_steps": settings.num_warmup_steps,
-            "train_batch_size": settings.train_batch_size,
-            "random_seed": settings.random_seed,
-            "init_checkpoint": settings.init_checkpoint,
-        },
+        optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
 
 

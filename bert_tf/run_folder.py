@@ -28,12 +28,14 @@ class Phase:
       model: what makes it this model; never changes within a folder.
       data: what makes it this data.
       optimizer: what makes it this optimizer, `num_train_steps` among it.
+      first_step: step at which training on this data began.
     """
 
     settings: dict
     model: dict
     data: dict
     optimizer: dict
+    first_step: int = 0
 
 
 def fingerprint(paths: Sequence[str]) -> str:
@@ -79,8 +81,8 @@ def check_model(output_dir: str, model: Mapping) -> None:
         _refuse(output_dir, "model", phase.model, model)
 
 
-def check(output_dir: str, phase: Phase, trained_steps: int) -> bool:
-    """Whether a phase is new to a folder; refuses a folder that holds something else.
+def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
+    """Refuses a folder that holds something else than a phase's run.
 
     A next phase has the same model and more steps, and starts once the one before has reached its
     last step. It brings rows of another length (paper, A.2: 128 pieces first, then 512), or is the
@@ -91,33 +93,38 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> bool:
       phase: what is about to be trained.
       trained_steps: step of the folder's latest checkpoint; 0 for none.
 
+    Returns:
+      Steps that were trained on the phase's data already: what a resumed run passes over of it.
+
     Raises:
       InputError: names what differs.
     """
     phases = read_phases(output_dir)
     if not phases:
-        return True
+        return 0
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
-    if last.data == phase.data and last.optimizer == phase.optimizer:
-        return False
-    if not _continues(last, phase, trained_steps):
+    same = last.data == phase.data and last.optimizer == phase.optimizer
+    if not same and not _continues(last, phase, trained_steps):
         _refuse(output_dir, "data", last.data, phase.data)
         _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
-    return True
+    return trained_steps - last.first_step if last.data == phase.data else 0
 
 
-def begin(output_dir: str, phase: Phase, trained_steps: int) -> None:
+def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     """Claims a folder for a phase: a new run, the same one resumed, or a phase after a finished one.
 
-    Args, Raises: those of `check`.
+    Args, Returns, Raises: those of `check`.
     """
-    if check(output_dir, phase, trained_steps):
-        phases = [*read_phases(output_dir), phase]
+    done = check(output_dir, phase, trained_steps)
+    phases = read_phases(output_dir)
+    if not phases or phases[-1].data != phase.data or phases[-1].optimizer != phase.optimizer:
+        phases.append(dataclasses.replace(phase, first_step=trained_steps - done))
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
         entries = {"phases": [dataclasses.asdict(p) for p in phases]}
         writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
+    return done
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:

@@ -17,7 +17,7 @@ from official.common import distribute_utils
 
 from bert_tf import optimization
 from bert_tf.progress import Progress
-from bert_tf.settings import DeviceSettings
+from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
 _CHECKPOINTS_KEPT = 5
@@ -103,6 +103,21 @@ def make_optimizer(
     if settings.dtype == "float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
+
+
+def optimizer_facts(
+    settings: PretrainingSettings | ClassifierSettings, num_train_steps: int, num_warmup_steps: int
+) -> dict:
+    """What makes a run's optimizer this one, for `run_folder.Phase`."""
+    return {
+        "optimizer": "AdamWeightDecay",
+        "learning_rate": settings.learning_rate,
+        "num_train_steps": num_train_steps,
+        "num_warmup_steps": num_warmup_steps,
+        "train_batch_size": settings.train_batch_size,
+        "random_seed": settings.random_seed,
+        "init_checkpoint": settings.init_checkpoint,
+    }
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):

@@ -6,7 +6,7 @@ Paper: section 3.1 and appendix A.2.
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tqdm
@@ -42,13 +42,16 @@ def create_pretraining_data(settings: GeneratorSettings) -> list[manifest.Shard]
         )
     logging.info("read %d documents from %d file(s)", len(documents), len(files))
     features = schema.pretraining_features(settings.max_seq_length, settings.max_predictions_per_seq)
-    examples = _examples(documents, tokenizer, settings)
+    rows = _masked_rows(documents, tokenizer, settings)
+    examples = (pad(row, settings.max_seq_length, settings.max_predictions_per_seq) for row in rows)
     shards = writer.write_shards(outputs, examples, features)
     text = manifest.to_json(
         dataclasses.asdict(settings),
         shards,
         vocab_size=len(tokenizer.vocabulary),
         vocab_sha256=writer.sha256(settings.vocab_file),
+        documents=len(documents),
+        random_next_share=sum(row.is_random_next for row in rows) / len(rows),
     )
     writer.write_text(manifest.manifest_path(outputs[0]), text)
     logging.info("wrote %d examples to %s", sum(s.examples for s in shards), ", ".join(outputs))
@@ -72,10 +75,10 @@ def _real_path(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
-def _examples(
+def _masked_rows(
     documents: Sequence[Document], tokenizer: BertTokenizer, settings: GeneratorSettings
-) -> Iterator[dict[str, np.ndarray]]:
-    """All examples in an order mixed over documents and passes, as training wants them."""
+) -> list["MaskedRow"]:
+    """All rows in an order mixed over documents and passes, as training wants them."""
     rule = masking.MaskingRule(
         vocab_size=len(tokenizer.vocabulary),
         mask_id=tokenizer.mask_id,
@@ -93,8 +96,8 @@ def _examples(
                 pairs = pairs_from_document(documents, index, settings.max_seq_length, settings.short_seq_prob, rng)
                 rows.extend(mask_pair(pair, tokenizer, rule, rng) for pair in pairs)
                 progress.update()
-    for index in np.random.default_rng(settings.random_seed).permutation(len(rows)):
-        yield pad(rows[index], settings.max_seq_length, settings.max_predictions_per_seq)
+    order = np.random.default_rng(settings.random_seed).permutation(len(rows))
+    return [rows[index] for index in order]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ import demo_text
 
 OUT = pathlib.Path("demo_output")
 SEEDS = (1, 2, 3)
-PRETRAIN_STEPS = 2000
+PRETRAIN_STEPS = 2400
 MODEL = {
     "vocab_size": 2500,
     "hidden_size": 128,
@@ -95,13 +95,19 @@ def run_stage(stages: list[Stage], name: str, work):
     return value
 
 
-def command(*words: str, quiet: bool = False, threads: int = 0) -> subprocess.Popen:
-    """Starts one of the project's commands, showing it first."""
-    if not quiet:
+def command(*words: str, show: bool = True, side_by_side: bool = False) -> subprocess.Popen:
+    """Starts one of the project's commands, showing it first.
+
+    Args:
+      *words: the command and its flags.
+      show: print the command.
+      side_by_side: it shares the machine with another; one thread, and no progress of its own.
+    """
+    if show:
         print("$ " + " ".join(words), flush=True)
     program = pathlib.Path(sys.executable).parent / words[0]
-    environment = os.environ | ({"TF_NUM_INTRAOP_THREADS": str(threads)} if threads else {})
-    output = subprocess.PIPE if quiet else None
+    environment = os.environ | ({"TF_NUM_INTRAOP_THREADS": "1"} if side_by_side else {})
+    output = subprocess.PIPE if side_by_side else None
     return subprocess.Popen([str(program), *words[1:]], env=environment, stderr=output, text=True)
 
 
@@ -149,18 +155,19 @@ def create_examples():
             "--masked_lm_prob=0.2",
             f"--dupe_factor={dupes}",
             *ROW_FLAGS,
+            side_by_side=True,
         )
         for split, dupes in (("train", 10), ("dev", 1))
     ]
     for process in processes:
         finish(process)
-    counts = {
-        split: sum(
-            shard["examples"] for shard in json.loads((OUT / f"{split}.tfrecord.manifest.json").read_text())["shards"]
-        )
-        for split in ("train", "dev")
-    }
-    return f"{counts['train']} to train on, {counts['dev']} held out", None
+    train, dev = (sum(shard["examples"] for shard in read_manifest(split)["shards"]) for split in ("train", "dev"))
+    return f"{train} to train on, {dev} held out", None
+
+
+def read_manifest(split: str) -> dict:
+    """What create_pretraining_data says of the examples it wrote."""
+    return json.loads((OUT / f"{split}.tfrecord.manifest.json").read_text())
 
 
 def pretrain():
@@ -186,10 +193,12 @@ def pretrain():
     figures = read_metrics(OUT / "pretrained")
     evaluations = [entry for entry in figures if entry["split"] == "eval"]
     first, last = evaluations[0], evaluations[-1]
+    random_next = read_manifest("dev")["random_next_share"]
     result = (
         f"held out: masked-LM accuracy {first['masked_lm_accuracy']:.3f} -> {last['masked_lm_accuracy']:.3f}, "
         f"loss {first['masked_lm_loss']:.2f} -> {last['masked_lm_loss']:.2f}, "
-        f"NSP accuracy {first['next_sentence_accuracy']:.3f} -> {last['next_sentence_accuracy']:.3f}"
+        f"NSP accuracy {first['next_sentence_accuracy']:.3f} -> {last['next_sentence_accuracy']:.3f} "
+        f"(majority {max(random_next, 1 - random_next):.3f})"
     )
     return result, figures
 
@@ -220,8 +229,8 @@ def finetune(rows):
                 "--num_train_epochs=20",
                 f"--random_seed={seed}",
                 *([f"--init_checkpoint={OUT}/pretrained"] if kind == "pretrained" else []),
-                quiet=seed != SEEDS[0],
-                threads=1,
+                show=seed == SEEDS[0],
+                side_by_side=True,
             )
             for kind in accuracies
         ]

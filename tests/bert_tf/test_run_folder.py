@@ -106,12 +106,14 @@ def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, 
     assert content(folder) == before
 
 
-@pytest.mark.parametrize("phase", [SECOND, LONGER])
-def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase):
-    run_folder.begin(folder, phase, 10)
-    assert run_folder.read_phases(folder) == [FIRST, phase]
-    run_folder.begin(folder, phase, 12)  # the second phase resumes
-    assert run_folder.read_phases(folder) == [FIRST, phase]
+@pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])
+def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase, first_step):
+    # other data is read from its start, the same data from where it was
+    assert run_folder.begin(folder, phase, 10) == 10 - first_step
+    phases = [FIRST, dataclasses.replace(phase, first_step=first_step)]
+    assert run_folder.read_phases(folder) == phases
+    assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
+    assert run_folder.read_phases(folder) == phases
     with pytest.raises(InputError, match="holds a run of another"):
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
 
