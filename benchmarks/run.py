@@ -52,7 +52,9 @@ def tokenizer_rows(folder: pathlib.Path) -> list[tuple[str, str, float]]:
     """Tokens a second on English text: ours in a tf.function, the original's Python."""
     demo_text.write_corpus(demo_text.read_modules(), folder / "text.txt", dev=False)
     vocabulary = folder / "vocab.txt"
-    learn_vocabulary(VocabularySettings(str(folder / "text.txt"), str(vocabulary), 8000))
+    learn_vocabulary(
+        VocabularySettings(input_file=str(folder / "text.txt"), output_file=str(vocabulary), vocab_size=8000)
+    )
     lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines()[:LINES]
     ours, original = BertTokenizer(str(vocabulary)), official_tokenization.FullTokenizer(str(vocabulary))
     encode = tf.function(ours.encode, input_signature=[tf.TensorSpec([None], tf.string)])
@@ -167,6 +169,7 @@ def show(title: str, rows: list[tuple[str, str, float]]) -> None:
 
 def main() -> None:
     """Prints every table."""
+    tf.get_logger().setLevel("ERROR")  # the peer's pooler is not in its loss, and it says so each time
     with tempfile.TemporaryDirectory() as folder:
         show(f"Tokenizer, {LINES:,} lines of English", tokenizer_rows(pathlib.Path(folder)))
     for name, shape in STEP.items():

@@ -9,7 +9,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #dfe3ea; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child { white-space: nowrap; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: auto; } p.note { color: #5a6475; }
 """
 
