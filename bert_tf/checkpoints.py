@@ -5,6 +5,7 @@ A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `globa
 """
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -69,6 +70,7 @@ def initialize(model: tf.Module, path: str) -> None:
     """
     prefix = latest_checkpoint(path)
     saved = _read_shapes(prefix)
+    _check_same_architecture(model.config, prefix, saved, variables_by_path(model))
     fresh, left_over = _assign(model, "", saved, prefix, required=_ENCODER_PREFIX)
     loaded = len(saved) - len(left_over)
     logging.info("loaded %d tensors of the model from %s", loaded, prefix)
@@ -76,6 +78,26 @@ def initialize(model: tf.Module, path: str) -> None:
         logging.info("start afresh: %s", ", ".join(sorted(fresh)))
     if left_over:
         logging.info("left over in the checkpoint: %s", ", ".join(sorted(left_over)))
+
+
+def _check_same_architecture(config: BertConfig, prefix: str, saved: Iterable[str], variables: Iterable[str]) -> None:
+    """Refuses what shapes do not show: more layers in the file, other heads, another activation."""
+    extra = sorted(name for name in saved if name.startswith(_ENCODER_PREFIX) and name not in variables)
+    if extra:
+        raise InputError(
+            f"{prefix}: the tensor {extra[0]} has no place in the model; the checkpoint is of another architecture; "
+            "give the bert_config.json it was made with"
+        )
+    config_file = os.path.join(os.path.dirname(prefix), CONFIG_NAME)
+    if not tf.io.gfile.exists(config_file):
+        return
+    made_with = BertConfig.from_json_file(config_file)
+    for name in ("num_attention_heads", "hidden_act"):
+        if getattr(made_with, name) != getattr(config, name):
+            raise InputError(
+                f"{prefix}: was made with {name}={getattr(made_with, name)}, the model has {getattr(config, name)}; "
+                f"give {config_file}"
+            )
 
 
 def _read_shapes(prefix: str) -> dict[str, list[int]]:

@@ -13,7 +13,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, finetuning, progress, run_folder, training
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import BertClassifier, EncodedExamples
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tasks import glue
@@ -85,6 +85,8 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     if not settings.do_train:
         checkpoints.latest_checkpoint(settings.output_dir)
     task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
+    if task.has_pairs:
+        require_segments(config, settings.bert_config_file)
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     examples = {split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted}
     if settings.init_checkpoint:
@@ -108,11 +110,9 @@ def check_fit(config: BertConfig, tokenizer: BertTokenizer, config_file: str) ->
 
 
 def _labels_of_earlier_run(output_dir: str) -> tuple[str, ...]:
-    path = os.path.join(output_dir, TASK_NAME)
-    if not tf.io.gfile.exists(path):
-        return ()
-    with tf.io.gfile.GFile(path) as file:
-        return tuple(json.load(file)["labels"])
+    """Labels that a run of the task "tsv" in this folder was trained with."""
+    models = [phase.model for phase in run_folder.read_phases(output_dir)]
+    return tuple(models[-1].get("labels", ())) if models and models[-1].get("task_name") == "tsv" else ()
 
 
 def _model_facts(run: ClassifierRun) -> dict:

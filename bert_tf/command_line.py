@@ -117,7 +117,7 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; run the same command again to go on", file=sys.stderr)
+        print("stopped; training goes on from its last checkpoint when the same command is run again", file=sys.stderr)
         return 130
     except Exception as error:
         if debug or not _comes_from_the_machine(error):
@@ -134,6 +134,8 @@ def _comes_from_the_machine(error: Exception) -> bool:
     kinds = (
         tf.errors.NotFoundError,
         tf.errors.PermissionDeniedError,
+        tf.errors.FailedPreconditionError,
+        tf.errors.AlreadyExistsError,
         tf.errors.DataLossError,
         tf.errors.ResourceExhaustedError,
         tf.errors.UnavailableError,

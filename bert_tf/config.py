@@ -159,3 +159,13 @@ class BertConfig:
     def to_json_string(self) -> str:
         """The original's JSON form."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+
+def require_segments(config: BertConfig, config_file: str) -> None:
+    """Refuses a model that cannot tell a second text from the first.
+
+    Raises:
+      InputError: names the file.
+    """
+    if config.type_vocab_size < 2:
+        raise InputError(f"{config_file}: type_vocab_size={config.type_vocab_size}, but pairs of texts need 2")

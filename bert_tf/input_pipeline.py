@@ -94,6 +94,10 @@ def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
     except tf.errors.DataLossError as error:
         raise InputError(f"{reader.find_damage(files) or error}") from error
     except tf.errors.InvalidArgumentError as error:
+        if "ParseExample" in str(error) or "parse serialized" in str(error):
+            raise InputError(
+                f"{', '.join(files)}: records of different lengths are mixed; make the data again"
+            ) from error
         if _BEYOND_VOCABULARY not in str(error):
             raise
         raise InputError(

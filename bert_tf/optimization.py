@@ -79,6 +79,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
+        # asked here, since in a step every replica but the first has its own name for a weight
+        self._decayed = [decays(v) for v in var_list]
         self._built = True
 
     def update_step(self, gradient, variable):
@@ -92,7 +94,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         next_m = m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
         next_v = v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
         update = next_m / (tf.sqrt(next_v) + self.epsilon)
-        if decays(variable):
+        if self._decayed[index]:
             update += self.weight_decay_rate * variable
         variable.assign_sub(rate * update)
 

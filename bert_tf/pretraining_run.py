@@ -12,7 +12,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, input_pipeline, progress, run_folder, training
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, require_segments
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.settings import PretrainingSettings
 from tfrecords import manifest, reader, schema, writer
@@ -68,11 +68,12 @@ def _model_facts(config: BertConfig) -> dict:
 
 def _check_data(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> None:
     config.check_length(settings.max_seq_length, settings.bert_config_file)
+    require_segments(config, settings.bert_config_file)
     features = schema.pretraining_features(settings.max_seq_length, settings.max_predictions_per_seq)
     reader.check_lengths(files, features)
     for path in files:
         made_with = manifest.read_manifest(manifest.manifest_path(path))
-        if made_with and made_with["vocab_size"] > config.vocab_size:
+        if made_with and made_with.get("vocab_size", 0) > config.vocab_size:
             raise InputError(
                 f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
                 f"{path}, which has {made_with['vocab_size']} pieces; raise it"

@@ -23,12 +23,14 @@ class DeviceSettings:
     num_gpus: int = setting("GPUs of each worker", 0)
     dtype: str = setting("dtype of the computation; weights stay float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
-    enable_xla: bool = setting("compile with XLA (a TPU always does)", False)
+    enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
-        require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
+        require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
+        is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
+        require(is_tpu or not (self.tpu_name or self.master), "--tpu_name and --master need --use_tpu")
         require(
             not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
             f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of them",

@@ -20,7 +20,7 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 MAX_CHARACTERS_PER_WORD = 200
 _MAX_BYTES_PER_CHARACTER = 4
 # Replaces a word that is too long: a noncharacter, which no vocabulary can sensibly hold.
-_TOO_LONG = 0x10FFFF
+TOO_LONG = 0x10FFFF
 
 
 def load_vocabulary(path: str) -> list[str]:
@@ -133,7 +133,7 @@ def _replace_long_words(normalized: tf.RaggedTensor) -> tf.RaggedTensor:
     word_lengths = tf.math.unsorted_segment_sum(is_character, word, tf.reduce_max(word) + 1)
     too_long = tf.gather(word_lengths > MAX_CHARACTERS_PER_WORD, word)
     # of a word that is too long its start (a space, or the text's first character) stands for all
-    replaced = tf.where(too_long & (characters != unicode_table.SPACE), _TOO_LONG, characters)
+    replaced = tf.where(too_long & (characters != unicode_table.SPACE), TOO_LONG, characters)
     second = tf.concat([[False], starts[:-1] & (characters[:-1] == unicode_table.SPACE)], 0)
     keep = ~too_long | starts | second
     return tf.RaggedTensor.from_value_rowids(

@@ -52,10 +52,14 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
       InputError: the devices are not there.
     """
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
+    if settings.distribution_strategy == "multi_worker_mirrored":
+        raise InputError("--distribution_strategy=multi_worker_mirrored: not yet; use mirrored on one machine")
     tf.config.optimizer.set_jit(settings.enable_xla)
     gpus = len(tf.config.list_physical_devices("GPU"))
     if settings.num_gpus > gpus:
         raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
+    if gpus and not settings.num_gpus and settings.distribution_strategy in ("one_device", "mirrored"):
+        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", gpus)
     if settings.use_tpu or settings.distribution_strategy == "tpu":
         return _tpu_strategy(settings)
     return distribute_utils.get_distribution_strategy(settings.distribution_strategy, num_gpus=settings.num_gpus)
@@ -189,7 +193,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             gradients = self.optimizer.get_unscaled_gradients(gradients)
         gradients, norm = optimization.summed_and_clipped(gradients)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True), skip_gradients_aggregation=True)
-        self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, tf.ones([]))})
+        # float16 overflows now and then; such a step is passed over and the loss scale lowered
+        finite = tf.cast(tf.math.is_finite(norm) | (not scaling), tf.float32)
+        norm = tf.where(finite > 0, norm, 0.0)
+        self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, finite)})
 
     def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:
         for name, (numerator, denominator) in ratios.items():

@@ -4,8 +4,8 @@ Paper: section 3.1 and appendix A.2.
 """
 
 import dataclasses
-import os
 import sys
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +19,8 @@ from data_gen.sentence_pairs import SentencePair, pairs_from_document
 from data_gen.settings import GeneratorSettings
 from tfrecords import manifest, reader, schema, writer
 from tfrecords.errors import InputError
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 def create_pretraining_data(settings: GeneratorSettings) -> list[manifest.Shard]:
@@ -63,16 +65,8 @@ def _outputs(settings: GeneratorSettings, files: Sequence[str]) -> list[str]:
     outputs = [path.strip() for path in settings.output_file.split(",") if path.strip()]
     if not outputs:
         raise InputError("--output_file is empty; give the file to write")
-    taken = {_real_path(path): "is read too" for path in [*files, settings.vocab_file]}
-    for path in outputs:
-        if reason := taken.get(_real_path(path)):
-            raise InputError(f"--output_file: {path} {reason}; give another name")
-        taken[_real_path(path)] = "is given twice"
+    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
     return outputs
-
-
-def _real_path(path: str) -> str:
-    return path if "://" in path else os.path.realpath(path)
 
 
 def _masked_rows(
@@ -88,6 +82,7 @@ def _masked_rows(
     )
     rows = []
     total = settings.dupe_factor * len(documents)
+    last_line = time.monotonic()
     with tqdm.tqdm(total=total, unit="doc", desc="examples", disable=not sys.stderr.isatty()) as progress:
         for dupe in range(settings.dupe_factor):
             for index in range(len(documents)):
@@ -96,6 +91,11 @@ def _masked_rows(
                 pairs = pairs_from_document(documents, index, settings.max_seq_length, settings.short_seq_prob, rng)
                 rows.extend(mask_pair(pair, tokenizer, rule, rng) for pair in pairs)
                 progress.update()
+                if progress.disable and time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
+                    last_line = time.monotonic()
+                    logging.info(
+                        "pass %d of %d, document %d of %d", dupe + 1, settings.dupe_factor, index + 1, len(documents)
+                    )
     order = np.random.default_rng(settings.random_seed).permutation(len(rows))
     return [rows[index] for index in order]
 

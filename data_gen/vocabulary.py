@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.tokenization import MAX_CHARACTERS_PER_WORD, SPECIAL_TOKENS, TextNormalizer
+from bert_tf import command_line
+from bert_tf.tokenization import MAX_CHARACTERS_PER_WORD, SPECIAL_TOKENS, TOO_LONG, TextNormalizer
 from data_gen.documents import read_batches
 from data_gen.settings import VocabularySettings
 from tfrecords import reader, writer
@@ -40,6 +41,7 @@ def count_words(files: Sequence[str], do_lower_case: bool) -> collections.Counte
         words, counts = unique_words(tf.constant(batch))
         for word, count in zip(words.numpy().tolist(), counts.numpy().tolist(), strict=True):
             total[word.decode("utf-8")] += count
+    del total[chr(TOO_LONG)]  # words that the tokenizer does not look at
     return total
 
 
@@ -53,6 +55,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
       InputError: a file is missing, or the corpus holds no word.
     """
     files = reader.expand_files(settings.input_file)
+    writer.check_outputs([settings.output_file], read=files)
     counts = count_words(files, settings.do_lower_case)
     if not counts:
         raise InputError(f"--input_file={settings.input_file}: holds no word to learn from")
@@ -60,6 +63,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     learned = learn_pieces(counts, settings.vocab_size - len(SPECIAL_TOKENS))
     pieces = [*SPECIAL_TOKENS, *learned]
     writer.write_text(settings.output_file, "".join(f"{piece}\n" for piece in pieces))
+    writer.write_text(f"{settings.output_file}.settings.json", command_line.to_json(settings))
     logging.info("wrote %d pieces to %s", len(pieces), settings.output_file)
     if len(pieces) < settings.vocab_size:
         logging.info("fewer than --vocab_size=%d: the corpus holds no more pairs", settings.vocab_size)

@@ -32,6 +32,12 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"skipped, and CI allows no skips: {report.longrepr}"
 
 
+def pytest_collectreport(report):
+    """The same for a module that skips itself."""
+    if report.skipped and os.environ.get("BERT_TF_NO_SKIPS"):
+        pytest.exit(f"a module skips itself, and CI allows no skips: {report.nodeid}", returncode=1)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> pathlib.Path:
     """The real data folder; only for tests marked `real`."""

@@ -45,6 +45,9 @@ def read_manifest(path: str) -> dict | None:
         return None
     with tf.io.gfile.GFile(path) as file:
         try:
-            return json.load(file)
+            entries = json.load(file)
         except ValueError as error:
             raise InputError(f"{path}: not a manifest ({error}); delete it or make the data again") from error
+    if not isinstance(entries, dict):
+        raise InputError(f"{path}: not a manifest (no JSON object); delete it or make the data again")
+    return entries

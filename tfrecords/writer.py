@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tfrecords.errors import InputError
 from tfrecords.manifest import Shard
 from tfrecords.schema import Feature
 
@@ -29,6 +30,24 @@ def atomic_path(path: str) -> Iterator[str]:
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
+
+
+def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
+    """Refuses outputs that would overwrite what is read or each other, or that are folders.
+
+    Raises:
+      InputError: names the path.
+    """
+    taken = {_real_path(path): "is read too" for path in read}
+    for path in outputs:
+        reason = "is a folder" if tf.io.gfile.isdir(path) else taken.get(_real_path(path))
+        if reason:
+            raise InputError(f"--{flag}: {path} {reason}; give another name")
+        taken[_real_path(path)] = "is given twice"
+
+
+def _real_path(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
 
 
 def serialize(example: Mapping[str, np.ndarray], features: Sequence[Feature]) -> bytes:

@@ -65,6 +65,9 @@ def test_initialize_loads_matching_heads_too(pretrained):
         ({"vocab_size": 41}, r"encoder/embeddings/word_embeddings has shape \[40, 16\].*needs \[41, 16\]"),
         ({"num_hidden_layers": 3}, r"the tensor encoder/blocks/2/.* is missing"),
         ({"intermediate_size": 64}, r"blocks/0/intermediate/.* has shape"),
+        ({"num_hidden_layers": 1}, r"the tensor encoder/blocks/1/.* has no place in the model"),
+        ({"num_attention_heads": 4}, "made with num_attention_heads=2, the model has 4"),
+        ({"hidden_act": "gelu_erf"}, "made with hidden_act=gelu, the model has gelu_erf"),
     ],
 )
 def test_another_architecture_is_refused_by_tensor_and_changes_nothing(pretrained, change, message):

@@ -236,7 +236,11 @@ def test_a_script_that_succeeds_ends_with_0(script):
         (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
         (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
         (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
-        (["--what=interrupt"], 130, "stopped; run the same command again to go on\n"),
+        (
+            ["--what=interrupt"],
+            130,
+            "stopped; training goes on from its last checkpoint when the same command is run again\n",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, error):

@@ -74,3 +74,21 @@ def test_gradients_are_summed_over_replicas_before_they_are_clipped():
 )
 def test_biases_and_layer_norms_are_not_decayed(name, expected):
     assert decays(tf.Variable(0.0, name=name)) is expected
+
+
+def test_no_replica_decays_a_bias_and_all_decay_a_kernel():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        variables = [tf.Variable(tf.ones([2]), name=name) for name in ("bias", "kernel")]
+        optimizer = AdamWeightDecay(0.1, weight_decay_rate=1.0)
+        optimizer.build(variables)
+
+    @tf.function
+    def step():
+        pairs = [(tf.zeros([2]), variable) for variable in variables]
+        strategy.run(lambda: optimizer.apply_gradients(pairs, skip_gradients_aggregation=True))
+
+    step()
+    for variable, expected in zip(variables, (1.0, 0.9), strict=True):
+        for replica in strategy.experimental_local_results(variable):
+            np.testing.assert_allclose(replica, expected, rtol=1e-6, err_msg=replica.name)

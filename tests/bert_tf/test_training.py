@@ -182,6 +182,7 @@ def test_another_model_in_the_folder_is_refused_for_training_and_evaluation(data
         ({"vocab_size": 100}, "vocab_size=100 is smaller than the vocabulary"),
         ({"hidden_sise": 16}, "unknown key 'hidden_sise'"),
         ({"num_attention_heads": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"type_vocab_size": 1}, "pairs of texts need 2"),
         ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
     ],
 )
@@ -200,6 +201,7 @@ def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, m
         ("--max_seq_length=64", "input_ids has 32 values but --max_seq_length=64"),
         ("--num_gpus=1", "TensorFlow finds 0 on this machine"),
         ("--use_tpu", "no TPU can be reached"),
+        ("--distribution_strategy=multi_worker_mirrored", "not yet"),
     ],
 )
 def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message):
@@ -232,8 +234,40 @@ def test_strategies_by_flag(change, kind):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--use_tpu", "--distribution_strategy=mirrored"], ["--tpu_name=a", "--master=b"], ["--num_gpus=2"]],
+    [
+        ["--use_tpu", "--distribution_strategy=mirrored"],
+        ["--use_tpu", "--tpu_name=a", "--master=b"],
+        ["--tpu_name=a"],
+        ["--num_gpus=2"],
+        ["--random_seed=2147483648"],
+    ],
 )
 def test_device_flags_that_contradict_each_other_are_refused(arguments):
     with pytest.raises(InputError):
         parse(DeviceSettings, arguments)
+
+
+def test_a_float16_step_that_overflows_is_passed_over():
+    class Huge:
+        """A loss whose scaled gradient is infinite in float32."""
+
+        names = ("loss",)
+
+        def __init__(self):
+            self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
+            self.model.build([None, 1])
+
+        def losses(self, batch, training, seed):
+            value = tf.reduce_sum(self.model.trainable_variables[0]) * tf.constant(1e36)
+            return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
+
+    objective = Huge()
+    optimizer = training.make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
+    strategy = tf.distribute.get_strategy()
+    data = tf.data.Dataset.from_tensors({"x": [1.0]}).repeat()
+    trainer = training.Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
+    before, scale = objective.model.get_weights()[0], float(optimizer.loss_scale)
+    figures = trainer.train(tf.constant(1))
+    assert float(figures["gradient_norm"]) == 0.0, "no step was measured"
+    np.testing.assert_array_equal(objective.model.get_weights()[0], before)
+    assert float(optimizer.loss_scale) == scale / 2

@@ -176,3 +176,17 @@ def test_a_corpus_without_a_word_is_refused_and_nothing_written(tmp_path, texts,
     with pytest.raises(InputError, match=message):
         learn(tmp_path, texts, 100)
     assert not (tmp_path / "vocab.txt").exists()
+
+
+def test_a_word_too_long_for_the_tokenizer_leaves_no_trace(tmp_path):
+    pieces, _ = learn(tmp_path, ["ab " + "x" * 201 + " ab"], 20)
+    assert set(pieces[5:]) == {"a", "##b", "ab"}
+
+
+def test_the_corpus_is_never_overwritten(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the of and")
+    own = VocabularySettings(input_file=str(corpus), output_file=f"{tmp_path}/../{tmp_path.name}/corpus.txt")
+    with pytest.raises(InputError, match="is read too"):
+        vocabulary.learn_vocabulary(own)
+    assert corpus.read_text() == "the of and"
