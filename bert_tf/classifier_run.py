@@ -170,18 +170,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
         )
 
-    def initialize():
-        if settings.init_checkpoint:
-            checkpoints.initialize(model, settings.init_checkpoint)
-
-    training.train(
-        trainer,
-        settings.output_dir,
-        num_train_steps=num_train_steps,
-        save_checkpoints_steps=settings.save_checkpoints_steps,
-        iterations_per_loop=settings.iterations_per_loop,
-        initialize=initialize,
-    )
+    training.train(trainer, settings, num_train_steps)
 
 
 def _write_description(run: ClassifierRun) -> None:

@@ -15,6 +15,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.heads import ClassificationHead
+from bert_tf.input_pipeline import batch_share
 from bert_tf.packing import pack
 from bert_tf.tasks.glue import ClassificationTask, Example
 from bert_tf.tokenization import BertTokenizer
@@ -131,16 +132,11 @@ def batches(
       Dataset of dicts: `input_ids`, `input_mask`, `segment_ids` int32 [B, S]; `label_ids` float32 [B];
       `is_real_example`, `example_ids` int32 [B].
     """
-    workers = input_context.num_input_pipelines if input_context else 1
     if training:
         order = tf.data.Dataset.range(len(encoded)).shuffle(len(encoded), seed=seed).repeat()
-        order = order.skip(start_step * batch_size)
     else:
         missing = -len(encoded) % batch_size
         order = tf.data.Dataset.range(len(encoded) + missing)
-    if workers > 1:
-        order = order.shard(workers, input_context.input_pipeline_id)
-    per_replica = input_context.get_per_replica_batch_size(batch_size) if input_context else batch_size
 
     def gather(example_ids):
         real = example_ids < len(encoded)
@@ -159,7 +155,9 @@ def batches(
             "example_ids": tf.cast(example_ids, tf.int32),
         }
 
-    dataset = order.batch(per_replica, drop_remainder=True)
+    dataset = batch_share(
+        order, batch_size, start_step if training else 0, drop_remainder=True, input_context=input_context
+    )
     return dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 

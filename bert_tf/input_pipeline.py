@@ -47,24 +47,44 @@ def pretraining_batches(
       A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B].
     """
     features = schema.pretraining_features(max_seq_length, max_predictions_per_seq)
-    workers = input_context.num_input_pipelines if input_context else 1
     dataset = tf.data.Dataset.from_tensor_slices(list(files))
     if training:
         dataset = dataset.shuffle(len(files), seed=seed)
     dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=min(8, len(files)) if training else 1)
     if training:
         dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
-    if workers > 1:
-        dataset = dataset.shard(workers, input_context.input_pipeline_id)
-    if training:
-        dataset = dataset.skip(start_step * (batch_size // workers))
-    per_replica = input_context.get_per_replica_batch_size(batch_size) if input_context else batch_size
-    dataset = dataset.batch(per_replica, drop_remainder=training)
+    dataset = batch_share(
+        dataset, batch_size, start_step if training else 0, drop_remainder=training, input_context=input_context
+    )
 
     def parse(records):
         return _parse_batch(records, features, vocab_size)
 
     return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+
+def batch_share(
+    dataset: tf.data.Dataset,
+    batch_size: int,
+    start_step: int,
+    *,
+    drop_remainder: bool,
+    input_context: tf.distribute.InputContext | None,
+) -> tf.data.Dataset:
+    """Batches this worker's share of a dataset.
+
+    Args:
+      dataset: single elements in an order that all workers agree on.
+      batch_size: elements a step over all replicas; each batch holds one replica's share.
+      start_step: steps to pass over.
+      drop_remainder: whether to leave out a last batch that is not full.
+      input_context: which worker this is, where there are several.
+    """
+    if input_context is None:
+        return dataset.skip(start_step * batch_size).batch(batch_size, drop_remainder=drop_remainder)
+    workers = input_context.num_input_pipelines
+    dataset = dataset.shard(workers, input_context.input_pipeline_id).skip(start_step * (batch_size // workers))
+    return dataset.batch(input_context.get_per_replica_batch_size(batch_size), drop_remainder=drop_remainder)
 
 
 def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: int):

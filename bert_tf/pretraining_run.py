@@ -5,7 +5,7 @@ Paper: section 3.1, appendix A.2.
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras as keras
@@ -55,7 +55,7 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
             run_folder.begin(settings.output_dir, phase, trained_steps)
             config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
             writer.write_text(config_path, config.to_json_string())
-            _train(settings, trainer, evaluate if settings.do_eval else None)
+            training.train(trainer, settings, settings.num_train_steps, evaluate if settings.do_eval else None)
         else:
             latest = checkpoints.latest_checkpoint(settings.output_dir)
             trainer.checkpoint.restore(latest).expect_partial()
@@ -129,22 +129,6 @@ def _make_trainer(
             train_dataset=dataset(files, settings.train_batch_size, True) if settings.do_train else None,
             eval_dataset=dataset(eval_files, settings.eval_batch_size, False),
         )
-
-
-def _train(settings: PretrainingSettings, trainer: training.Trainer, evaluate: Callable | None) -> None:
-    def initialize():
-        if settings.init_checkpoint:
-            checkpoints.initialize(trainer.objective.model, settings.init_checkpoint)
-
-    training.train(
-        trainer,
-        settings.output_dir,
-        num_train_steps=settings.num_train_steps,
-        save_checkpoints_steps=settings.save_checkpoints_steps,
-        iterations_per_loop=settings.iterations_per_loop,
-        initialize=initialize,
-        evaluate=evaluate,
-    )
 
 
 def _evaluate(settings: PretrainingSettings, trainer: training.Trainer) -> dict[str, float]:

@@ -15,7 +15,7 @@ import tf_keras as keras
 from absl import logging
 from official.common import distribute_utils
 
-from bert_tf import optimization
+from bert_tf import checkpoints, optimization
 from bert_tf.progress import Progress
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
@@ -241,31 +241,27 @@ def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
 
 def train(
     trainer: Trainer,
-    output_dir: str,
-    *,
+    settings: PretrainingSettings | ClassifierSettings,
     num_train_steps: int,
-    save_checkpoints_steps: int,
-    iterations_per_loop: int,
-    initialize: Callable[[], None],
     evaluate: Callable[[], None] | None = None,
-) -> int:
-    """Trains up to a step, from the folder's latest checkpoint or from the start.
+) -> None:
+    """Trains up to a step, from the folder's latest checkpoint, or from `init_checkpoint` or afresh.
 
     Args:
       trainer: with optimizer and training data.
-      output_dir: folder for checkpoints, summaries and `metrics.jsonl`.
+      settings: the folder, the checkpoint to start from, and how often to save and to return to Python.
       num_train_steps: step to end at, counted from the folder's first.
-      save_checkpoints_steps: steps between checkpoints.
-      iterations_per_loop: steps between two returns to Python, at most.
-      initialize: sets the first weights when there is no checkpoint yet.
-      evaluate: called at the start and after every checkpoint.
-
-    Returns:
-      The step that training started from.
+      evaluate: called at the start and before the training after every checkpoint but the last.
     """
-    steps_per_loop = min(iterations_per_loop, save_checkpoints_steps, num_train_steps)
+    output_dir, save_checkpoints_steps = settings.output_dir, settings.save_checkpoints_steps
+    steps_per_loop = min(settings.iterations_per_loop, save_checkpoints_steps, num_train_steps)
     if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
         steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
+
+    def initialize():
+        if settings.init_checkpoint:
+            checkpoints.initialize(trainer.objective.model, settings.init_checkpoint)
+
     manager = tf.train.CheckpointManager(
         trainer.checkpoint,
         output_dir,
@@ -295,7 +291,7 @@ def train(
             logging.info("resuming from %s", manager.latest_checkpoint)
         if first_step >= num_train_steps:
             logging.info("training is complete at step %d; nothing is left to do", first_step)
-            return first_step
+            return
         if not first_step:
             controller.save_checkpoint()
         progress = Progress(output_dir, first_step, num_train_steps)
@@ -311,7 +307,6 @@ def train(
         finally:
             progress.close()
     logging.info("saved %s", manager.latest_checkpoint)
-    return first_step
 
 
 def latest_step(output_dir: str) -> int:
