@@ -47,7 +47,12 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
         if choices:
             flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
         else:
-            _DEFINERS[types[field.name]](field.name, default, field.metadata["help"], **options)
+            _DEFINERS[_plain(types[field.name])](field.name, default, field.metadata["help"], **options)
+
+
+def _plain(annotation) -> type:
+    """The type of a flag whose default may be None: `int` for `int | None`."""
+    return next((kind for kind in typing.get_args(annotation) if kind is not type(None)), annotation)
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
@@ -117,7 +122,7 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; training goes on from its last checkpoint when the same command is run again", file=sys.stderr)
+        print("stopped; run the same command again to go on", file=sys.stderr)
         return 130
     except Exception as error:
         if debug or not _comes_from_the_machine(error):
@@ -132,6 +137,7 @@ def _comes_from_the_machine(error: Exception) -> bool:
     import tensorflow as tf
 
     kinds = (
+        OSError,
         tf.errors.NotFoundError,
         tf.errors.PermissionDeniedError,
         tf.errors.FailedPreconditionError,

@@ -16,9 +16,17 @@ from data_gen.settings import GeneratorSettings
 
 def main(settings: GeneratorSettings) -> None:
     """Runs the script with resolved settings."""
-    from data_gen.run_local import create_pretraining_data
+    if settings.verify:
+        from data_gen.generator import verify
 
-    create_pretraining_data(settings)
+        return verify(settings)
+    from data_gen.run_local import LocalRunner
+
+    # the workers start first: they and this process import TensorFlow at the same time
+    with LocalRunner(settings.num_workers) as runner:
+        from data_gen.generator import create_pretraining_data
+
+        create_pretraining_data(settings, runner)
 
 
 def run() -> None:

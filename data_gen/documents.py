@@ -1,59 +1,188 @@
-"""Corpora as streams of documents.
+"""Corpora as streams of documents, each a list of sentences.
 
-The original's format: one sentence a line, a blank line between documents; a document also ends
-with its file.
+A file is read in ranges of bytes that end where a document ends, so that many workers can read one
+file, and none has to hold it. A compressed file cannot be entered in its middle: it is one range, read
+as a stream, and cut into chunks on the way.
 """
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
 
-import numpy as np
-import tensorflow as tf
+from data_gen import compressed
+from tfrecords.errors import InputError
 
-from bert_tf.tokenization import BertTokenizer
+# What one work unit reads, about; small enough for two hundred thousand examples to fit in memory.
+CHUNK_BYTES = 2 << 20
+# A document is held in memory whole.
+MAX_DOCUMENT_BYTES = 64 << 20
+# Where a document ends, so that a file can be cut there.
+_ENDS = {
+    "lines": re.compile(rb"\n[ \t\r\v\f]*\n"),
+    "jsonl": re.compile(rb"\n"),
+    "wikipedia": re.compile(rb"</page>"),
+}
+_MEND = {
+    "lines": "set documents apart with a blank line",
+    "jsonl": "give one JSON object a line, or check --input_format",
+    "wikipedia": "is it a MediaWiki XML dump? check --input_format",
+}
+_OVERLAP = 1 << 10  # an end may lie across two reads; blank lines longer than this are not found
 
-_LINES_PER_BATCH = 1024
-
-Document = list[np.ndarray]
-
-
-def read_lines(files: Sequence[str]) -> Iterator[bytes]:
-    """Every line of every file, stripped of white space at its ends; an empty line ends each file."""
-    for path in files:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            for line in file:
-                # white space as Unicode has it, as in the original: a line of U+3000 is blank
-                yield line.decode("utf-8", errors="ignore").strip().encode("utf-8")
-        yield b""
-
-
-def read_batches(files: Sequence[str]) -> Iterator[list[bytes]]:
-    """The lines of `read_lines`, some thousand at a time: what the tokenizer takes at its best speed."""
-    batch = []
-    for line in read_lines(files):
-        batch.append(line)
-        if len(batch) == _LINES_PER_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+Document = list[str]
 
 
-def read_documents(files: Sequence[str], tokenizer: BertTokenizer) -> Iterator[Document]:
-    """Documents as lists of sentences, each an int32 array of ids.
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A range of a file's bytes; of a compressed file always all of it, `end` counting packed bytes."""
 
-    Sentences without a piece are left out, and so are documents without a sentence.
+    path: str
+    start: int
+    end: int
+
+
+def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> list[Source]:
+    """Cuts a file into ranges of about `chunk_bytes` that end where a document ends.
+
+    Only a few kilobytes around each cut are read.
+
+    Raises:
+      InputError: a document is longer than can be held in memory.
     """
-    encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
-    document: Document = []
-    for batch in read_batches(files):
-        encoded = encode(tf.constant(batch))
-        ids, splits = encoded.values.numpy(), encoded.row_splits.numpy()
-        for index, line in enumerate(batch):
-            start, end = splits[index], splits[index + 1]
-            if end > start:
-                document.append(ids[start:end])
-            elif not line and document:
-                yield document
-                document = []
-    if document:
-        yield document
+    with compressed.open_binary(path) as file:
+        if compressed.is_compressed(path):
+            return [Source(path, 0, _size(path))]
+        size, start, sources = file.seek(0, 2), 0, []
+        while start < size:
+            file.seek(min(start + chunk_bytes, size))
+            end = start + chunk_bytes + _bytes_to_end(file, path, input_format)
+            sources.append(Source(path, start, min(end, size)))
+            start = end
+        return sources
+
+
+def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """The source's text in chunks that end where a document ends: one chunk, or many of a compressed file.
+
+    Raises:
+      InputError: a document is longer than can be held in memory, or a compressed file is damaged.
+    """
+    with compressed.open_binary(source.path) as file:
+        if not compressed.is_compressed(source.path):
+            file.seek(source.start)
+            yield file.read(source.end - source.start)
+            return
+        rest = b""
+        while data := rest + file.read(chunk_bytes):
+            at_end = len(data) < chunk_bytes
+            while not at_end and not (end := _last_end(data, input_format)):
+                _check_length(len(data), source.path, input_format)
+                more = file.read(chunk_bytes)
+                data, at_end = data + more, not more
+            yield data if at_end else data[:end]
+            rest = b"" if at_end else data[end:]
+
+
+def read_documents(
+    source: Source, input_format: str, text_field: str = "text", chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[list[Document]]:
+    """The source's documents, a list for each of `read_chunks`.
+
+    Documents may hold empty sentences and may be empty themselves.
+
+    Raises:
+      InputError: a line or a page cannot be read; the message names the file and the line.
+    """
+    position = source.start
+    for chunk in read_chunks(source, input_format, chunk_bytes):
+        if input_format == "jsonl":
+            yield list(_json_documents(chunk, source.path, position, text_field))
+        elif input_format == "wikipedia":
+            yield _articles(chunk, source.path)
+        else:
+            yield split_lines(chunk)
+        position += len(chunk)
+
+
+def split_lines(text: bytes) -> list[Document]:
+    """Documents in the original's format: one sentence a line, a blank line between documents.
+
+    Invalid UTF-8 is dropped. White space is what Unicode calls so: a line of U+3000 is blank.
+    """
+    documents: list[Document] = [[]]
+    for line in text.decode("utf-8", errors="ignore").split("\n"):
+        stripped = line.strip()
+        if stripped:
+            documents[-1].append(stripped)
+        elif documents[-1]:
+            documents.append([])
+    return documents
+
+
+def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> Iterator[Document]:
+    from data_gen import jsonl
+
+    for line in chunk.split(b"\n"):
+        try:
+            yield jsonl.document(line, text_field)
+        except jsonl.LineError as error:
+            raise InputError(f"{path}, line {_line_number(path, position)}: {error}") from error
+        position += len(line) + 1
+
+
+def _articles(chunk: bytes, path: str) -> list[Document]:
+    from data_gen import wikipedia
+
+    try:
+        return list(wikipedia.articles(chunk))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _line_number(path: str, position: int) -> int:
+    """The line, counted from 1, in which a byte of the (unpacked) text stands."""
+    lines = 1
+    with compressed.open_binary(path) as file:
+        while position > 0 and (block := file.read(min(position, 1 << 20))):
+            lines += block.count(b"\n")
+            position -= len(block)
+    return lines
+
+
+def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
+    """How far it is from here to where the next document ends, or the file."""
+    passed, before = 0, b""
+    while block := file.read(1 << 16):
+        window = before + block
+        if found := _ENDS[input_format].search(window):
+            return passed - len(before) + found.end()
+        passed += len(block)
+        before = window[-_OVERLAP:]
+        _check_length(passed, path, input_format)
+    return passed
+
+
+def _last_end(data: bytes, input_format: str) -> int:
+    """Where the last document that ends in `data` ends; 0 if none does."""
+    # searched from the back in growing steps, as most of it need not be looked at
+    step = 1 << 16
+    while True:
+        start = max(0, len(data) - step)
+        ends = [found.end() for found in _ENDS[input_format].finditer(data, start)]
+        if ends or not start:
+            return ends[-1] if ends else 0
+        step *= 4
+
+
+def _check_length(length: int, path: str, input_format: str) -> None:
+    if length > MAX_DOCUMENT_BYTES:
+        raise InputError(
+            f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_MEND[input_format]}"
+        )
+
+
+def _size(path: str) -> int:
+    import tensorflow as tf
+
+    return tf.io.gfile.stat(path).length

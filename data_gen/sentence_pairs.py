@@ -1,105 +1,152 @@
-"""Sampling sentence pairs for the next-sentence task.
+"""Sampling sentence pairs for the next-sentence task, as ranges of tokens.
 
 Paper: section 3.1 (Task 2) and appendix A.2: half of the time B follows A, half of the time it comes
 from another document; pairs fill the row, some are cut short on purpose.
+
+Letters: R rows, D documents, Q sentences, T tokens of a window.
 """
 
+import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data_gen.documents import Document
 
-_TRIES_FOR_ANOTHER_DOCUMENT = 10
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Neighbouring documents of a corpus, one after the other in flat arrays.
+
+    Attributes:
+      tokens: int [T], ids.
+      sentence_starts: int64 [Q + 1], where each sentence starts in `tokens`, and the end.
+      document_starts: int64 [D + 1], where each document starts among the sentences, and the end.
+    """
+
+    tokens: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
-class SentencePair:
-    """Segments A and B as ids, and whether B is random (the original's label 1)."""
+class Rows:
+    """Segments as ranges of a window's tokens, int64 [R] each.
 
-    tokens_a: np.ndarray
-    tokens_b: np.ndarray
-    is_random_next: bool
+    Attributes:
+      start_a, length_a: segment A.
+      start_b, length_b: segment B; length 0 where rows have one segment.
+      is_random_next: bool [R], whether B is a random sentence (the original's label 1).
+    """
+
+    start_a: np.ndarray
+    length_a: np.ndarray
+    start_b: np.ndarray
+    length_b: np.ndarray
+    is_random_next: np.ndarray
 
 
-def pairs_from_document(
-    documents: Sequence[Document],
-    index: int,
-    max_seq_length: int,
-    short_seq_prob: float,
-    rng: np.random.Generator,
-) -> Iterator[SentencePair]:
-    """Cuts one document into pairs that fill rows of `max_seq_length`.
+def sample_pairs(
+    window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
+) -> Rows:
+    """Cuts documents into pairs that fill rows of `max_seq_length`.
 
     Sentences are gathered until they fill a row; the gathered ones are cut into A and its true
-    continuation, or A alone is kept and B drawn from another document, in which case the unused
-    sentences are gathered again.
+    continuation, or A alone is kept and B drawn from another document of the window, in which case the
+    unused sentences are gathered again.
 
     Args:
-      documents: where the random B comes from; at least two.
-      index: the document to cut.
+      window: where the random B comes from; at least two documents.
+      documents: those to cut.
       max_seq_length: row length, [CLS] and two [SEP] counted.
-      short_seq_prob: how often the document is cut to a shorter length than the maximum.
+      short_seq_prob: how often a document is cut to a shorter length than the maximum.
       rng: source of randomness.
     """
-    document = documents[index]
     longest = max_seq_length - 3
-    target = _target_length(longest, short_seq_prob, rng)
-    gathered: list[np.ndarray] = []
-    length, position = 0, 0
-    while position < len(document):
-        gathered.append(document[position])
-        length += len(document[position])
-        position += 1
-        if position < len(document) and length < target:
-            continue
-        end_of_a = int(rng.integers(1, len(gathered))) if len(gathered) >= 2 else 1
-        tokens_a = np.concatenate(gathered[:end_of_a])
-        is_random = len(gathered) == 1 or rng.random() < 0.5
-        if is_random:
-            tokens_b = _random_segment(documents, index, max(1, target - len(tokens_a)), rng)
-            # what B would have been goes back, so that no text is lost
-            position -= len(gathered) - end_of_a
-        else:
-            tokens_b = np.concatenate(gathered[end_of_a:])
-        yield SentencePair(*truncate_pair(tokens_a, tokens_b, longest, rng), is_random)
-        gathered, length = [], 0
+    targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
+    first, last = window.document_starts[documents.start], window.document_starts[documents.stop]
+    # a row uses up a sentence or more, so there are never more rows than sentences
+    cuts, coins = rng.random(last - first).tolist(), rng.random(last - first).tolist()
+    starts = window.sentence_starts[first : last + 1].tolist()
+    document_ends = (window.document_starts[documents.start + 1 : documents.stop + 1] - first).tolist()
+    rows: list[tuple[int, int, int, bool, int]] = []  # start of A, its end, end of B, random?, document
+    sentence = 0
+    for index, (end, target) in enumerate(zip(document_ends, targets.tolist(), strict=True)):
+        while sentence < end:
+            gathered = bisect.bisect_left(starts, starts[sentence] + target, sentence + 1, end)
+            count, row = gathered - sentence, len(rows)
+            end_of_a = sentence + (1 + int(cuts[row] * (count - 1)) if count > 1 else 1)
+            is_random = count == 1 or coins[row] < 0.5
+            rows.append((starts[sentence], starts[end_of_a], starts[gathered], is_random, index))
+            # what B would have been is gathered again, so that no text is lost
+            sentence = end_of_a if is_random else gathered
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    start_a, end_of_a, end_of_b, is_random, index = columns
+    start_b = end_of_a.copy()
+    random_rows = np.flatnonzero(is_random)
+    start_b[random_rows], end_of_b[random_rows] = _random_segments(
+        window, documents.start + index[random_rows], (targets[index] - (end_of_a - start_a))[random_rows], rng
+    )
+    return _truncate(Rows(start_a, end_of_a - start_a, start_b, end_of_b - start_b, is_random), longest, rng)
 
 
-def _target_length(longest: int, short_seq_prob: float, rng: np.random.Generator) -> int:
-    return int(rng.integers(2, longest + 1)) if rng.random() < short_seq_prob else longest
+def sample_segments(
+    window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
+) -> Rows:
+    """Cuts documents into single segments of whole sentences that fill rows of `max_seq_length`.
+
+    Args:
+      window: holds the documents.
+      documents: those to cut.
+      max_seq_length: row length, [CLS] and [SEP] counted.
+      short_seq_prob: how often a document is cut to a shorter length than the maximum.
+      rng: source of randomness.
+    """
+    longest = max_seq_length - 2
+    targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
+    starts = window.sentence_starts.tolist()
+    ends = window.document_starts.tolist()
+    rows = []
+    for document, target in zip(documents, targets.tolist(), strict=True):
+        sentence, end = ends[document], ends[document + 1]
+        while sentence < end:
+            gathered = bisect.bisect_left(starts, starts[sentence] + target, sentence + 1, end)
+            rows.append((starts[sentence], starts[gathered]))
+            sentence = gathered
+    start, end = (np.array(column) for column in zip(*rows, strict=True))
+    none = np.zeros(len(rows), np.int64)
+    return _truncate(Rows(start, end - start, end, none, none.astype(bool)), longest, rng)
 
 
-def _random_segment(documents: Sequence[Document], index: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """Sentences of another document from a random one on, until `wanted` pieces are there."""
-    other = index
-    for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
-        other = int(rng.integers(len(documents)))
-        if other != index:
-            break
-    if other == index:
-        other = (index + 1) % len(documents)
-    document = documents[other]
-    sentences, length = [], 0
-    for sentence in document[int(rng.integers(len(document))) :]:
-        sentences.append(sentence)
-        length += len(sentence)
-        if length >= wanted:
-            break
-    return np.concatenate(sentences)
+def _target_lengths(count: int, longest: int, short_seq_prob: float, rng: np.random.Generator) -> np.ndarray:
+    short = rng.integers(2, longest + 1, count) if longest > 2 else np.full(count, longest)
+    return np.where(rng.random(count) < short_seq_prob, short, longest)
 
 
-def truncate_pair(
-    tokens_a: np.ndarray, tokens_b: np.ndarray, budget: int, rng: np.random.Generator
+def _random_segments(
+    window: Window, own: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Takes pieces from the longer segment, each from its front or its back at even odds, until both fit."""
-    front = {"a": 0, "b": 0}
-    back = {"a": len(tokens_a), "b": len(tokens_b)}
-    for from_front in rng.random(max(0, len(tokens_a) + len(tokens_b) - budget)) < 0.5:
-        longer = "a" if back["a"] - front["a"] > back["b"] - front["b"] else "b"
-        if from_front:
-            front[longer] += 1
-        else:
-            back[longer] -= 1
-    return tokens_a[front["a"] : back["a"]], tokens_b[front["b"] : back["b"]]
+    """Sentences of another document from a random one on, until `wanted` tokens are there: starts and ends."""
+    other = rng.integers(0, len(window.document_starts) - 2, len(own))
+    other += other >= own  # never its own document
+    first, end = window.document_starts[other], window.document_starts[other + 1]
+    sentence = first + (rng.random(len(own)) * (end - first)).astype(np.int64)
+    start = window.sentence_starts[sentence]
+    # the first sentence is taken whole, even if A has filled the row
+    last = np.searchsorted(window.sentence_starts, start + np.maximum(wanted, 1))
+    return start, window.sentence_starts[np.minimum(last, end)]
+
+
+def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
+    """Takes pieces from the longer segment, each from its front or its back at even odds, until both fit.
+
+    One piece at a time, where both are equally long from B, in closed form.
+    """
+    half_up, half_down = (budget + 1) // 2, budget // 2
+    keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))
+    keep_b = np.minimum(rows.length_b, np.maximum(budget - rows.length_a, half_down))
+    return dataclasses.replace(
+        rows,
+        start_a=rows.start_a + rng.binomial(rows.length_a - keep_a, 0.5),
+        length_a=keep_a,
+        start_b=rows.start_b + rng.binomial(rows.length_b - keep_b, 0.5),
+        length_b=keep_b,
+    )

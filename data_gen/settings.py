@@ -7,34 +7,103 @@ from bert_tf.command_line import require, setting
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorSettings:
-    """Settings of `create_pretraining_data`; names and defaults of google-research/bert."""
+    """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
 
-    input_file: str = setting("text, one sentence a line, blank line between documents; commas and globs")
-    output_file: str = setting("TFRecord file to write, or several with commas, filled in turn")
-    vocab_file: str = setting("vocabulary, one piece a line")
+    input_file: str = setting("text to read; commas and globs; .gz, .bz2 and .xz are unpacked", "")
+    output_file: str = setting("TFRecord file to write, or several with commas, or PATH@N for N shards")
+    vocab_file: str = setting("vocabulary, one piece a line", "")
+    input_format: str = setting(
+        "lines: a sentence a line, a blank line between documents; jsonl: a JSON object with a text a line; "
+        "wikipedia: a MediaWiki XML dump",
+        "lines",
+        choices=("lines", "jsonl", "wikipedia"),
+    )
+    text_field: str = setting("--input_format=jsonl: the field that holds the text", "text")
     do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
     do_whole_word_mask: bool = setting("mask whole words, not single pieces", False)
+    max_ngram_size: int | None = setting("mask up to so many words in a row; needs --do_whole_word_mask", None)
     max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
     max_predictions_per_seq: int = setting("at most so many masked positions a row", 20)
     random_seed: int = setting("seed of every random choice", 12345)
-    dupe_factor: int = setting("how often the corpus is gone through, masked anew each time", 10)
+    dupe_factor: int | None = setting(
+        "how often the corpus is gone through, masked anew each time; default 10, or 1 where nothing is masked yet "
+        "(--masking=dynamic, --objective=ltr)",
+        None,
+    )
     masked_lm_prob: float = setting("share of the pieces that is masked", 0.15)
     short_seq_prob: float = setting("how often a document is cut into rows shorter than the maximum", 0.1)
+    mask_fraction: float = setting("share of the chosen pieces that becomes [MASK]", 0.8)
+    random_fraction: float = setting("share of the chosen pieces that becomes a random piece", 0.1)
+    keep_fraction: float = setting("share of the chosen pieces that stays as it is", 0.1)
+    objective: str = setting(
+        "mlm_nsp: masked words and next sentence; mlm: masked words, one segment a row; ltr: left to right, nothing masked",
+        "mlm_nsp",
+        choices=("mlm_nsp", "mlm", "ltr"),
+    )
+    masking: str = setting(
+        "static: mask when writing; dynamic: write unmasked, and mask anew in each epoch of training",
+        "static",
+        choices=("static", "dynamic"),
+    )
+    gzip_compress: bool = setting("compress the records with gzip", False)
+    num_workers: int | None = setting("processes to work with; default: one a core", None)
+    runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
+    spark_master: str = setting("--runner=spark: URL of the master; empty: what spark-submit was given", "")
+    verify: bool = setting("write nothing; check what --output_file names against its manifest", False)
 
     def __post_init__(self):
+        if self.verify:
+            return
+        for name in ("input_file", "vocab_file"):
+            require(bool(getattr(self, name)), f"--{name} is missing; give it")
+        if self.dupe_factor is None:
+            object.__setattr__(self, "dupe_factor", 10 if self.masks else 1)
+        self._check_rows()
+        self._check_masking()
+        require(
+            self.num_workers is None or self.num_workers >= 1, f"--num_workers={self.num_workers}: must be at least 1"
+        )
+        require(
+            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
+        )
+
+    @property
+    def masks(self) -> bool:
+        """Whether the records hold masked rows."""
+        return self.masking == "static" and self.objective != "ltr"
+
+    def _check_rows(self) -> None:
         require(
             self.max_seq_length >= 5,
             f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
         )
+        require(self.dupe_factor >= 1, f"--dupe_factor={self.dupe_factor}: must be at least 1")
+        require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
+        require(0 <= self.short_seq_prob <= 1, f"--short_seq_prob={self.short_seq_prob}: must lie between 0 and 1")
+
+    def _check_masking(self) -> None:
         require(
             1 <= self.max_predictions_per_seq <= self.max_seq_length,
             f"--max_predictions_per_seq={self.max_predictions_per_seq}: must lie between 1 and "
             f"--max_seq_length={self.max_seq_length}",
         )
-        require(self.dupe_factor >= 1, f"--dupe_factor={self.dupe_factor}: must be at least 1")
-        require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
         require(0 < self.masked_lm_prob < 1, f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1")
-        require(0 <= self.short_seq_prob <= 1, f"--short_seq_prob={self.short_seq_prob}: must lie between 0 and 1")
+        size = self.max_ngram_size
+        require(size is None or size >= 0, f"--max_ngram_size={size}: must be at least 0")
+        require(
+            not size or self.do_whole_word_mask,
+            f"--max_ngram_size={size} needs --do_whole_word_mask: n-grams are made of words",
+        )
+        require(
+            self.masking == "static" or self.objective != "ltr",
+            "--masking=dynamic contradicts --objective=ltr, where nothing is masked; drop one of them",
+        )
+        fractions = (self.mask_fraction, self.random_fraction, self.keep_fraction)
+        require(
+            min(fractions) >= 0 and abs(sum(fractions) - 1) < 1e-6,
+            "--mask_fraction={}, --random_fraction={} and --keep_fraction={}: none may be negative, and they must "
+            "add up to 1".format(*fractions),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

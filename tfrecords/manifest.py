@@ -2,19 +2,23 @@
 
 import dataclasses
 import json
+import os
 import re
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
+from tfrecords import reader, writer
 from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of a set: its name without the folder, number of examples, SHA-256 of its bytes."""
+    """One file of a set: its name without the folder, number of examples, size, SHA-256 of its bytes."""
 
     name: str
     examples: int
+    bytes: int
     sha256: str
 
 
@@ -23,7 +27,7 @@ def manifest_path(first_output: str) -> str:
     return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + ".manifest.json"
 
 
-def to_json(settings: dict, shards: list[Shard], **facts) -> str:
+def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
     """The manifest's text.
 
     Args:
@@ -51,3 +55,36 @@ def read_manifest(path: str) -> dict | None:
     if not isinstance(entries, dict):
         raise InputError(f"{path}: not a manifest (no JSON object); delete it or make the data again")
     return entries
+
+
+def shards_of(path: str, entries: Mapping) -> list[Shard]:
+    """The shards that a manifest names.
+
+    Raises:
+      InputError: the manifest at `path` does not say what this version writes.
+    """
+    try:
+        return [Shard(**shard) for shard in entries["shards"]]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: made by another version ({error}); make the data again") from error
+
+
+def find_faults(path: str) -> Iterator[str]:
+    """Checks every shard of a set against its manifest, reading all bytes.
+
+    Yields:
+      One line for each shard that is missing or is not what was written.
+
+    Raises:
+      InputError: there is no manifest, or none that can be read.
+    """
+    entries = read_manifest(path)
+    if entries is None:
+        raise InputError(f"{path}: no such manifest; the set was never finished, or is no set of ours")
+    for shard in shards_of(path, entries):
+        name = os.path.join(os.path.dirname(path), shard.name)
+        if not tf.io.gfile.exists(name):
+            yield f"{name}: missing; run the command that made it again"
+        elif writer.sha256(name) != shard.sha256:
+            damage = reader.find_damage([name]) or f"{name}: other records than were written"
+            yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

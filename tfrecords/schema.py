@@ -23,24 +23,30 @@ class Feature:
     length: int
 
 
-def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> tuple[Feature, ...]:
-    """Features of one masked-LM / next-sentence record, the original's names.
+def pretraining_features(
+    max_seq_length: int, max_predictions_per_seq: int, *, masked: bool = True, next_sentence: bool = True
+) -> tuple[Feature, ...]:
+    """Features of one pre-training record, the original's names.
 
     Args:
       max_seq_length: S.
       max_predictions_per_seq: P.
+      masked: whether the rows are masked; False for those that are masked when they are read, or not at all.
+      next_sentence: whether the rows are pairs with a label.
 
     Returns:
       `input_ids`, `input_mask`, `segment_ids` [S]; `masked_lm_positions`, `masked_lm_ids`,
-      `masked_lm_weights` [P]; `next_sentence_labels` [1]; 1 means that B is a random sentence.
+      `masked_lm_weights` [P] where masked; `next_sentence_labels` [1] for pairs: 1 means that B is a random
+      sentence.
     """
     s, p = max_seq_length, max_predictions_per_seq
-    return (
-        Feature("input_ids", "int64", s),
-        Feature("input_mask", "int64", s),
-        Feature("segment_ids", "int64", s),
-        Feature("masked_lm_positions", "int64", p),
-        Feature("masked_lm_ids", "int64", p),
-        Feature("masked_lm_weights", "float", p),
-        Feature("next_sentence_labels", "int64", 1),
-    )
+    features = [Feature("input_ids", "int64", s), Feature("input_mask", "int64", s), Feature("segment_ids", "int64", s)]
+    if masked:
+        features += [
+            Feature("masked_lm_positions", "int64", p),
+            Feature("masked_lm_ids", "int64", p),
+            Feature("masked_lm_weights", "float", p),
+        ]
+    if next_sentence:
+        features.append(Feature("next_sentence_labels", "int64", 1))
+    return tuple(features)

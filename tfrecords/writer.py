@@ -3,14 +3,16 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from tfrecords.errors import InputError
-from tfrecords.manifest import Shard
-from tfrecords.schema import Feature
+
+# Stands in the names of files that are being written; what a killed process leaves behind has it.
+TEMPORARY = ".tmp-"
+_BLOCK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -20,7 +22,8 @@ def atomic_path(path: str) -> Iterator[str]:
     Local files are flushed to the disk before the rename, so that a power cut cannot leave a
     whole name on half a file. On an error the temporary file is removed and `path` is as before.
     """
-    temporary = f"{path}.tmp-{os.getpid()}"
+    # no two processes have the same name, even on different machines
+    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         yield temporary
         if "://" not in path:
@@ -50,63 +53,39 @@ def _real_path(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
-def serialize(example: Mapping[str, np.ndarray], features: Sequence[Feature]) -> bytes:
-    """Serializes one record.
-
-    Args:
-      example: feature name to values, each of the length that `features` states.
-      features: what the record must hold.
-
-    Returns:
-      The bytes of a `tf.train.Example`.
-
-    Raises:
-      ValueError: a feature has another length than stated.
-    """
-    lists = {}
-    for feature in features:
-        values = np.asarray(example[feature.name]).reshape(-1)
-        if len(values) != feature.length:
-            raise ValueError(f"{feature.name} has {len(values)} values, the schema says {feature.length}")
-        if feature.kind == "float":
-            lists[feature.name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-        else:
-            lists[feature.name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString(deterministic=True)
+def write_records(path: str, records: Iterable[bytes], gzip_compress: bool = False) -> None:
+    """Writes serialized records as one TFRecord file, atomically."""
+    options = tf.io.TFRecordOptions(compression_type="GZIP" if gzip_compress else "")
+    with atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary, options) as file:
+        for record in records:
+            file.write(record)
 
 
-def write_shards(
-    paths: Sequence[str], examples: Iterable[Mapping[str, np.ndarray]], features: Sequence[Feature]
-) -> list[Shard]:
-    """Writes examples to the shards in turn, all shards appearing together at the end.
+def join_files(path: str, parts: Sequence[str]) -> tuple[int, str]:
+    """Writes files one after the other into one, atomically.
 
-    Args:
-      paths: the shards; example i goes to `paths[i % len(paths)]`, as in the original.
-      examples: records, see `serialize`.
-      features: what each record must hold.
+    TFRecord files, compressed or not, are still such when they are joined.
 
     Returns:
-      One `Shard` a path: its name, number of examples and SHA-256.
+      The number of bytes and their SHA-256 in hexadecimal.
     """
-    for path in paths:
-        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    counts = [0] * len(paths)
-    with contextlib.ExitStack() as stack:
-        temporaries = [stack.enter_context(atomic_path(path)) for path in paths]
-        with contextlib.ExitStack() as writing:
-            writers = [writing.enter_context(tf.io.TFRecordWriter(name)) for name in temporaries]
-            for index, example in enumerate(examples):
-                writers[index % len(paths)].write(serialize(example, features))
-                counts[index % len(paths)] += 1
-        checksums = [sha256(name) for name in temporaries]
-    return [Shard(os.path.basename(p), n, c) for p, n, c in zip(paths, counts, checksums, strict=True)]
+    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    digest, size = hashlib.sha256(), 0
+    with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as whole:
+        for part in parts:
+            with tf.io.gfile.GFile(part, "rb") as file:
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                    whole.write(block)
+                    size += len(block)
+    return size, digest.hexdigest()
 
 
 def sha256(path: str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
-        while block := file.read(1 << 20):
+        while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
 

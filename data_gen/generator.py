@@ -1,0 +1,140 @@
+"""Making the records of a corpus: plan, tokenize, make the units, join them to shards, manifest last.
+
+Every step's results are files that appear only when they are whole, so a run that was stopped at any
+moment goes on from them.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.tokenization import load_vocabulary
+from data_gen import compressed
+from data_gen.documents import plan_sources
+from data_gen.examples import Facts
+from data_gen.job import Job, corpus_entries, hash_range, output_paths, plan_hashes
+from data_gen.progress import Progress
+from data_gen.runner import Runner
+from data_gen.settings import GeneratorSettings
+from data_gen.shards import make_shards
+from data_gen.token_blocks import Block, TokenizeTask, read_blocks, tokenize_source
+from tfrecords import manifest, reader, writer
+from tfrecords.errors import InputError
+
+
+def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
+    """Writes the shards that `settings` describes, and their manifest last.
+
+    A set that is there already is left as it is, and one that was begun is finished.
+
+    Returns:
+      The shards.
+
+    Raises:
+      InputError: a file is missing, empty or cannot be read, the vocabulary lacks a special token, the corpus has
+        fewer than the two documents that a random next sentence needs, or the set there was made otherwise.
+    """
+    outputs = output_paths(settings.output_file)
+    files = reader.expand_files(settings.input_file)
+    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
+    compressed.check_readable(files)
+    vocabulary = load_vocabulary(settings.vocab_file)
+    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
+    job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
+    if finished := job.finished_shards():
+        logging.info("%s is whole already: nothing to do", job.manifest_path)
+        return finished
+    job.open()
+    try:
+        blocks = _tokenize(files, settings, job, runner)
+        _check_documents(blocks, settings)
+        shards, facts = make_shards(blocks, vocabulary, job, runner)
+        summary = _summary(blocks, facts, settings)
+        entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
+        text = manifest.to_json(
+            job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary
+        )
+        writer.write_text(job.manifest_path, text)
+        job.close()
+    except InputError:
+        # the corpus has to change, and nothing that was made of it can be used then
+        job.close()
+        raise
+    finally:
+        job.release()
+    logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
+    return shards
+
+
+def verify(settings: GeneratorSettings) -> None:
+    """Checks a set against its manifest, byte by byte.
+
+    Raises:
+      InputError: the set is not what was written; the message names the first shard that is not.
+    """
+    path = manifest.manifest_path(output_paths(settings.output_file)[0])
+    faults = list(manifest.find_faults(path))
+    for fault in faults[1:]:
+        logging.error("%s", fault)
+    if faults:
+        raise InputError(faults[0])
+    entries = manifest.read_manifest(path)
+    logging.info("%s: %d shard(s) are as they were written", path, len(entries["shards"]))
+
+
+def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runner: Runner) -> list[Block]:
+    """All blocks of the corpus, in its order."""
+    tf.io.gfile.makedirs(f"{job.folder}/tokens")
+    sources = [source for path in files for source in plan_sources(path, settings.input_format)]
+    tasks = [
+        TokenizeTask(
+            source,
+            settings.input_format,
+            settings.text_field,
+            settings.vocab_file,
+            job.identity["vocab_sha256"],
+            settings.do_lower_case,
+            f"{job.folder}/tokens/{index:06d}",
+        )
+        for index, source in enumerate(sources)
+    ]
+    blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
+    with Progress("tokenizing", sum(source.end - source.start for source in sources), "B") as progress:
+        progress.start_at(sum(task.source.end - task.source.start for task in blocks))
+        for task, done in runner.map(tokenize_source, [task for task in tasks if task not in blocks]):
+            blocks[task] = done
+            progress.update(task.source.end - task.source.start)
+    return [block for task in tasks for block in blocks[task]]
+
+
+def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
+    documents = sum(block.documents for block in blocks)
+    where = f"--input_file={settings.input_file}: holds"
+    if not documents:
+        raise InputError(f"{where} no text; check the file and --input_format={settings.input_format}")
+    if documents < 2 and settings.objective == "mlm_nsp":
+        raise InputError(
+            f"{where} 1 document, but a random next sentence needs two; set documents apart with a blank line, or give "
+            "--objective=mlm"
+        )
+
+
+
+
+def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict:
+    """What a person wants to know of the set, and the trainer of its balance."""
+    tokens = sum(block.tokens for block in blocks)
+    summary = {
+        "documents": sum(block.documents for block in blocks),
+        "sentences": sum(block.sentences for block in blocks),
+        "tokens": tokens,
+        "unknown_share": round(sum(block.unknown for block in blocks) / tokens, 6),
+        "examples": facts.examples,
+        "padding_share": round(1 - facts.pieces / (facts.examples * settings.max_seq_length), 6),
+    }
+    if settings.masks:
+        summary["masked_share"] = round(facts.predictions / facts.pieces, 6)
+    if settings.objective == "mlm_nsp":
+        summary["random_next_share"] = facts.random_next / facts.examples
+    return summary

@@ -1,0 +1,225 @@
+"""What a run of the generator is a run of, and its folder: so that a rerun finishes it, or refuses.
+
+Beside the shards stand `NAME.work/`, while the set is being made, and `NAME.manifest.json`, once it is whole.
+Both say with which settings, vocabulary and corpus.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from data_gen.settings import GeneratorSettings
+from tfrecords import manifest, writer
+from tfrecords.errors import InputError
+
+# Raised whenever the same settings give other records than before.
+_RECIPE = 1
+# What decides how the records are made and not what is in them; files are compared by what they hold.
+_IMMATERIAL = {"input_file", "output_file", "vocab_file", "num_workers", "runner", "spark_master", "verify"}
+_HASHED_AT_ONCE = 64 << 20
+
+
+def output_paths(output_file: str) -> list[str]:
+    """The files that `--output_file` names: a comma list, each part a path or PATH@N for N shards.
+
+    Raises:
+      InputError: it names none, or an impossible number of shards.
+    """
+    paths = []
+    for part in filter(None, (part.strip() for part in output_file.split(","))):
+        found = re.fullmatch(r"(.+)@(\d+)", part)
+        if not found:
+            paths.append(part)
+            continue
+        count = int(found[2])
+        if not 1 <= count <= 99_999:
+            raise InputError(f"--output_file={part}: the number of shards must lie between 1 and 99999")
+        paths += [f"{found[1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+    if not paths:
+        raise InputError("--output_file is empty; give the file to write")
+    return paths
+
+
+@dataclasses.dataclass(frozen=True)
+class HashTask:
+    """A range of a file to take the SHA-256 of."""
+
+    path: str
+    start: int
+
+
+def plan_hashes(files: Sequence[str]) -> list[HashTask]:
+    """Ranges that cover all files."""
+    return [
+        HashTask(path, start)
+        for path in files
+        for start in range(0, max(1, tf.io.gfile.stat(path).length), _HASHED_AT_ONCE)
+    ]
+
+
+def hash_range(task: HashTask) -> tuple[HashTask, str]:
+    """SHA-256 of a range."""
+    digest, left = hashlib.sha256(), _HASHED_AT_ONCE
+    with tf.io.gfile.GFile(task.path, "rb") as file:
+        file.seek(task.start)
+        while left and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+    return task, digest.hexdigest()
+
+
+def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
+    """Name, size and fingerprint (SHA-256 of the SHA-256 of its ranges) of each file."""
+    entries = []
+    for path in files:
+        parts = "".join(digest for task, digest in sorted(hashes.items(), key=_start) if task.path == path)
+        digest = hashlib.sha256(parts.encode()).hexdigest()
+        entries.append({"name": os.path.basename(path), "bytes": tf.io.gfile.stat(path).length, "fingerprint": digest})
+    return entries
+
+
+def _start(item: tuple[HashTask, str]) -> int:
+    return item[0].start
+
+
+class Job:
+    """A set of shards to be made.
+
+    Args:
+      settings: the resolved settings.
+      outputs: the shards.
+      vocab_sha256: of the vocabulary's bytes.
+      corpus: see `corpus_entries`.
+    """
+
+    def __init__(self, settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]):
+        self.settings = settings
+        self.outputs = outputs
+        self.manifest_path = manifest.manifest_path(outputs[0])
+        self.folder = self.manifest_path.removesuffix(".manifest.json") + ".work"
+        self.identity = {
+            "recipe": _RECIPE,
+            "settings": dataclasses.asdict(settings),
+            "vocab_sha256": vocab_sha256,
+            "corpus": corpus,
+            "outputs": [os.path.basename(path) for path in outputs],
+        }
+        self._lock = None
+
+    @property
+    def id(self) -> str:
+        """A short name for the identity."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def finished_shards(self) -> list[manifest.Shard] | None:
+        """The set's shards if an earlier run made all of it and none has gone since, else None.
+
+        Raises:
+          InputError: the set there was made otherwise, or nothing says how.
+        """
+        entries = manifest.read_manifest(self.manifest_path)
+        if entries is None:
+            self._refuse_unknown_outputs()
+            return None
+        names = [shard.name for shard in manifest.shards_of(self.manifest_path, entries)]
+        if different := self._differences({**entries, "outputs": names}):
+            raise InputError(
+                f"{self.manifest_path}: the set there was made otherwise ({different}); give another --output_file, "
+                "or delete that set and its manifest"
+            )
+        shards = manifest.shards_of(self.manifest_path, entries)
+        for shard, path in zip(shards, self.outputs, strict=True):
+            if not tf.io.gfile.exists(path) or tf.io.gfile.stat(path).length != shard.bytes:
+                logging.info("%s is missing or cut short: it is made again", path)
+                return None
+        return shards
+
+    def _refuse_unknown_outputs(self) -> None:
+        if tf.io.gfile.exists(f"{self.folder}/plan.json"):
+            return  # an unfinished run's, whose plan is compared when it is opened
+        for path in self.outputs:
+            if tf.io.gfile.exists(path):
+                raise InputError(
+                    f"--output_file: {path} exists, and no manifest says how it was made; delete it or give another name"
+                )
+
+    def open(self) -> None:
+        """Makes the folder, or takes it over from an earlier run that was stopped.
+
+        Raises:
+          InputError: the folder is of another run, or that run is still at work.
+        """
+        tf.io.gfile.makedirs(self.folder)
+        self._take_lock()
+        path = f"{self.folder}/plan.json"
+        if tf.io.gfile.exists(path):
+            with tf.io.gfile.GFile(path) as file:
+                plan = json.load(file)
+            if different := self._differences(plan):
+                raise InputError(
+                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, or "
+                    "delete the folder, or give another --output_file"
+                )
+            logging.info("going on with the unfinished run in %s", self.folder)
+        else:
+            writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
+        self._remove_leftovers()
+
+    def close(self) -> None:
+        """Removes the folder of a finished run."""
+        tf.io.gfile.rmtree(self.folder)
+        self.release()
+
+    def release(self) -> None:
+        """Lets another run take the folder over."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        if "://" in self.folder:
+            return
+        # held by this process alone, and let go by the system however it ends
+        self._lock = os.open(f"{self.folder}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{self.folder}: another run is at work on this set; wait for it, or stop it") from error
+
+    def _remove_leftovers(self) -> None:
+        for path in (self.folder + "/*", self.folder + "/*/*", *self.outputs):
+            for leftover in tf.io.gfile.glob(f"{path}{writer.TEMPORARY}*"):
+                tf.io.gfile.remove(leftover)
+
+    def _differences(self, other: Mapping) -> str:
+        """How this run differs from another one, in a few words; empty if it does not."""
+        mine = self.identity
+        if mine["recipe"] != other.get("recipe"):
+            return "by another version of the generator"
+        found = []
+        settings = other.get("settings", {})
+        for name, value in mine["settings"].items():
+            if name not in _IMMATERIAL and settings.get(name) != value:
+                found.append(f"--{name}={settings.get(name)} there, {value} now")
+        if mine["outputs"] != other.get("outputs"):
+            found.append(f"{len(other.get('outputs', []))} shard(s) there, {len(mine['outputs'])} now")
+        if mine["vocab_sha256"] != other.get("vocab_sha256"):
+            found.append("another vocabulary")
+        return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+
+
+def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:
+    if len(there) != len(now):
+        return [f"a corpus of {len(there)} file(s) there, of {len(now)} now"]
+    return [
+        f"another corpus: {old['name']} of {old['bytes']} bytes there, {new['name']} of {new['bytes']} bytes now"
+        for old, new in zip(there, now, strict=True)
+        if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
+    ]

@@ -1,0 +1,128 @@
+"""From blocks of ids to shards: the units are made, and joined to shards as soon as they are there."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.tokenization import CLS, MASK, SEP
+from data_gen.examples import Facts, Pieces, UnitTask, make_unit, read_facts
+from data_gen.job import Job
+from data_gen.progress import Progress
+from data_gen.runner import Runner
+from data_gen.token_blocks import Block
+from data_gen.work_units import Unit, assign_shards, plan_units, window_around
+from tfrecords import writer
+from tfrecords.manifest import Shard
+
+# Shards are finished in groups of so many units, so that units and shards are not both on the disk in full.
+_UNITS_PER_GROUP = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinTask:
+    """A shard and the tasks of its units, in the order of their records."""
+
+    path: str
+    result_path: str
+    units: Sequence[UnitTask]
+
+
+def make_shards(
+    blocks: Sequence[Block], vocabulary: Sequence[str], job: Job, runner: Runner
+) -> tuple[list[Shard], Facts]:
+    """Makes what is missing of a job's shards.
+
+    Args:
+      blocks: the corpus as ids.
+      vocabulary: pieces in the order of their ids.
+      job: says what to make.
+      runner: does the work.
+
+    Returns:
+      All shards, and the facts of all their records.
+
+    Raises:
+      InputError: there are fewer documents and passes than shards.
+    """
+    for folder in ("units", "shards"):
+        tf.io.gfile.makedirs(f"{job.folder}/{folder}")
+    joins = _plan(blocks, vocabulary, job)
+    done = {join.path: result for join in joins if (result := _read_result(join)) is not None}
+    todo = [join for join in joins if join.path not in done]
+    units = [unit for join in joins for unit in join.units]
+    ready = {unit.unit.name for join in todo for unit in join.units if read_facts(unit) is not None}
+    made = sum(facts.examples for _, facts in done.values())
+    with Progress("making examples", sum(task.unit.documents for task in units), "documents") as progress:
+        kept = [unit for join in joins for unit in join.units if join.path in done or unit.unit.name in ready]
+        progress.start_at(sum(task.unit.documents for task in kept))
+        for group in _groups(todo, max(_UNITS_PER_GROUP, 4 * runner.num_workers)):
+            tasks = [unit for join in group for unit in join.units if unit.unit.name not in ready]
+            for unit, facts in runner.map(make_unit, tasks):
+                made += facts.examples
+                progress.update(unit.documents, f"{made:,} examples")
+            for path, shard, facts in runner.map(join_units, group):
+                done[path] = (shard, facts)
+    shards, facts = zip(*(done[join.path] for join in joins), strict=True)
+    return list(shards), sum(facts, Facts())
+
+
+def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
+    """Neighbouring shards with so many units together, or more where one shard has more."""
+    group: list[JoinTask] = []
+    for join in joins:
+        group.append(join)
+        if sum(len(member.units) for member in group) >= units:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
+    """Writes a shard from its units, and removes them."""
+    facts = sum((read_facts(unit) for unit in task.units), Facts())
+    size, digest = writer.join_files(task.path, [unit.path for unit in task.units])
+    shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
+    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
+    for unit in task.units:
+        tf.io.gfile.remove(unit.path)
+        tf.io.gfile.remove(unit.result_path)
+    return task.path, shard, facts
+
+
+def _read_result(task: JoinTask) -> tuple[Shard, Facts] | None:
+    """What an earlier run found of a shard that it finished; None if it did not."""
+    if not tf.io.gfile.exists(task.result_path):
+        return None
+    with tf.io.gfile.GFile(task.result_path) as file:
+        shard, facts = json.load(file)
+    return Shard(**shard), Facts(**facts)
+
+
+def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[JoinTask]:
+    settings = job.settings
+    units = plan_units(blocks, settings.dupe_factor, len(job.outputs))
+    pieces = Pieces(
+        size=len(vocabulary),
+        cls_id=vocabulary.index(CLS),
+        sep_id=vocabulary.index(SEP),
+        mask_id=vocabulary.index(MASK),
+        continues_word=np.array([p.startswith("##") for p in vocabulary]) if settings.do_whole_word_mask else None,
+    )
+
+    def task_of(unit: Unit) -> UnitTask:
+        window = window_around(blocks, unit.block)
+        return UnitTask(
+            unit, blocks[window.start : window.stop], unit.block - window.start, settings, pieces, job.id,
+            f"{job.folder}/units",
+        )  # fmt: skip
+
+    members = assign_shards(units, len(job.outputs), settings.random_seed)
+    return [
+        JoinTask(path, f"{job.folder}/shards/{index:05d}.json", [task_of(unit) for unit in units])
+        for index, (path, units) in enumerate(zip(job.outputs, members, strict=True))
+    ]

@@ -1,0 +1,142 @@
+"""Text as ids on disk: every chunk of the corpus is tokenized once, and read as often as it is needed.
+
+A random next sentence comes from anywhere in a window of many chunks; so the ids of a chunk are wanted
+by many work units.
+"""
+
+import dataclasses
+import functools
+import io
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.tokenization import BertTokenizer
+from data_gen.documents import Document, Source, read_documents
+from data_gen.sentence_pairs import Window
+from tfrecords import writer
+
+_SENTENCES_PER_CALL = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """One chunk of the corpus as ids, and what is in it.
+
+    Attributes:
+      path: the file of ids.
+      documents, sentences, tokens: how many it holds; documents without a piece are left out.
+      unknown: how many of the tokens are [UNK].
+      text_bytes: size of the sentences as text.
+    """
+
+    path: str
+    documents: int
+    sentences: int
+    tokens: int
+    unknown: int
+    text_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizeTask:
+    """One source to tokenize: what to read and how, and the path that its files begin with."""
+
+    source: Source
+    input_format: str
+    text_field: str
+    vocab_file: str
+    vocab_sha256: str
+    do_lower_case: bool
+    prefix: str
+
+    @property
+    def result_path(self) -> str:
+        """The file that says that the task is done, and holds its result."""
+        return f"{self.prefix}.json"
+
+
+def tokenize_source(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
+    """Tokenizes a source into blocks, on disk when this returns with them.
+
+    Raises:
+      InputError: the source cannot be read.
+    """
+    tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
+    blocks = []
+    for index, documents in enumerate(read_documents(task.source, task.input_format, task.text_field)):
+        block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, tokenizer)
+        if block.documents:
+            blocks.append(block)
+    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
+    return task, blocks
+
+
+def read_blocks(task: TokenizeTask) -> list[Block] | None:
+    """The result of a task that an earlier run finished; None if it did not."""
+    if not tf.io.gfile.exists(task.result_path):
+        return None
+    with tf.io.gfile.GFile(task.result_path) as file:
+        return [Block(**entries) for entries in json.load(file)]
+
+
+def load_window(blocks: Sequence[Block], job: str) -> Window:
+    """Neighbouring blocks as one window.
+
+    Args:
+      blocks: in their order.
+      job: what the blocks belong to; keeps those of an earlier run under the same name out of the cache.
+    """
+    arrays = [_load_block(block.path, job) for block in blocks]
+    tokens, sentences, documents = (np.concatenate(parts) for parts in zip(*arrays, strict=True))
+    return Window(tokens, _starts(sentences), _starts(documents))
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertTokenizer:
+    del vocab_sha256  # part of the key: the file may have changed
+    return BertTokenizer(vocab_file, do_lower_case)
+
+
+@functools.lru_cache(maxsize=64)
+def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    del job
+    with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
+        return arrays["tokens"], arrays["sentences"], arrays["documents"]
+
+
+def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
+    tokens, sentence_lengths = _encode([s for document in documents for s in document], tokenizer)
+    # sentences without a piece are left out, then documents without a sentence
+    kept = sentence_lengths > 0
+    document_of = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
+    sizes = np.bincount(document_of[kept], minlength=len(documents))
+    sizes, lengths = sizes[sizes > 0], sentence_lengths[kept]
+    if len(sizes):
+        buffer = io.BytesIO()
+        np.savez(buffer, tokens=tokens, sentences=lengths.astype(np.int32), documents=sizes.astype(np.int32))
+        with writer.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(buffer.getvalue())
+    text_bytes = sum(len(sentence) + 1 for document in documents for sentence in document)
+    unknown = int(np.count_nonzero(tokens == tokenizer.unk_id))
+    return Block(path, len(sizes), len(lengths), len(tokens), unknown, text_bytes)
+
+
+def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of all sentences, one after the other, and the length of each."""
+    dtype = np.uint16 if len(tokenizer.vocabulary) <= 1 << 16 else np.int32
+    tokens, lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
+    for start in range(0, len(sentences), _SENTENCES_PER_CALL):
+        # eagerly: tracing a graph would take longer than a small corpus does
+        encoded = tokenizer.encode(tf.constant(sentences[start : start + _SENTENCES_PER_CALL], tf.string))
+        tokens.append(encoded.values.numpy().astype(dtype))
+        lengths.append(encoded.row_lengths().numpy())
+    return np.concatenate(tokens), np.concatenate(lengths)
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
