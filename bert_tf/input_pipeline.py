@@ -4,10 +4,13 @@ Letters: B batch, S sequence length, P predictions.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from bert_tf import masking
 from tfrecords import reader, schema
 from tfrecords.errors import InputError
 
@@ -15,42 +18,59 @@ _SHUFFLE_BUFFER = 10_000
 _BEYOND_VOCABULARY = "ids beyond vocab_size"
 
 
+@dataclasses.dataclass(frozen=True)
+class DynamicMasking:
+    """How rows that were written unmasked are masked when they are read.
+
+    Attributes:
+      rule: see `masking.MaskingRule`.
+      special_ids: ids that are never masked: of [CLS] and [SEP].
+    """
+
+    rule: masking.MaskingRule
+    special_ids: tuple[int, ...]
+
+
 def pretraining_batches(
     files: Sequence[str],
     *,
-    max_seq_length: int,
-    max_predictions_per_seq: int,
+    features: Sequence[schema.Feature],
     vocab_size: int,
     batch_size: int,
     training: bool,
     seed: int = 0,
     start_step: int = 0,
     input_context: tf.distribute.InputContext | None = None,
+    dynamic_masking: DynamicMasking | None = None,
 ) -> tf.data.Dataset:
-    """Batches of masked-LM / next-sentence examples.
+    """Batches of pre-training examples.
 
     Training shuffles and repeats for ever, in an order that seed alone decides; evaluation reads the
     files once, in their order, and drops nothing.
 
     Args:
       files: TFRecords.
-      max_seq_length: S.
-      max_predictions_per_seq: P.
+      features: what the records hold, `schema.pretraining_features`.
       vocab_size: ids must be below it.
       batch_size: rows over all replicas; each batch holds one replica's share.
       training: shuffle, repeat, and give full batches only.
       seed: seed of the order.
       start_step: batches to pass over, so that a resumed run goes on where it was.
       input_context: this worker's share, where there are several.
+      dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
+        each time alike.
 
     Returns:
       A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B].
     """
-    features = schema.pretraining_features(max_seq_length, max_predictions_per_seq)
-    dataset = tf.data.Dataset.from_tensor_slices(list(files))
+    compressions = [reader.compression(path) for path in files]
+    dataset = tf.data.Dataset.from_tensor_slices((list(files), compressions))
     if training:
         dataset = dataset.shuffle(len(files), seed=seed)
-    dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=min(8, len(files)) if training else 1)
+    dataset = dataset.interleave(
+        lambda path, compression: tf.data.TFRecordDataset(path, compression_type=compression),
+        cycle_length=min(8, len(files)) if training else 1,
+    )
     if training:
         dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
     dataset = batch_share(
@@ -60,7 +80,37 @@ def pretraining_batches(
     def parse(records):
         return _parse_batch(records, features, vocab_size)
 
-    return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+    dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    if dynamic_masking:
+        worker = input_context.input_pipeline_id if input_context else 0
+        dataset = _masked_anew(dataset, dynamic_masking, (seed, int(training), worker), start_step if training else 0)
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _masked_anew(
+    dataset: tf.data.Dataset, dynamic: DynamicMasking, seed: tuple[int, ...], start_step: int
+) -> tf.data.Dataset:
+    """Masks every batch by the numbers of its own place in the run, so that a resumed run masks alike."""
+    most = dynamic.rule.max_predictions_per_seq
+
+    def mask(step, input_ids, input_mask):
+        rng = np.random.default_rng((*seed, int(step)))
+        maskable = (input_mask > 0) & ~np.isin(input_ids, dynamic.special_ids)
+        masked = masking.mask(input_ids, input_mask.sum(axis=1), maskable, dynamic.rule, rng)
+        return masked.input_ids, masked.positions, masked.labels, masked.weights
+
+    def add_masks(step, batch):
+        types = (tf.int32, tf.int32, tf.int32, tf.float32)
+        outputs = tf.numpy_function(mask, (step, batch["input_ids"], batch["input_mask"]), types, stateful=False)
+        names = ("input_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+        masked = dict(zip(names, outputs, strict=True))
+        rows, length = batch["input_ids"].shape
+        for name, tensor in masked.items():
+            tensor.set_shape([rows, length if name == "input_ids" else most])
+        return {**batch, **masked}
+
+    dataset = dataset.enumerate(start=start_step)
+    return dataset.map(add_masks, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def batch_share(
@@ -98,7 +148,8 @@ def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_s
         _BEYOND_VOCABULARY,
     )
     batch = {k: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for k, v in batch.items()}
-    batch["next_sentence_labels"] = tf.squeeze(batch["next_sentence_labels"], 1)
+    if "next_sentence_labels" in batch:
+        batch["next_sentence_labels"] = tf.squeeze(batch["next_sentence_labels"], 1)
     return batch
 
 

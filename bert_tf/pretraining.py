@@ -74,18 +74,20 @@ class PretrainingObjective:
         predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
         count = tf.reduce_sum(weights)
 
-        order = batch["next_sentence_labels"]  # [B]
-        order_logits = outputs["next_sentence_logits"]
-        order_nll = tf.nn.sparse_softmax_cross_entropy_with_logits(order, order_logits)
-        order_predicted = tf.cast(tf.argmax(order_logits, -1, order.dtype) == order, tf.float32)
-        rows = tf.cast(tf.shape(order)[0], tf.float32)
-        return {
-            "loss": {
-                "masked_lm_loss": (tf.reduce_sum(weights * nll), count),
-                "next_sentence_loss": (tf.reduce_sum(order_nll), rows),
-            },
-            "metrics": {
-                "masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count),
-                "next_sentence_accuracy": (tf.reduce_sum(order_predicted), rows),
-            },
+        ratios = {
+            "loss": {"masked_lm_loss": (tf.reduce_sum(weights * nll), count)},
+            "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
         }
+        if "next_sentence_labels" in batch:
+            loss, accuracy = _next_sentence_ratios(batch["next_sentence_labels"], outputs["next_sentence_logits"])
+            ratios["loss"]["next_sentence_loss"] = loss
+            ratios["metrics"]["next_sentence_accuracy"] = accuracy
+        return ratios
+
+
+def _next_sentence_ratios(labels: tf.Tensor, logits: tf.Tensor) -> tuple[Ratio, Ratio]:
+    """Loss and accuracy of the next-sentence task; labels [B], logits [B, 2]."""
+    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
+    rows = tf.cast(tf.shape(labels)[0], tf.float32)
+    return (tf.reduce_sum(nll), rows), (tf.reduce_sum(predicted), rows)

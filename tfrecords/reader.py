@@ -1,12 +1,16 @@
 """Finding record files and checking them before any long work starts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
 from tfrecords import schema
 from tfrecords.errors import InputError
+
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+# Around each record: its length, and a checksum of the length and of the record.
+_FRAME_BYTES = 16
 
 
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
@@ -31,25 +35,41 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     return files
 
 
+def compression(path: str) -> str:
+    """How a record file is compressed, as `tf.data.TFRecordDataset` wants it: "GZIP" or ""."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return "GZIP" if file.read(3) == _GZIP_MAGIC else ""
+
+
+def read_records(path: str) -> tf.data.Dataset:
+    """The serialized records of one file, compressed or not; their checksums are checked on the way."""
+    return tf.data.TFRecordDataset(path, compression_type=compression(path))
+
+
 def first_example(path: str) -> tf.train.Example:
     """The first record of a file.
 
     Raises:
       InputError: the file holds no record, is no TFRecord file, or its first record is damaged.
     """
+    for record in _checked_records(path):
+        return parse_example(record, path, 0)
+    raise InputError(f"{path}: holds no record; make the file again, or leave it out")
+
+
+def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
+    """A record as a message.
+
+    Raises:
+      InputError: the record is something else; the message names the file and the record.
+    """
     try:
-        for record in tf.data.TFRecordDataset(path).take(1):
-            return tf.train.Example.FromString(record.numpy())
-    except (tf.errors.DataLossError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{path}: record 0 cannot be read; it is damaged or no TFRecord file; make the file again"
-        ) from error
+        return tf.train.Example.FromString(record)
     except Exception as error:
         # protobuf's DecodeError has moved between modules from version to version
         if type(error).__name__ != "DecodeError":
             raise
-        raise InputError(f"{path}: record 0 is no tf.train.Example; make the file again") from error
-    raise InputError(f"{path}: holds no record; make the file again, or leave it out")
+        raise InputError(f"{path}: record {index} is no tf.train.Example; make the file again") from error
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
@@ -78,12 +98,41 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
 
 
 def find_damage(files: Sequence[str]) -> str | None:
-    """Reads files through and tells where the first damaged record stands; None where all are whole."""
+    """Reads files through and tells where the first damaged or cut off record stands; None where all are whole."""
     for path in files:
-        count = 0
         try:
-            for _ in tf.data.TFRecordDataset(path):
-                count += 1
-        except tf.errors.DataLossError:
-            return f"{path}: record {count} (counted from 0) is damaged or cut off; make the file again"
+            for _ in _checked_records(path):
+                pass
+        except InputError as error:
+            return str(error)
     return None
+
+
+def _checked_records(path: str) -> Iterator[bytes]:
+    """The records of a file.
+
+    Raises:
+      InputError: names the file and the record that is damaged, or cut off because the file ends within it.
+    """
+    packed = compression(path)
+    count, size = 0, 0
+    try:
+        for record in tf.data.TFRecordDataset(path, compression_type=packed).as_numpy_iterator():
+            yield record
+            count += 1
+            size += len(record) + _FRAME_BYTES
+    except tf.errors.DataLossError as error:
+        cut = "truncated" in str(error)
+        raise InputError(f"{path}: {_fault(count, cut)}") from error
+    # TensorFlow passes over the beginning of a record that is shorter than its frame
+    length = tf.io.gfile.stat(path).length
+    if length != size if not packed else count == 0:
+        raise InputError(f"{path}: {_fault(count, cut=True)}")
+
+
+def _fault(index: int, cut: bool) -> str:
+    if cut:
+        return f"record {index} (counted from 0) is cut off: the file ends within it; make the file again"
+    if index:
+        return f"record {index} (counted from 0) is damaged; make the file again"
+    return "record 0 cannot be read; it is damaged or no TFRecord file; make the file again"
