@@ -115,6 +115,7 @@ def test_passages_are_what_the_library_by_itself_sees_in_that_order():
         ("See [http://example.org], [[http://example.org the site]] there.", ["See, [the site] there."]),
         ("One [[a|two [[three]] four]] five.", ["One two three four five."]),
         ("[[Datei:Bild.jpg|mini|Ein Bild von etwas]]Das ist der Text.", ["Das ist der Text."]),
+        ("[[de:Ein Titel von vier Wörtern]] [[fr:Un autre]]\nOne two three.", ["One two three."]),
         ("One {{lang|fr}} two {{unknown|gone}} three.", ["One two three."]),
         ("It is {{nowrap|[[a b|big]] and}} red.", ["It is big and red."]),
         ("One ( ; ) two (, born 1950) three {{x}}, four.", ["One two (born 1950) three, four."]),
@@ -182,7 +183,12 @@ def test_the_library_never_reads_what_takes_it_long(piece, monkeypatch):
     """10,000 of these nested or left open take it 10 s to minutes; links that do not nest and few open marks do not."""
     parse, read = mwparserfromhell.parse, []
     monkeypatch.setattr(mwparserfromhell, "parse", lambda text: read.append(text) or parse(text))
-    for wikitext in (piece * 10_000, piece * 10_000 + "]]}}" * 10_000, "{{nowrap" + piece * 10_000 + "}}" * 10_000):
+    for wikitext in (
+        piece * 1_000,
+        piece * 10_000,
+        piece * 10_000 + "]]}}" * 10_000,
+        "{{nowrap" + piece * 10_000 + "}}" * 10_000,
+    ):
         passages("One ''two'' three.\n\n" + wikitext)
     assert read
     for text in read:
