@@ -1,0 +1,63 @@
+"""One line of a JSON Lines file to the sentences of its document."""
+
+import json
+
+from data_gen.sentences import split_sentences
+
+
+class LineError(ValueError):
+    """A line that holds no document; the message says why, and the caller adds file and line."""
+
+
+def document(line: bytes, text_field: str) -> list[str]:
+    """The sentences of one JSON line.
+
+    Args:
+        line: bytes, UTF-8, with or without its line end. Invalid bytes are dropped, as the original drops them; a byte
+            order mark is passed over.
+        text_field: str, the field that holds the text: a string, whose line ends divide paragraphs, or a list of
+            strings (sentences or paragraphs). No sentence goes over the end of either.
+
+    Returns:
+        list of str, the sentences; none for an empty line.
+
+    Raises:
+        LineError: The line is no JSON object, or has no text in that field.
+        InputError: The splitter's library is not installed.
+    """
+    content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
+    if not content:
+        return []
+    try:
+        record = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise LineError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+    except (RecursionError, ValueError) as error:  # nested too deeply; an integer of too many digits
+        raise LineError(f"JSON that cannot be read: {error}") from error
+    if not isinstance(record, dict):
+        raise LineError(f"expected a JSON object with the field {text_field!r}, found {_kind(record)}")
+    if text_field not in record:
+        found = ", ".join(map(repr, list(record)[:10])) or "none"
+        raise LineError(f"no field {text_field!r}; fields there: {found}")
+    text = record[text_field]
+    if isinstance(text, str):
+        paragraphs = text.splitlines()
+    elif isinstance(text, list):
+        wrong = next((item for item in text if not isinstance(item, str)), None)
+        if wrong is not None or None in text:
+            raise LineError(f"field {text_field!r} must be a list of strings, found {_kind(wrong)} in it")
+        paragraphs = text
+    else:
+        raise LineError(f"field {text_field!r} must be a string or a list of strings, found {_kind(text)}")
+    return [sentence for paragraph in paragraphs for sentence in split_sentences(_without_surrogates(paragraph))]
+
+
+def _without_surrogates(text: str) -> str:
+    """JSON can escape half a surrogate pair, which no UTF-8 can hold: invalid like the invalid bytes, so dropped."""
+    return text.encode("utf-8", errors="ignore").decode("utf-8")
+
+
+def _kind(value: object) -> str:
+    """What JSON calls it."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")

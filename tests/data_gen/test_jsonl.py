@@ -1,0 +1,70 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_gen.jsonl import LineError, document
+
+
+def line(**record):
+    return json.dumps(record).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (line(text="One goes. Two goes.\nThree goes", id=7), ["One goes.", "Two goes.", "Three goes"]),
+        (line(text="no end here\nnor here"), ["no end here", "nor here"]),  # a paragraph ends its sentence
+        (line(text=["One goes. Two goes.", "", "and\nthree"]), ["One goes.", "Two goes.", "and three"]),
+        (line(text=""), []),
+        (line(text=[]), []),
+        (b"", []),
+        (b" \r\n", []),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbf" + line(text="One goes."), ["One goes."]),
+        (b'{"text": "caf\xc3\xa9 \xff\xfe is open."}', ["café is open."]),
+        (rb'{"text": "half \ud83d of a pair, whole \ud83d\ude00."}', ["half of a pair, whole 😀."]),
+    ],
+)
+def test_the_sentences_of_a_line(content, expected):
+    assert document(content, "text") == expected
+
+
+def test_the_field_is_the_one_asked_for():
+    assert document(line(text="Not this.", body="But this."), "body") == ["But this."]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b'{"text": "a"', "not JSON: Expecting ',' delimiter at character 13"),
+        (b"plain text", "not JSON: Expecting value at character 1"),
+        (b'["text"]', "expected a JSON object with the field 'text', found a list"),
+        (b'"text"', "expected a JSON object with the field 'text', found a string"),
+        (b"3", "expected a JSON object with the field 'text', found a number"),
+        (line(body="a", id=3), "no field 'text'; fields there: 'body', 'id'"),
+        (b"{}", "no field 'text'; fields there: none"),
+        (line(text=None), "field 'text' must be a string or a list of strings, found null"),
+        (line(text=True), "field 'text' must be a string or a list of strings, found true or false"),
+        (line(text={"a": "b"}), "field 'text' must be a string or a list of strings, found an object"),
+        (line(text=["a", 3]), "field 'text' must be a list of strings, found a number in it"),
+        (line(text=["a", None]), "field 'text' must be a list of strings, found null in it"),
+        (b'{"text":' + b"[" * 100_000, "JSON that cannot be read: "),
+        (b'{"text":' + b"9" * 10_000 + b"}", "JSON that cannot be read: "),
+    ],
+)
+def test_what_is_wrong_with_a_line(content, message):
+    with pytest.raises(LineError) as raised:
+        document(content, "text")
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=40).map(lambda middle: b'{"text":' + middle + b"}"))
+def test_any_bytes_are_sentences_or_a_line_error(content):
+    try:
+        found = document(content, "text")
+    except LineError:
+        return
+    assert all(isinstance(sentence, str) and sentence.encode() for sentence in found)

@@ -1,0 +1,65 @@
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_gen import libraries, sentences
+from data_gen.sentences import split_sentences
+from tfrecords.errors import InputError
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["Mr. Smith went to Washington.", "He met Dr. Jones at 3 p.m. in the U.S. Senate."],
+        ["The rate rose by 3.14 percent in Jan. 2020.", "It then fell to 2.5."],
+        ['"Where are you going?" she asked.', 'He said: "I am leaving."', "Then he left."],
+        ["He waited ... and waited.", "Nothing came...", "Then it did."],
+        ["J. R. R. Tolkien wrote The Hobbit.", "C. S. Lewis was his friend."],
+        ["Some fruits, e.g. apples, i.e. Malus domestica, are red.", "Others are not."],
+        ["See https://example.com/a.b?c=d for more.", "Or www.example.org."],
+        ["He lives in the U.S.", "She lives in the U.K."],
+        ["What?!", "No way!", "Yes."],
+        ["The album (vol. 2, no. 5, pp. 12–15) sold well.", "Critics liked it."],
+        ["It was written by Smith et al. in 1999.", "They used Python 3.11."],
+        ["He earned a Ph.D. in physics.", "His B.A. was from MIT."],
+        ["Yahoo! is a company.", "It was founded by Jerry Yang."],
+    ],
+)
+def test_a_full_stop_is_no_end_by_itself(expected):
+    assert split_sentences(" ".join(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", []),
+        (" \n\t\u3000", []),
+        ("  One goes\nhere.\r\n Two\u00a0goes  there. ", ["One goes here.", "Two goes there."]),
+        ("A heading\n \nThen a sentence.", ["A heading", "Then a sentence."]),
+        # the library's own limit, which single spaces keep away
+        ("B\u2028. goes on", ["B . goes on"]),
+        ("J.\u3000R. Tolkien wrote.", ["J. R. Tolkien wrote."]),
+    ],
+)
+def test_white_space(text, expected):
+    assert split_sentences(text) == expected
+
+
+_ODD = st.text(alphabet="aB .!?…。\"'“”()[]«»‘’\n\r\t\u2028\u3000\u0085\x1c\u00a0１İé́😀", max_size=60)
+
+
+@given(_ODD | st.text(max_size=60))
+def test_nothing_is_lost_but_white_space(text):
+    found = split_sentences(text)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(sentence and sentence == " ".join(sentence.split()) for sentence in found)
+
+
+def test_a_missing_library_is_said_with_its_mend(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    libraries.load.cache_clear()
+    sentences._segment.cache_clear()
+    with pytest.raises(InputError, match=r"sentencex is not installed.*pip install 'bert_tf\[text\]'"):
+        split_sentences("One. Two.")

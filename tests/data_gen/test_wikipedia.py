@@ -1,0 +1,163 @@
+import io
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_gen import wikipedia
+from data_gen.wikipedia import Page
+from tfrecords.errors import InputError
+
+HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.11" xml:lang="en">
+  <siteinfo><sitename>Testwiki</sitename><namespaces><namespace key="0" case="first-letter" />
+    <namespace key="1" case="first-letter">Talk</namespace></namespaces></siteinfo>
+"""
+FOOT = "</mediawiki>\n"
+
+
+def page(title, text, ns="<ns>0</ns>", extra="", revisions=()):
+    revisions = "".join(
+        f"<revision><id>7</id><contributor><username>A</username></contributor><comment>a <![CDATA[<b>]]></comment>"
+        f'<model>wikitext</model><text bytes="9" xml:space="preserve">{one}</text><sha1>x</sha1></revision>'
+        for one in [*revisions, text]
+    )
+    return f"  <page>\n    <title>{title}</title>\n    {ns}\n    <id>7</id>{extra}\n    {revisions}\n  </page>\n"
+
+
+PAGES = [
+    page("Tom &amp; Jérry", "'''Tom''' is a [[cat]]. He runs &lt;ref&gt;Lost.&lt;/ref&gt; fast.\n\nJerry is a mouse. "),
+    page("Old name", "#REDIRECT [[Tom]]", extra='<redirect title="Tom" />'),
+    page("Talk:Tom", "I think that Tom is great.", ns="<ns>1</ns>"),
+    page("History", "The new text stands here.", revisions=["The old text stood here."]),
+    page("Empty", "{{only a template}}"),
+    "  <page><title>Deleted</title><ns>0</ns><revision><text deleted='deleted' /></revision></page>\n",
+]
+EXPECTED = [
+    ["Tom is a cat.", "He runs fast.", "Jerry is a mouse."],
+    ["The new text stands here."],
+]
+
+
+def dump(*pages):
+    return (HEAD + "".join(pages) + FOOT).encode()
+
+
+def pages(content, **where):
+    return list(wikipedia.pages(io.BytesIO(content), **where))
+
+
+def articles(content, **where):
+    return list(wikipedia.articles(io.BytesIO(content), **where))
+
+
+def test_the_articles_of_a_whole_export():
+    assert articles(dump(*PAGES)) == EXPECTED
+    assert articles(b"\xef\xbb\xbf" + b'<?xml version="1.0" encoding="utf-8"?>\n' + dump(*PAGES)) == EXPECTED
+
+
+def test_every_page_is_told():
+    found = pages(dump(*PAGES))
+    assert [(one.title, one.namespace, one.is_redirect) for one in found] == [
+        ("Tom & Jérry", 0, False),
+        ("Old name", 0, True),
+        ("Talk:Tom", 1, False),
+        ("History", 0, False),
+        ("Empty", 0, False),
+        ("Deleted", 0, False),
+    ]
+    assert found[1] == Page("Old name", 0, True, "#REDIRECT [[Tom]]")
+    assert found[3].wikitext == "The new text stands here."
+    assert found[5].wikitext == ""
+
+
+def test_parts_together_are_the_whole():
+    """Every way to divide the export at its pages, the end mark with the last part."""
+    whole = pages(dump(*PAGES))
+    for first in range(len(PAGES)):
+        for last in range(first + 1, len(PAGES) + 1):
+            part = "".join(PAGES[first:last])
+            assert pages(part.encode()) == whole[first:last]
+            assert pages(part.strip().encode()) == whole[first:last]
+            assert pages((part + FOOT).encode()) == whole[first:last]
+    assert pages(b"") == pages(b" \n") == []
+
+
+def test_older_and_renamed_schemas():
+    old = page("Talk:Tom", "I think so too.", ns="") + page("User talk:Ann", "So do I, Ann.", ns="")
+    old += page("2001: A Space Odyssey", "It is a film.", ns="") + page("Jerry", "  #redirect [[Tom]]", ns="")
+    assert [(one.namespace, one.is_redirect) for one in pages(dump(old))] == [
+        (1, False),
+        (3, False),
+        (0, False),
+        (0, True),
+    ]
+    prefixed = dump(*PAGES).decode().replace("<mediawiki xmlns=", "<mediawiki xmlns:mw=")
+    for name in ("mediawiki", "page", "title", "ns", "revision", "text", "redirect"):
+        for before in ("<", "</"):
+            for after in (">", " "):
+                prefixed = prefixed.replace(f"{before}{name}{after}", f"{before}mw:{name}{after}")
+    assert articles(prefixed.encode()) == EXPECTED
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 400))
+def test_where_a_read_ends_does_not_matter(size):
+    class Slow(io.BytesIO):
+        def read(self, count=-1):
+            return super().read(min(size + 20, count))  # the first read must tell what it is
+
+    for content in (dump(*PAGES), "".join(PAGES).encode()):
+        assert list(wikipedia.articles(Slow(content))) == EXPECTED
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+@pytest.mark.parametrize("start", [0, 1000])
+def test_damage_is_told_with_its_byte(is_part, start):
+    content = "".join(PAGES).encode() if is_part else dump(*PAGES)
+    at = content.index(b"</revision>") + 2
+    with pytest.raises(InputError, match="mismatched tag") as raised:
+        pages(content[:at] + b"x" + content[at + 1 :], source="wiki.xml", start=start)
+    assert str(raised.value).startswith(f"wiki.xml: damaged XML at byte {start + at}: ")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (dump(*PAGES)[:-14], "damaged XML at byte .*no element found"),
+        ("".join(PAGES).encode()[:-20], "damaged XML at byte .*(no element found|unclosed token)"),
+        (dump(*PAGES) + b"<page></page>", "junk after document element"),
+        (b"<page><title>a\xff</title></page>", "damaged XML at byte 14: not well-formed"),
+        (b"BZh91AY&SY...", "at byte 0: expected a MediaWiki XML export .* found b'BZh9.*unpack it first"),
+        (b"<html></html>", "expected a MediaWiki XML export"),
+        (b"le><ns>0</ns></page>", "expected a MediaWiki XML export"),
+        (page("Tom", "a", ns="<ns>main</ns>").encode(), "page 'Tom': its namespace <ns> is 'main'"),
+    ],
+)
+def test_what_is_no_export_is_refused(content, message):
+    with pytest.raises(InputError, match=message):
+        pages(content)
+
+
+def test_memory_does_not_grow_with_the_export():
+    five = page("Long", "word " * 4000).encode() * 5
+
+    class Endless(io.RawIOBase):
+        def __init__(self, count):
+            self.parts = iter([HEAD.encode(), *([five] * count), FOOT.encode()])
+
+        def read(self, size=-1):
+            return next(self.parts, b"")
+
+    def peak(count):
+        tracemalloc.start()
+        total = sum(1 for _ in wikipedia.pages(Endless(count)))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert total == 5 * count
+        return most
+
+    peak(2)
+    assert peak(200) < 1.5 * peak(20)
