@@ -8,6 +8,7 @@ import dataclasses
 import json
 import logging as python_logging
 import os
+import signal
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -23,6 +24,14 @@ _DEFINERS = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
+
+
+class Terminated(BaseException):
+    """SIGTERM came: everything is left as after Ctrl-C."""
+
+
+def _terminate(number, frame) -> None:
+    raise Terminated
 
 
 def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = ()):
@@ -113,6 +122,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
 def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:
     debug = flags.FLAGS["debug"].value
     _set_up_logging(debug)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         _refuse_words(words)
         main(settings_from_flags(settings_class, flags.FLAGS))
@@ -121,9 +131,9 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
             raise
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stop:
         print("stopped; run the same command again to go on", file=sys.stderr)
-        return 130
+        return 143 if isinstance(stop, Terminated) else 130
     except Exception as error:
         if debug or not _comes_from_the_machine(error):
             raise

@@ -181,9 +181,7 @@ def _ngrams_in_random_order(
     return tuple(in_order)
 
 
-def _take_what_fits(
-    candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray
-) -> np.ndarray:
+def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Goes through all rows' candidates side by side and takes each that fits and overlaps nothing taken.
 
     Returns:

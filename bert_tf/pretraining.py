@@ -59,10 +59,12 @@ class BertPretrainer(keras.Model):
 class PretrainingObjective:
     """The joint loss and what is measured beside it, see `training.Objective`."""
 
-    names = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
-
-    def __init__(self, model: BertPretrainer):
+    def __init__(self, model: BertPretrainer, next_sentence: bool = True):
+        """Takes the model, and whether batches are pairs with a `next_sentence_labels`."""
         self.model = model
+        self._next_sentence = next_sentence
+        tasks = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
+        self.names = tuple(f"{task}_{figure}" for figure in ("loss", "accuracy") for task in tasks)
 
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
         """Loss terms and metrics of a batch of this replica, each as (numerator, denominator)."""
@@ -78,7 +80,7 @@ class PretrainingObjective:
             "loss": {"masked_lm_loss": (tf.reduce_sum(weights * nll), count)},
             "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
         }
-        if "next_sentence_labels" in batch:
+        if self._next_sentence:
             loss, accuracy = _next_sentence_ratios(batch["next_sentence_labels"], outputs["next_sentence_logits"])
             ratios["loss"]["next_sentence_loss"] = loss
             ratios["metrics"]["next_sentence_accuracy"] = accuracy

@@ -5,18 +5,16 @@ Paper: section 3.1, appendix A.2.
 
 import dataclasses
 import os
-from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, input_pipeline, progress, run_folder, training
-from bert_tf.config import BertConfig, require_segments
+from bert_tf import checkpoints, input_pipeline, pretraining_data, progress, run_folder, training
+from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.settings import PretrainingSettings
-from tfrecords import manifest, reader, schema, writer
-from tfrecords.errors import InputError
+from tfrecords import reader, writer
 
 
 def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
@@ -31,13 +29,13 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     config = BertConfig.from_json_file(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
-    _check_data(settings, config, [*files, *eval_files])
+    data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
     trained_steps, done = training.latest_step(settings.output_dir), 0
     if settings.do_train:
         if settings.init_checkpoint:
             checkpoints.latest_checkpoint(settings.init_checkpoint)
-        phase = _phase(settings, config, files)
+        phase = _phase(settings, config, data)
         done = run_folder.check(settings.output_dir, phase, trained_steps)
     else:
         checkpoints.latest_checkpoint(settings.output_dir)
@@ -45,7 +43,7 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     training.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
-    trainer = _make_trainer(settings, config, files, eval_files, strategy, done)
+    trainer = _make_trainer(settings, config, data, strategy, done)
 
     def evaluate() -> dict[str, float]:
         return _evaluate(settings, trainer)
@@ -66,26 +64,14 @@ def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _check_data(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> None:
-    config.check_length(settings.max_seq_length, settings.bert_config_file)
-    require_segments(config, settings.bert_config_file)
-    features = schema.pretraining_features(settings.max_seq_length, settings.max_predictions_per_seq)
-    reader.check_lengths(files, features)
-    for path in files:
-        made_with = manifest.read_manifest(manifest.manifest_path(path))
-        if made_with and made_with.get("vocab_size", 0) > config.vocab_size:
-            raise InputError(
-                f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
-                f"{path}, which has {made_with['vocab_size']} pieces; raise it"
-            )
-
-
-def _phase(settings: PretrainingSettings, config: BertConfig, files: Sequence[str]) -> run_folder.Phase:
+def _phase(
+    settings: PretrainingSettings, config: BertConfig, data: pretraining_data.PretrainingData
+) -> run_folder.Phase:
     return run_folder.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
         data={
-            "input_file": run_folder.fingerprint(files),
+            "input_file": run_folder.fingerprint(data.files),
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
         },
@@ -96,8 +82,7 @@ def _phase(settings: PretrainingSettings, config: BertConfig, files: Sequence[st
 def _make_trainer(
     settings: PretrainingSettings,
     config: BertConfig,
-    files: Sequence[str],
-    eval_files: Sequence[str],
+    data: pretraining_data.PretrainingData,
     strategy: tf.distribute.Strategy,
     start_step: int,
 ) -> training.Trainer:
@@ -105,14 +90,14 @@ def _make_trainer(
         return strategy.distribute_datasets_from_function(
             lambda input_context: input_pipeline.pretraining_batches(
                 paths,
-                max_seq_length=settings.max_seq_length,
-                max_predictions_per_seq=settings.max_predictions_per_seq,
+                features=data.features,
                 vocab_size=config.vocab_size,
                 batch_size=batch_size,
                 training=is_training,
                 seed=settings.random_seed,
                 start_step=start_step,
                 input_context=input_context,
+                dynamic_masking=data.dynamic_masking,
             )
         )
 
@@ -122,12 +107,12 @@ def _make_trainer(
             settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
         )
         return training.Trainer(
-            PretrainingObjective(BertPretrainer(config)),
+            PretrainingObjective(BertPretrainer(config), data.has_pairs),
             strategy,
             random_seed=settings.random_seed,
             optimizer=optimizer if settings.do_train else None,
-            train_dataset=dataset(files, settings.train_batch_size, True) if settings.do_train else None,
-            eval_dataset=dataset(eval_files, settings.eval_batch_size, False),
+            train_dataset=dataset(data.files, settings.train_batch_size, True) if settings.do_train else None,
+            eval_dataset=dataset(data.eval_files, settings.eval_batch_size, False),
         )
 
 

@@ -60,6 +60,7 @@ class PretrainingSettings(DeviceSettings):
     eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint to start from: a file prefix or a folder", "")
+    vocab_file: str = setting("vocabulary of the data; needed where it was made with --masking=dynamic", "")
     max_seq_length: int = setting("row length of the data", 128)
     max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
     do_train: bool = setting("train", False)

@@ -20,10 +20,16 @@ def main(settings: GeneratorSettings) -> None:
         from data_gen.generator import verify
 
         return verify(settings)
-    from data_gen.run_local import LocalRunner
+    if settings.runner == "spark":
+        from data_gen.run_spark import SparkRunner
 
+        runner = SparkRunner(settings.spark_master, settings.num_workers)
+    else:
+        from data_gen.run_local import LocalRunner
+
+        runner = LocalRunner(settings.num_workers)
     # the workers start first: they and this process import TensorFlow at the same time
-    with LocalRunner(settings.num_workers) as runner:
+    with runner:
         from data_gen.generator import create_pretraining_data
 
         create_pretraining_data(settings, runner)

@@ -6,6 +6,7 @@ as a stream, and cut into chunks on the way.
 """
 
 import dataclasses
+import io
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -99,7 +100,7 @@ def read_documents(
         if input_format == "jsonl":
             yield list(_json_documents(chunk, source.path, position, text_field))
         elif input_format == "wikipedia":
-            yield _articles(chunk, source.path)
+            yield _articles(chunk, source.path, position)
         else:
             yield split_lines(chunk)
         position += len(chunk)
@@ -131,13 +132,16 @@ def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> 
         position += len(line) + 1
 
 
-def _articles(chunk: bytes, path: str) -> list[Document]:
+def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
     from data_gen import wikipedia
 
-    try:
-        return list(wikipedia.articles(chunk))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    # the header before the first page is no page, and the last part may be the closing tag alone
+    start = chunk.find(b"<page>")
+    if start < 0:
+        if position:
+            return []
+        start = 0
+    return list(wikipedia.articles(io.BytesIO(chunk[start:]), path, position + start))
 
 
 def _line_number(path: str, position: int) -> int:
@@ -177,9 +181,7 @@ def _last_end(data: bytes, input_format: str) -> int:
 
 def _check_length(length: int, path: str, input_format: str) -> None:
     if length > MAX_DOCUMENT_BYTES:
-        raise InputError(
-            f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_MEND[input_format]}"
-        )
+        raise InputError(f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_MEND[input_format]}")
 
 
 def _size(path: str) -> int:

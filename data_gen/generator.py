@@ -52,9 +52,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
         shards, facts = make_shards(blocks, vocabulary, job, runner)
         summary = _summary(blocks, facts, settings)
         entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-        text = manifest.to_json(
-            job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary
-        )
+        text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
         writer.write_text(job.manifest_path, text)
         job.close()
     except InputError:
@@ -118,8 +116,6 @@ def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> No
             f"{where} 1 document, but a random next sentence needs two; set documents apart with a blank line, or give "
             "--objective=mlm"
         )
-
-
 
 
 def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict:

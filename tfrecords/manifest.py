@@ -69,6 +69,22 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
         raise InputError(f"{path}: made by another version ({error}); make the data again") from error
 
 
+def check_size(path: str, entries: Mapping) -> None:
+    """Checks that a shard has the size that its manifest says, where that says one.
+
+    Raises:
+      InputError: it has not.
+    """
+    for shard in entries.get("shards", []):
+        if shard.get("name") == os.path.basename(path) and "bytes" in shard:
+            size = tf.io.gfile.stat(path).length
+            if size != shard["bytes"]:
+                raise InputError(
+                    f"{path}: has {size} bytes, but its manifest says {shard['bytes']}; delete it and make it again "
+                    "with the same command"
+                )
+
+
 def find_faults(path: str) -> Iterator[str]:
     """Checks every shard of a set against its manifest, reading all bytes.
 

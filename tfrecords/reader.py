@@ -52,7 +52,7 @@ def first_example(path: str) -> tf.train.Example:
     Raises:
       InputError: the file holds no record, is no TFRecord file, or its first record is damaged.
     """
-    for record in _checked_records(path):
+    for record in checked_records(path):
         return parse_example(record, path, 0)
     raise InputError(f"{path}: holds no record; make the file again, or leave it out")
 
@@ -101,14 +101,14 @@ def find_damage(files: Sequence[str]) -> str | None:
     """Reads files through and tells where the first damaged or cut off record stands; None where all are whole."""
     for path in files:
         try:
-            for _ in _checked_records(path):
+            for _ in checked_records(path):
                 pass
         except InputError as error:
             return str(error)
     return None
 
 
-def _checked_records(path: str) -> Iterator[bytes]:
+def checked_records(path: str) -> Iterator[bytes]:
     """The records of a file.
 
     Raises:

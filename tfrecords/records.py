@@ -53,7 +53,9 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
 class _Block:
     """One or several features of every record: bytes of a fixed size, or of a size that varies."""
 
-    def __init__(self, data: bytes, *, stride: int = 0, offsets: np.ndarray | None = None, feature: Feature | None = None):
+    def __init__(
+        self, data: bytes, *, stride: int = 0, offsets: np.ndarray | None = None, feature: Feature | None = None
+    ):
         self.data, self.stride, self.offsets, self.feature = data, stride, offsets, feature
 
     def parts(self) -> list[bytes]:

@@ -239,7 +239,7 @@ def test_a_script_that_succeeds_ends_with_0(script):
         (
             ["--what=interrupt"],
             130,
-            "stopped; training goes on from its last checkpoint when the same command is run again\n",
+            "stopped; run the same command again to go on\n",
         ),
     ],
 )

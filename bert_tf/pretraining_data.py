@@ -1,0 +1,107 @@
+"""What pre-training data holds, found out and checked before any training.
+
+Paper: section 3.1 (the tasks that the records describe).
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.config import BertConfig, require_segments
+from bert_tf.input_pipeline import DynamicMasking
+from bert_tf.masking import MaskingRule
+from bert_tf.settings import PretrainingSettings
+from bert_tf.tokenization import CLS, MASK, SEP, load_vocabulary
+from tfrecords import manifest, reader, schema, writer
+from tfrecords.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingData:
+    """Record files and what they hold.
+
+    Attributes:
+      files: to train on.
+      eval_files: to evaluate on.
+      features: what each record holds.
+      dynamic_masking: how to mask the rows; None where they are masked already.
+    """
+
+    files: Sequence[str]
+    eval_files: Sequence[str]
+    features: Sequence[schema.Feature]
+    dynamic_masking: DynamicMasking | None
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether rows are sentence pairs with a label."""
+        return any(feature.name == "next_sentence_labels" for feature in self.features)
+
+
+def inspect(
+    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
+) -> PretrainingData:
+    """Looks into the files and checks that they fit settings and model, and each other.
+
+    Raises:
+      InputError: they do not; the message names file, feature or flag.
+    """
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
+    there = reader.first_example(files[0]).features.feature
+    masked, pairs = "masked_lm_positions" in there, "next_sentence_labels" in there
+    if pairs:
+        require_segments(config, settings.bert_config_file)
+    features = schema.pretraining_features(
+        settings.max_seq_length, settings.max_predictions_per_seq, masked=masked, next_sentence=pairs
+    )
+    every = [*files, *eval_files]
+    reader.check_lengths(every, features)
+    manifests = {path: entries for path in every if (entries := manifest.read_manifest(manifest.manifest_path(path)))}
+    for path, entries in manifests.items():
+        _check_manifest(path, entries, settings, config)
+    dynamic = None if masked else _dynamic_masking(settings, files[0], manifests)
+    return PretrainingData(files, eval_files, features, dynamic)
+
+
+def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:
+    if entries.get("vocab_size", 0) > config.vocab_size:
+        raise InputError(
+            f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
+            f"{path}, which has {entries['vocab_size']} pieces; raise it"
+        )
+    manifest.check_size(path, entries)
+
+
+def _dynamic_masking(settings: PretrainingSettings, path: str, manifests: Mapping[str, Mapping]) -> DynamicMasking:
+    """The rule that the data was made with, for every file the same."""
+    made_with = [entries.get("settings", {}) for entries in manifests.values()]
+    if not made_with or made_with[0].get("masking") != "dynamic":
+        raise InputError(
+            f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic (left-to-right data "
+            "cannot be trained on yet); make the data with --objective=mlm_nsp or mlm"
+        )
+    if not settings.vocab_file:
+        raise InputError(f"--vocab_file is missing; {path} was made with --masking=dynamic, give its vocabulary")
+    vocabulary = load_vocabulary(settings.vocab_file)
+    digest = writer.sha256(settings.vocab_file)
+    for name, entries in manifests.items():
+        if entries["vocab_sha256"] != digest:
+            raise InputError(
+                f"--vocab_file={settings.vocab_file}: not the vocabulary that {os.path.basename(name)} was made with "
+                f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
+            )
+    first = made_with[0]
+    continues = np.array([piece.startswith("##") for piece in vocabulary])
+    rule = MaskingRule(
+        vocab_size=len(vocabulary),
+        mask_id=vocabulary.index(MASK),
+        masked_lm_prob=first["masked_lm_prob"],
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        continues_word=continues if first["do_whole_word_mask"] else None,
+        max_ngram_size=first["max_ngram_size"] or 1,
+        mask_fraction=first["mask_fraction"],
+        random_fraction=first["random_fraction"],
+    )
+    return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))

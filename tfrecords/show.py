@@ -1,0 +1,141 @@
+r"""Prints records as text, with what is masked and what stood there.
+
+python -m tfrecords.show train.tfrecord --num_examples=3 --vocab_file=vocab.txt
+
+In the text, {[MASK]<word} is a word that became [MASK], {other<word} one that became another, and {=word}
+one that is predicted but stayed as it was.
+"""
+
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from absl import app, flags
+
+from tfrecords.errors import InputError
+
+
+def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
+    """Prints some records of a file.
+
+    Args:
+      path: TFRecord file, compressed or not.
+      vocabulary: pieces in the order of their ids.
+      first: the record to begin with, counted from 0.
+      count: at most so many.
+
+    Raises:
+      InputError: the file is damaged, holds something else, or has no such record.
+    """
+    from tfrecords import reader
+
+    index = -1
+    for index, record in enumerate(reader.checked_records(path)):
+        if index >= first + count:
+            return
+        if index >= first:
+            print("\n".join(describe(reader.parse_example(record, path, index), vocabulary, f"{path}, record {index}")))
+            print()
+    if index < first:
+        raise InputError(f"{path}: has {index + 1} record(s), so none at --first={first}")
+
+
+def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
+    """The lines that show one `tf.train.Example`.
+
+    Raises:
+      InputError: it has no `input_ids`, or ids beyond the vocabulary.
+    """
+    values = {
+        name: list((feature.int64_list or feature.float_list).value or feature.float_list.value)
+        for name, feature in example.features.feature.items()
+    }
+    if "input_ids" not in values:
+        raise InputError(
+            f"{title}: has no input_ids but {', '.join(sorted(values)) or 'nothing'}; is it pre-training data?"
+        )
+    if max(values["input_ids"]) >= len(vocabulary):
+        raise InputError(
+            f"{title}: holds id {max(values['input_ids'])}, but the vocabulary has {len(vocabulary)} pieces; give the "
+            "--vocab_file that the data was made with"
+        )
+    length = sum(values.get("input_mask", [1] * len(values["input_ids"])))
+    segments = values.get("segment_ids", [0] * length)
+    labels = _labels(values, vocabulary)
+    pieces = [_marked(vocabulary[values["input_ids"][i]], labels.get(i)) for i in range(length)]
+    facts = [f"{length} of {len(values['input_ids'])} pieces"]
+    if "masked_lm_weights" in values:
+        facts.append(f"{len(labels)} predicted")
+    if "next_sentence_labels" in values:
+        facts.append("B is random" if values["next_sentence_labels"][0] else "B follows A")
+    lines = [f"{title}: {', '.join(facts)}"]
+    for name, segment in (("A", 0), ("B", 1)):
+        text = [pieces[i] for i in range(length) if segments[i] == segment]
+        if text:
+            lines.append(f"  {name}: " + " ".join(text).replace(" ##", ""))
+    return lines
+
+
+def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
+    """Position to the piece that is to be predicted there."""
+    names = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+    columns = (values.get(name, []) for name in names)
+    return {position: vocabulary[piece] for position, piece, weight in zip(*columns, strict=True) if weight}
+
+
+def _marked(piece: str, label: str | None) -> str:
+    if label is None:
+        return piece
+    return f"{{={label}}}" if piece == label else f"{{{piece}<{label}}}"
+
+
+def _vocabulary(path: str, vocab_file: str) -> list[str]:
+    """The vocabulary given, or the one that the manifest beside the file names."""
+    import tensorflow as tf
+
+    from tfrecords import manifest
+
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: no such file; check the path")
+    if not vocab_file:
+        entries = manifest.read_manifest(manifest.manifest_path(path)) or {}
+        vocab_file = entries.get("settings", {}).get("vocab_file", "")
+    if not vocab_file or not tf.io.gfile.exists(vocab_file):
+        raise InputError(f"{path}: no manifest leads to its vocabulary; give --vocab_file")
+    with tf.io.gfile.GFile(vocab_file) as file:
+        return [line.strip() for line in file]
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the script on the command line's words: the files."""
+    values = flags.FLAGS
+    try:
+        if not words[1:]:
+            raise InputError("name the file to show: python -m tfrecords.show FILE")
+        for path in words[1:]:
+            show(path, _vocabulary(path, values.vocab_file), values.first, values.num_examples)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # into head, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.modules["__main__"].__doc__ = __doc__
+    own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one its manifest names", **own)
+    flags.DEFINE_integer("first", 0, "record to begin with, counted from 0", lower_bound=0, **own)
+    flags.DEFINE_integer("num_examples", 5, "how many to show", lower_bound=1, **own)
+    app.run(main)
+
+
+if __name__ == "__main__":
+    run()
