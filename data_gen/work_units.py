@@ -5,6 +5,7 @@ settings, the seed and its place in the corpus alone, not on who does it, or whe
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -69,8 +70,8 @@ def _cut(blocks: Sequence[Block], slices: Sequence[int], pass_groups: Sequence[i
         edges = [block.documents * i // slices[index] for i in range(slices[index] + 1)]
         groups = pass_groups[index]
         turns = [passes * i // groups for i in range(groups + 1)]
-        for start, stop in zip(edges, edges[1:], strict=False):
-            units += [Unit(index, start, stop, a, b) for a, b in zip(turns, turns[1:], strict=False)]
+        for start, stop in itertools.pairwise(edges):
+            units += [Unit(index, start, stop, a, b) for a, b in itertools.pairwise(turns)]
     return units
 
 

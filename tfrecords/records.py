@@ -8,6 +8,7 @@ Letters: N records, L values of a feature.
 """
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -67,7 +68,7 @@ class _Block:
         feature = self.feature
         return [
             _header(feature.name, feature.kind, end - start) + data[start:end]
-            for start, end in zip(starts, starts[1:], strict=False)
+            for start, end in itertools.pairwise(starts)
         ]
 
 
