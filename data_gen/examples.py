@@ -90,7 +90,7 @@ def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
 
 
 def make_unit(task: UnitTask) -> tuple[Unit, Facts]:
-    """Writes the records of a unit in random order; they are on disk when this returns."""
+    """Writes the records of a unit, pass by pass; they are on disk when this returns."""
     settings, unit = task.settings, task.unit
     window = load_window(task.window, task.job)
     first = sum(block.documents for block in task.window[: task.own_block])
@@ -103,8 +103,7 @@ def make_unit(task: UnitTask) -> tuple[Unit, Facts]:
         for columns in example_columns(window, documents, settings, task.pieces, rng):
             facts += _facts_of(columns)
             made += records.serialize(columns, features_of(settings))
-    order = rng.permutation(len(made)).tolist()
-    writer.write_records(task.path, [made[index] for index in order], settings.gzip_compress)
+    writer.write_records(task.path, made)
     writer.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
     return unit, facts
 

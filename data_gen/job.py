@@ -147,7 +147,7 @@ class Job:
         for path in self.outputs:
             if tf.io.gfile.exists(path):
                 raise InputError(
-                    f"--output_file: {path} exists, and no manifest says how it was made; delete it or give another name"
+                    f"--output_file: {path} exists, and no manifest says what made it; delete it or give another name"
                 )
 
     def open(self) -> None:
@@ -164,8 +164,8 @@ class Job:
                 plan = json.load(file)
             if different := self._differences(plan):
                 raise InputError(
-                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, or "
-                    "delete the folder, or give another --output_file"
+                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, "
+                    "or delete the folder, or give another --output_file"
                 )
             logging.info("going on with the unfinished run in %s", self.folder)
         else:

@@ -1,4 +1,4 @@
-"""From blocks of ids to shards: the units are made, and joined to shards as soon as they are there."""
+"""From blocks of ids to shards: the units are made, and shuffled into shards as soon as they are there."""
 
 import dataclasses
 import json
@@ -24,11 +24,13 @@ _UNITS_PER_GROUP = 64
 
 @dataclasses.dataclass(frozen=True)
 class JoinTask:
-    """A shard and the tasks of its units, in the order of their records."""
+    """A shard and the tasks of its units; the seed decides the order of its records."""
 
     path: str
     result_path: str
     units: Sequence[UnitTask]
+    seed: tuple[int, ...]
+    gzip_compress: bool
 
 
 def make_shards(
@@ -83,9 +85,9 @@ def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
 
 
 def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
-    """Writes a shard from its units, and removes them."""
+    """Writes a shard from its units, all their records shuffled, and removes the units."""
     facts = sum((read_facts(unit) for unit in task.units), Facts())
-    size, digest = writer.join_files(task.path, [unit.path for unit in task.units])
+    size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
     shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
     writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
     for unit in task.units:
@@ -123,6 +125,12 @@ def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[
 
     members = assign_shards(units, len(job.outputs), settings.random_seed)
     return [
-        JoinTask(path, f"{job.folder}/shards/{index:05d}.json", [task_of(unit) for unit in units])
+        JoinTask(
+            path,
+            f"{job.folder}/shards/{index:05d}.json",
+            [task_of(unit) for unit in units],
+            (settings.random_seed, index),
+            settings.gzip_compress,
+        )
         for index, (path, units) in enumerate(zip(job.outputs, members, strict=True))
     ]

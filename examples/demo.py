@@ -146,8 +146,8 @@ ROW_FLAGS = ("--max_seq_length=32", "--max_predictions_per_seq=6")
 
 def create_examples():
     """Masked rows, ten times over the training documents, once over the held-out ones."""
-    processes = [
-        command(
+    for split, dupes in (("train", 10), ("dev", 1)):
+        process = command(
             "create_pretraining_data",
             f"--input_file={OUT}/{split}.txt",
             f"--output_file={OUT}/{split}.tfrecord",
@@ -155,11 +155,7 @@ def create_examples():
             "--masked_lm_prob=0.2",
             f"--dupe_factor={dupes}",
             *ROW_FLAGS,
-            side_by_side=True,
         )
-        for split, dupes in (("train", 10), ("dev", 1))
-    ]
-    for process in processes:
         finish(process)
     train, dev = (sum(shard["examples"] for shard in read_manifest(split)["shards"]) for split in ("train", "dev"))
     return f"{train} to train on, {dev} held out", None

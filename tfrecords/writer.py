@@ -1,11 +1,13 @@
 """Atomic writing: a file appears under its name only when it is whole and on the disk."""
 
 import contextlib
+import gzip
 import hashlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tfrecords.errors import InputError
@@ -13,6 +15,11 @@ from tfrecords.errors import InputError
 # Stands in the names of files that are being written; what a killed process leaves behind has it.
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
+# Files of so many bytes together are held in memory to be shuffled.
+MERGED_AT_ONCE = 96 << 20
+_FRAMES_AT_ONCE = 1024
+# Around each record: its length, and a checksum of the length and of the record.
+_FRAME_BYTES = 16
 
 
 @contextlib.contextmanager
@@ -61,24 +68,72 @@ def write_records(path: str, records: Iterable[bytes], gzip_compress: bool = Fal
             file.write(record)
 
 
-def join_files(path: str, parts: Sequence[str]) -> tuple[int, str]:
-    """Writes files one after the other into one, atomically.
+def merge_shuffled(
+    path: str, parts: Sequence[str], seed: Sequence[int], gzip_compress: bool = False
+) -> tuple[int, str]:
+    """Writes the records of several uncompressed TFRecord files into one, shuffled, atomically.
 
-    TFRecord files, compressed or not, are still such when they are joined.
+    As many files as fit in MERGED_AT_ONCE bytes are shuffled together, at least one; then the next ones.
+
+    Args:
+      path: the file to write.
+      parts: the files to read.
+      seed: integers that decide the order.
+      gzip_compress: whether to compress what is written.
 
     Returns:
-      The number of bytes and their SHA-256 in hexadecimal.
+      The number of bytes written and their SHA-256 in hexadecimal.
     """
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    digest, size = hashlib.sha256(), 0
-    with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as whole:
-        for part in parts:
-            with tf.io.gfile.GFile(part, "rb") as file:
-                while block := file.read(_BLOCK_BYTES):
-                    digest.update(block)
-                    whole.write(block)
-                    size += len(block)
-    return size, digest.hexdigest()
+    rng = np.random.default_rng(seed)
+    with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        counted = _CountingFile(file)
+        with contextlib.ExitStack() as stack:
+            target = counted
+            if gzip_compress:
+                target = stack.enter_context(gzip.GzipFile("", "wb", fileobj=counted, mtime=0))
+            for frames in _frames_in_groups(parts):
+                order = rng.permutation(len(frames)).tolist()
+                for start in range(0, len(order), _FRAMES_AT_ONCE):
+                    target.write(b"".join([frames[index] for index in order[start : start + _FRAMES_AT_ONCE]]))
+    return counted.size, counted.digest.hexdigest()
+
+
+def _frames_in_groups(parts: Sequence[str]) -> Iterator[list[bytes]]:
+    """Records with their lengths and checksums around them, those of several files together."""
+    frames: list[bytes] = []
+    size = 0
+    for part in parts:
+        with tf.io.gfile.GFile(part, "rb") as file:
+            data = file.read()
+        if frames and size + len(data) > MERGED_AT_ONCE:
+            yield frames
+            frames, size = [], 0
+        size += len(data)
+        start = 0
+        while start < len(data):
+            end = start + int.from_bytes(data[start : start + 8], "little") + _FRAME_BYTES
+            frames.append(data[start:end])
+            start = end
+    if frames:
+        yield frames
+
+
+class _CountingFile:
+    """Takes the size and SHA-256 of what is written to a file on its way."""
+
+    def __init__(self, file):
+        self._file = file
+        self.size, self.digest = 0, hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self._file.write(data)
+        self.size += len(data)
+        self.digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def sha256(path: str) -> str:
