@@ -37,5 +37,12 @@ def split_sentences(text: str) -> list[str]:
         # Single spaces also keep the library from a panic: looking back over white space of several bytes
         # (U+2028, U+3000) before an initial, it cuts within a character.
         line = " ".join(paragraph.split())
-        sentences += filter(None, map(str.strip, segment("en", line)))
+        try:
+            found = segment("en", line)
+        except BaseException as error:
+            # a panic of the compiled library is no Exception; a paragraph left whole is better than a dead worker
+            if type(error).__name__ != "PanicException":
+                raise
+            found = [line]
+        sentences += filter(None, map(str.strip, found))
     return sentences
