@@ -42,26 +42,31 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     vocabulary = load_vocabulary(settings.vocab_file)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
-    if finished := job.finished_shards():
+    finished = job.finished_shards()
+    if all(finished):
+        job.remove_folder()
         logging.info("%s is whole already: nothing to do", job.manifest_path)
         return finished
     job.open()
     try:
         blocks = _tokenize(files, settings, job, runner)
         _check_documents(blocks, settings)
-        shards, facts = make_shards(blocks, vocabulary, job, runner)
-        summary = _summary(blocks, facts, settings)
-        entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-        text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-        writer.write_text(job.manifest_path, text)
-        job.close()
+        shards, facts = make_shards(blocks, vocabulary, job, runner, finished)
+        if not any(finished):  # else the manifest is there, and says the same
+            summary = _summary(blocks, facts, settings)
+            entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
+            text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
+            writer.write_text(job.manifest_path, text)
+            logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
+        else:
+            logging.info("made %d missing shard(s) again", finished.count(None))
+        job.remove_folder()
     except InputError:
         # the corpus has to change, and nothing that was made of it can be used then
-        job.close()
+        job.remove_folder()
         raise
     finally:
         job.release()
-    logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
     return shards
 
 

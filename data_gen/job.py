@@ -118,8 +118,8 @@ class Job:
         """A short name for the identity."""
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
 
-    def finished_shards(self) -> list[manifest.Shard] | None:
-        """The set's shards if an earlier run made all of it and none has gone since, else None.
+    def finished_shards(self) -> list[manifest.Shard | None]:
+        """For each output its shard, if an earlier run finished the set and the file is still there, else None.
 
         Raises:
           InputError: the set there was made otherwise, or nothing says how.
@@ -127,19 +127,17 @@ class Job:
         entries = manifest.read_manifest(self.manifest_path)
         if entries is None:
             self._refuse_unknown_outputs()
-            return None
-        names = [shard.name for shard in manifest.shards_of(self.manifest_path, entries)]
-        if different := self._differences({**entries, "outputs": names}):
-            raise InputError(
-                f"{self.manifest_path}: the set there was made otherwise ({different}); give another --output_file, "
-                "or delete that set and its manifest"
-            )
+            return [None] * len(self.outputs)
         shards = manifest.shards_of(self.manifest_path, entries)
-        for shard, path in zip(shards, self.outputs, strict=True):
-            if not tf.io.gfile.exists(path) or tf.io.gfile.stat(path).length != shard.bytes:
-                logging.info("%s is missing or cut short: it is made again", path)
-                return None
-        return shards
+        if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
+            raise InputError(
+                f"{self.manifest_path}: the set there was made otherwise ({different}); give another --output_file, or "
+                "delete that set and its manifest"
+            )
+        return [
+            shard if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes else None
+            for shard, path in zip(shards, self.outputs, strict=True)
+        ]
 
     def _refuse_unknown_outputs(self) -> None:
         if tf.io.gfile.exists(f"{self.folder}/plan.json"):
@@ -158,6 +156,14 @@ class Job:
         """
         tf.io.gfile.makedirs(self.folder)
         self._take_lock()
+        try:
+            self._check_plan()
+        except InputError:
+            self.release()
+            raise
+        self._remove_leftovers()
+
+    def _check_plan(self) -> None:
         path = f"{self.folder}/plan.json"
         if tf.io.gfile.exists(path):
             with tf.io.gfile.GFile(path) as file:
@@ -170,12 +176,11 @@ class Job:
             logging.info("going on with the unfinished run in %s", self.folder)
         else:
             writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
-        self._remove_leftovers()
 
-    def close(self) -> None:
-        """Removes the folder of a finished run."""
-        tf.io.gfile.rmtree(self.folder)
-        self.release()
+    def remove_folder(self) -> None:
+        """Removes what a run that is over has left, if anything."""
+        if tf.io.gfile.exists(self.folder):
+            tf.io.gfile.rmtree(self.folder)
 
     def release(self) -> None:
         """Lets another run take the folder over."""

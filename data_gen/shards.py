@@ -34,7 +34,7 @@ class JoinTask:
 
 
 def make_shards(
-    blocks: Sequence[Block], vocabulary: Sequence[str], job: Job, runner: Runner
+    blocks: Sequence[Block], vocabulary: Sequence[str], job: Job, runner: Runner, finished: Sequence[Shard | None]
 ) -> tuple[list[Shard], Facts]:
     """Makes what is missing of a job's shards.
 
@@ -43,16 +43,18 @@ def make_shards(
       vocabulary: pieces in the order of their ids.
       job: says what to make.
       runner: does the work.
+      finished: for each of the job's outputs its shard, or None where it is to be made.
 
     Returns:
-      All shards, and the facts of all their records.
+      All shards, and the facts of the records of those that were not finished.
 
     Raises:
       InputError: there are fewer documents and passes than shards.
     """
     for folder in ("units", "shards"):
         tf.io.gfile.makedirs(f"{job.folder}/{folder}")
-    joins = _plan(blocks, vocabulary, job)
+    plan = _plan(blocks, vocabulary, job)
+    joins = [join for join, shard in zip(plan, finished, strict=True) if shard is None]
     done = {join.path: result for join in joins if (result := _read_result(join)) is not None}
     todo = [join for join in joins if join.path not in done]
     units = [unit for join in joins for unit in join.units]
@@ -68,8 +70,8 @@ def make_shards(
                 progress.update(unit.documents, f"{made:,} examples")
             for path, shard, facts in runner.map(join_units, group):
                 done[path] = (shard, facts)
-    shards, facts = zip(*(done[join.path] for join in joins), strict=True)
-    return list(shards), sum(facts, Facts())
+    shards = [shard or done[join.path][0] for join, shard in zip(plan, finished, strict=True)]
+    return shards, sum((facts for _, facts in done.values()), Facts())
 
 
 def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
