@@ -6,32 +6,25 @@ machine falls on both. Ratios are what counts; absolute rates hold for this mach
 
 import os
 import pathlib
+import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "examples"))
 
-import demo_text
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 from official.modeling.optimization.legacy_adamw import AdamWeightDecay as OfficialAdamW
 from official.nlp.modeling import layers, models, networks
-from official.nlp.tools import tokenization as official_tokenization
 
 from bert_tf import optimization
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
-from bert_tf.tokenization import BertTokenizer
-from data_gen.settings import VocabularySettings
-from data_gen.vocabulary import learn_vocabulary
 
 ROUNDS = 3
-LINES = 10_000
 # L, H, A, V, B, S, P of the step: small enough for a laptop, large enough that matrices rule
 STEP = {"small, S=128": (4, 512, 8, 30522, 8, 128, 20), "tiny, S=128": (2, 128, 2, 30522, 32, 128, 20)}
 
@@ -46,34 +39,6 @@ def best_seconds(*candidates: Callable[[], None]) -> list[float]:
             if round_number:
                 best[index] = min(best[index], time.perf_counter() - started)
     return best
-
-
-def tokenizer_rows(folder: pathlib.Path) -> list[tuple[str, str, float]]:
-    """Tokens a second on English text: ours in a tf.function, the original's Python."""
-    demo_text.write_corpus(demo_text.read_modules(), folder / "text.txt", dev=False)
-    vocabulary = folder / "vocab.txt"
-    learn_vocabulary(
-        VocabularySettings(input_file=str(folder / "text.txt"), output_file=str(vocabulary), vocab_size=8000)
-    )
-    lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines()[:LINES]
-    ours, original = BertTokenizer(str(vocabulary)), official_tokenization.FullTokenizer(str(vocabulary))
-    encode = tf.function(ours.encode, input_signature=[tf.TensorSpec([None], tf.string)])
-    batches = [tf.constant(lines[i : i + 1000]) for i in range(0, len(lines), 1000)]
-    count = sum(encode(batch).values.shape[0] for batch in batches)
-
-    def run_ours():
-        for batch in batches:
-            encode(batch)
-
-    def run_original():
-        for line in lines:
-            original.convert_tokens_to_ids(original.tokenize(line))
-
-    seconds = best_seconds(run_ours, run_original)
-    return [
-        ("bert_tf", "tokens/s", count / seconds[0]),
-        ("the original's Python (tf-models-official's port)", "tokens/s", count / seconds[1]),
-    ]
 
 
 def step_rows(shape: tuple[int, ...]) -> list[tuple[str, str, float]]:
@@ -170,8 +135,8 @@ def show(title: str, rows: list[tuple[str, str, float]]) -> None:
 def main() -> None:
     """Prints every table."""
     tf.get_logger().setLevel("ERROR")  # the peer's pooler is not in its loss, and it says so each time
-    with tempfile.TemporaryDirectory() as folder:
-        show(f"Tokenizer, {LINES:,} lines of English", tokenizer_rows(pathlib.Path(folder)))
+    # bound to one core, so in a process of its own
+    subprocess.run([sys.executable, str(ROOT / "benchmarks/tokenizer.py")], check=True)
     for name, shape in STEP.items():
         rows = [(peer, unit, 3 * rate) for peer, unit, rate in step_rows(shape)]  # three steps a round
         show(f"Pre-training step, {name}, B={shape[4]}, float32, dropout on", rows)

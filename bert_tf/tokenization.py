@@ -1,26 +1,28 @@
 """BERT's WordPiece tokenizer: one implementation, eager, in a tf.function and in a served graph.
 
-Paper: section 3 ("Input/Output Representations"). Text is normalised by a table (`unicode_table`),
-split at white space, and each word cut greedily into the longest pieces of the vocabulary.
+Paper: section 3 ("Input/Output Representations"). Text is cut into normalised words (`word_splitting`),
+and each word greedily into the longest pieces of the vocabulary. Texts of ASCII alone, most of English, take
+a shorter way to the same pieces.
 
 Only ops that TF Serving links are used: core TensorFlow and tensorflow-text.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf import unicode_table
+from bert_tf.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
 from tfrecords.errors import InputError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# A longer word becomes [UNK], as in the original.
-MAX_CHARACTERS_PER_WORD = 200
 _MAX_BYTES_PER_CHARACTER = 4
-# Replaces a word that is too long: a noncharacter, which no vocabulary can sensibly hold.
-TOO_LONG = 0x10FFFF
+# Texts of these bytes alone need no table: no control is dropped, and bytes are characters.
+_PLAIN_TEXT = r"[\t\n\r -~]*"
+# What a word of such a text can be cut into.
+_PLAIN_PIECE = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
@@ -51,96 +53,6 @@ def load_vocabulary(path: str) -> list[str]:
     return pieces
 
 
-class TextNormalizer(tf.Module):
-    """Cleans, lower-cases, strips accents and sets words apart with spaces, as the original does."""
-
-    def __init__(self, do_lower_case: bool = True):
-        super().__init__()
-        row_splits, values = unicode_table.load(do_lower_case)
-        self._lower = do_lower_case
-        self._row_splits = tf.constant(row_splits)
-        self._values = tf.constant(values)
-        self._sigma_context = tf.constant(unicode_table.load_sigma_context())
-
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalises UTF-8 texts; invalid bytes are dropped, never an error.
-
-        Args:
-          texts: string [B].
-
-        Returns:
-          string [B], words and punctuation marks set apart by ASCII spaces.
-        """
-        code_points = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, (characters)]
-        sources = code_points.values
-        if self._lower:
-            sources = self._with_final_sigmas(sources, code_points.row_lengths())
-        table = tf.RaggedTensor.from_row_splits(self._values, self._row_splits, validate=False)
-        becomes = tf.gather(table, sources)  # [all characters, (what each becomes)]
-        splits = tf.gather(tf.cast(becomes.row_splits, tf.int64), code_points.row_splits)
-        normalized = tf.RaggedTensor.from_row_splits(becomes.values, splits, validate=False)
-        return tf.strings.unicode_encode(self._without_long_words(normalized), "UTF-8")
-
-    def _with_final_sigmas(self, sources: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Sets the final form of sigma where str.lower() would: the one rule that looks at neighbours."""
-        is_sigma = tf.equal(sources, unicode_table.CAPITAL_SIGMA)
-        return tf.cond(
-            tf.reduce_any(is_sigma),
-            lambda: tf.where(
-                tf.logical_and(is_sigma, self._ends_a_word(sources, lengths)),
-                unicode_table.FINAL_SIGMA,
-                sources,
-            ),
-            lambda: sources,
-        )
-
-    def _ends_a_word(self, sources: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """True where something cased comes before and nothing cased comes after, in the same text."""
-        context = tf.gather(self._sigma_context, sources)
-        text = tf.repeat(tf.range(tf.size(lengths)), lengths)
-        decides = tf.not_equal(context, unicode_table.IGNORED)
-        positions = tf.cast(tf.where(decides)[:, 0], tf.int32)  # [those that decide]
-        up_to = tf.cumsum(tf.cast(decides, tf.int32))
-
-        def cased_at(rank):
-            # rank -1 and rank len(positions) are the outside, where nothing is cased
-            padded = tf.concat([[-1], positions, [-1]], 0)
-            neighbour = tf.gather(padded, rank + 1)
-            inside = tf.maximum(neighbour, 0)
-            return (neighbour >= 0) & (tf.gather(context, inside) == unicode_table.CASED) & (
-                tf.gather(text, inside) == text
-            )  # fmt: skip
-
-        before = up_to - tf.cast(decides, tf.int32) - 1
-        return cased_at(before) & ~cased_at(up_to)
-
-    def _without_long_words(self, normalized: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Puts one unknown character for every word of more characters than the original looks at."""
-        longest_text = tf.reduce_max(normalized.row_lengths(), keepdims=False)
-        return tf.cond(
-            longest_text > MAX_CHARACTERS_PER_WORD,
-            lambda: _replace_long_words(normalized),
-            lambda: normalized,
-        )
-
-
-def _replace_long_words(normalized: tf.RaggedTensor) -> tf.RaggedTensor:
-    characters, text = normalized.values, normalized.value_rowids()
-    # a word starts after every space and at every text
-    starts = (characters == unicode_table.SPACE) | tf.concat([[True], text[1:] != text[:-1]], 0)
-    word = tf.cumsum(tf.cast(starts, tf.int32)) - 1
-    is_character = tf.cast(characters != unicode_table.SPACE, tf.int32)
-    word_lengths = tf.math.unsorted_segment_sum(is_character, word, tf.reduce_max(word) + 1)
-    too_long = tf.gather(word_lengths > MAX_CHARACTERS_PER_WORD, word)
-    # of a word that is too long its start (a space, or the text's first character) stands for all
-    replaced = tf.where(too_long & (characters != unicode_table.SPACE), TOO_LONG, characters)
-    second = tf.concat([[False], starts[:-1] & (characters[:-1] == unicode_table.SPACE)], 0)
-    keep = ~too_long | starts | second
-    return tf.RaggedTensor.from_value_rowids(
-        tf.boolean_mask(replaced, keep), tf.boolean_mask(text, keep), normalized.nrows(), validate=False
-    )
-
-
 class BertTokenizer(tf.Module):
     """The original's FullTokenizer as a graph.
 
@@ -163,13 +75,14 @@ class BertTokenizer(tf.Module):
         self.vocabulary = load_vocabulary(vocab_file)
         ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
-        self._normalize = TextNormalizer(do_lower_case)
-        self._wordpiece = tf_text.FastWordpieceTokenizer(
-            self.vocabulary,
-            token_out_type=tf.int32,
-            unknown_token=UNK,
-            no_pretokenization=True,
-            max_bytes_per_word=MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER,
+        self._split = WordSplitter(do_lower_case)
+        self._cut_words = _wordpiece(
+            self.vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True
+        )
+        self._cut_plain_texts = _wordpiece(
+            [_plain_or_unreachable(piece, i) for i, piece in enumerate(self.vocabulary)],
+            MAX_CHARACTERS_PER_WORD,
+            no_pretokenization=False,
         )
 
     def encode(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
@@ -181,9 +94,70 @@ class BertTokenizer(tf.Module):
         Returns:
           RaggedTensor int32 [B, (tokens)].
         """
+        return self._encode(texts, with_offsets=False)[0]
+
+    def encode_with_offsets(
+        self, texts: tf.Tensor | Sequence[str]
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Cuts texts into ids of pieces and says where each piece stands in its text.
+
+        A piece starts at the first byte of the source character that became the piece's first character, and
+        ends after the last byte of the one that became its last. So what is dropped inside a piece is inside
+        its bytes, and what is dropped before or after it (an accent of its own, a control, an invalid byte) is
+        not. Pieces of one character that became several (a Hangul syllable) share that character's bytes. Marks
+        that canonical ordering exchanges count as standing where the mark they replace stood, so starts and
+        ends never decrease. [UNK] has the bytes of the whole word.
+
+        Args:
+          texts: string [B], UTF-8.
+
+        Returns:
+          ids: RaggedTensor int32 [B, (tokens)], what `encode` returns.
+          starts, ends: RaggedTensor int64 [B, (tokens)], bytes of the text as given, end exclusive.
+        """
+        return self._encode(texts, with_offsets=True)
+
+    def _encode(self, texts, with_offsets):
+        """(ids,) or (ids, starts, ends)."""
         texts = tf.convert_to_tensor(texts, tf.string)
-        words = tf.strings.split(self._normalize(texts))  # [B, (words)]
-        return self._wordpiece.tokenize(words).merge_dims(1, 2)  # [B, (tokens)]
+        is_plain = tf.strings.regex_full_match(texts, _PLAIN_TEXT)
+        flat = tf.cond(
+            tf.reduce_all(is_plain),
+            lambda: self._encode_plain(texts, with_offsets),
+            lambda: self._encode_mixed(texts, is_plain, with_offsets),
+        )
+        splits, *values = flat
+        return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
+
+    def _encode_plain(self, texts, with_offsets):
+        """(row splits, ids) or (row splits, ids, starts, ends), as flat tensors, of texts of ASCII alone."""
+        if self.do_lower_case:
+            texts = tf.strings.lower(texts)
+        ids, starts, ends = self._cut_plain_texts.tokenize_with_offsets(texts)
+        return (ids.row_splits, ids.values, *((starts.values, ends.values) if with_offsets else ()))
+
+    def _encode_any(self, texts, with_offsets):
+        """The same of any texts."""
+        split = self._split.split(texts, with_offsets)
+        ids, starts, ends = self._cut_words.tokenize_with_offsets(split.words)
+        row_splits = tf.gather(ids.row_splits, split.text_splits)
+        if not with_offsets:
+            return row_splits, ids.values
+        return (row_splits, ids.values, *_in_source(split, starts, ends))
+
+    def _encode_mixed(self, texts, is_plain, with_offsets):
+        """The same, each text by its own way, in the order given."""
+        plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
+        plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
+        other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)
+        splits = tf.concat([plain_splits, other_splits[1:] + plain_splits[-1]], 0)
+        ranks = tf.range(tf.size(texts, tf.int64))
+        order = tf.scatter_nd(tf.concat([plain, other], 0)[:, tf.newaxis], ranks, tf.shape(ranks, tf.int64))
+        rows = [
+            tf.gather(tf.RaggedTensor.from_row_splits(tf.concat(pair, 0), splits, validate=False), order)
+            for pair in zip(plain_values, other_values, strict=True)
+        ]
+        return (rows[0].row_splits, *(row.values for row in rows))
 
     def tokenize(self, text: str) -> list[str]:
         """Cuts one text into pieces."""
@@ -193,3 +167,32 @@ class BertTokenizer(tf.Module):
     def to_pieces(self, ids: np.ndarray) -> list[str]:
         """The pieces that ids stand for."""
         return [self.vocabulary[i] for i in ids]
+
+
+def _wordpiece(vocabulary, max_bytes, no_pretokenization):
+    return tf_text.FastWordpieceTokenizer(
+        vocabulary,
+        token_out_type=tf.int32,
+        unknown_token=UNK,
+        no_pretokenization=no_pretokenization,
+        max_bytes_per_word=max_bytes,
+    )
+
+
+def _plain_or_unreachable(piece, id_):
+    # tensorflow-text mistakes words at which a piece with white space inside begins
+    return piece if piece == UNK or _PLAIN_PIECE.fullmatch(piece) else f"{chr(TOO_LONG)}{id_}"
+
+
+def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moves byte offsets from the normalised word to the source text."""
+    lengths = tf.cast(byte_lengths(split.characters), tf.int64)
+    character_starts = tf.cumsum(lengths, exclusive=True)  # bytes before each character, words laid end to end
+    word_starts = tf.gather(tf.concat([character_starts, [tf.reduce_sum(lengths)]], 0), split.character_splits)
+    word = starts.value_rowids()
+    base = tf.gather(word_starts, word)
+    # the stand-in of a word that is too long has a length of its own
+    last = tf.where(tf.gather(split.too_long, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
+    first_character = tf.searchsorted(character_starts, base + starts.values, side="right") - 1
+    last_character = tf.searchsorted(character_starts, last, side="right") - 1
+    return tf.gather(split.starts, first_character), tf.gather(split.ends, last_character)

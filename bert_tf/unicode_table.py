@@ -1,28 +1,31 @@
-"""The original's text normalisation as a table from each code point to a short sequence.
+"""The original's text normalisation as a table with one entry for each code point.
 
 Paper: section 3 ("Input/Output Representations", WordPiece). What the original's basic tokenizer
 does to text (drop controls, set CJK ideographs and punctuation apart, lower-case, strip accents)
-depends, but for the final sigma, on one code point at a time. So it is a table, and the table is
-the same in Python, in a tf.function and in a served graph. One thing it leaves out: spacing combining
-marks that stand next to each other out of canonical order (U+302E before U+1B44) are not reordered.
+depends on one code point at a time, but for two rules: the final sigma, and the canonical order of
+the few spacing marks that have one. So it is a table, the same in Python, in a tf.function and in a
+served graph, and the entries that take part in those rules say so (`word_splitting` applies them).
 
-The table is frozen to Unicode 14.0 in `unicode_table.npz`, so that every Python version tokenizes
-alike; `python -m bert_tf.unicode_table` makes it anew on a Python with `unicodedata` 14.0.0.
+An entry is `kind << KIND_SHIFT | code point`. The table is frozen to Unicode 14.0 in
+`unicode_table.npz`, so that every Python version tokenizes alike; `python -m bert_tf.unicode_table`
+makes it anew on a Python with `unicodedata` 14.0.0.
 """
 
 import pathlib
 import unicodedata
+from typing import NamedTuple
 
 import numpy as np
 
 UNICODE_VERSION = "14.0.0"
 NUM_CODE_POINTS = 0x110000
-SPACE = 0x20
-CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
+KIND_SHIFT = 21
+CODE_POINT_MASK = (1 << KIND_SHIFT) - 1
+# In this order: first those that make words, then those that need a closer look.
+IN_WORD, ALONE, SPACE, DROPPED, BOUNDARY, ORDERED_MARK, CAPITAL_SIGMA, EXPANDS = range(8)
+SMALL_SIGMA, FINAL_SIGMA = 0x3C3, 0x3C2
 OTHER, CASED, IGNORED = 0, 1, 2
 _PATH = pathlib.Path(__file__).with_suffix(".npz")
-# Stands for "a space" where the file stores differences to the code point.
-_SPACE_MARK = np.iinfo(np.int32).max
 _CJK_RANGES = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
     (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
@@ -30,45 +33,67 @@ _CJK_RANGES = (
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
-def normalize_character(character: str, do_lower_case: bool) -> str:
-    """What the original's basic tokenizer makes of one character, spaces set where it splits."""
-    if character in "\t\n\r" or unicodedata.category(character) == "Zs":
-        return " "
-    if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
-        return ""
-    result = character
-    if do_lower_case:
-        decomposed = unicodedata.normalize("NFD", character.lower())
-        result = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-    pieces = (" " if c.isspace() else f" {c} " if _is_punctuation(c) else c for c in result)
-    result = "".join(pieces)
-    if any(low <= ord(character) <= high for low, high in _CJK_RANGES):
-        result = f" {result} "
-    return result
+class Table(NamedTuple):
+    """What the graph looks up.
 
-
-def _is_punctuation(character: str) -> bool:
-    return character in _ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
-
-
-def load(do_lower_case: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The table as a ragged array.
-
-    Args:
-      do_lower_case: lower-case and strip accents.
-
-    Returns:
-      `row_splits` int32 [0x110000 + 1] and `values` int32: row c holds the code points that c becomes.
+    Attributes:
+      entries: int32 [0x110000], the entry of each code point; where its kind is EXPANDS, a row of `expansions`.
+      expansions: int32 [rows, widest], entries, filled up with DROPPED.
+      marks: int32 [marks], the code points of kind ORDERED_MARK, ascending.
+      mark_classes: int32 [marks], their canonical combining classes.
     """
+
+    entries: np.ndarray
+    expansions: np.ndarray
+    marks: np.ndarray
+    mark_classes: np.ndarray
+
+
+def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
+    """What the original's basic tokenizer makes of one character, as pairs of kind and character.
+
+    A dropped character is left out, unless marks cannot be ordered across it: that is a BOUNDARY.
+    """
+    if character in "\t\n\r" or unicodedata.category(character) == "Zs":
+        return [(SPACE, " ")]
+    if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
+        return []
+    if not do_lower_case:
+        return [_with_kind(character, character)]
+    if character == "\N{GREEK CAPITAL LETTER SIGMA}":
+        return [(CAPITAL_SIGMA, "\N{GREEK SMALL LETTER SIGMA}")]
+    result = []
+    for c in unicodedata.normalize("NFD", character.lower()):
+        if unicodedata.category(c) != "Mn":
+            result.append((ORDERED_MARK, c) if unicodedata.combining(c) else _with_kind(c, character))
+        elif not unicodedata.combining(c):
+            result.append((BOUNDARY, c))
+    kinds = {kind for kind, _ in result}
+    # what is kept and not a mark is a boundary already
+    return result if kinds <= {BOUNDARY, ORDERED_MARK} else [pair for pair in result if pair[0] != BOUNDARY]
+
+
+def _with_kind(result: str, source: str) -> tuple[int, str]:
+    if result.isspace():
+        return SPACE, " "
+    is_ideograph = any(low <= ord(source) <= high for low, high in _CJK_RANGES)
+    is_punctuation = result in _ASCII_PUNCTUATION or unicodedata.category(result).startswith("P")
+    return (ALONE if is_ideograph or is_punctuation else IN_WORD), result
+
+
+def entry(kind: int, value: int = 0) -> int:
+    """An entry of this kind; `value` is a code point or a row."""
+    return kind << KIND_SHIFT | value
+
+
+def load(do_lower_case: bool) -> Table:
+    """Reads the table for one value of do_lower_case."""
     case = "lower" if do_lower_case else "keep"
     with np.load(_PATH) as file:
-        lengths, differences = file[f"{case}_lengths"], file[f"{case}_differences"]
-    row_splits = np.zeros(NUM_CODE_POINTS + 1, np.int32)
-    np.cumsum(lengths, out=row_splits[1:])
-    sources = np.repeat(np.arange(NUM_CODE_POINTS, dtype=np.int32), lengths)
-    with np.errstate(over="ignore"):
-        values = np.where(differences == _SPACE_MARK, SPACE, sources + differences)
-    return row_splits, values.astype(np.int32)
+        kinds, expansions = file[f"{case}_kinds"].astype(np.int32), file[f"{case}_expansions"]
+        values = np.arange(NUM_CODE_POINTS, dtype=np.int32) + file[f"{case}_differences"]
+        marks, mark_classes = file["marks"], file["mark_classes"]
+    return Table(kinds << KIND_SHIFT | values, expansions, marks, mark_classes)
 
 
 def load_sigma_context() -> np.ndarray:
@@ -83,7 +108,7 @@ def load_sigma_context() -> np.ndarray:
 
 def _sigma_context(character: str) -> int:
     # str.lower() applies the rule itself, so it is asked, not written again
-    if normalize_character(character, do_lower_case=False) == "":
+    if not normalize_character(character, do_lower_case=False):
         return IGNORED
     if f"{character}Σ".lower().endswith("ς"):
         return CASED
@@ -95,16 +120,39 @@ def _build() -> None:
         raise SystemExit(f"unicodedata is {unicodedata.unidata_version}; the table is for {UNICODE_VERSION}")
     arrays = {}
     for case, lower in (("lower", True), ("keep", False)):
-        rows = ["" if 0xD800 <= c <= 0xDFFF else normalize_character(chr(c), lower) for c in range(NUM_CODE_POINTS)]
-        lengths = np.array([len(row) for row in rows], np.uint8)
-        values = np.array([ord(c) for row in rows for c in row], np.int32)
-        sources = np.repeat(np.arange(NUM_CODE_POINTS, dtype=np.int32), lengths)
-        arrays[f"{case}_lengths"] = lengths
-        arrays[f"{case}_differences"] = np.where(values == SPACE, _SPACE_MARK, values - sources)
+        arrays |= {f"{case}_{name}": array for name, array in _table_arrays(lower).items()}
+    marks = [
+        c for c in range(NUM_CODE_POINTS) if unicodedata.combining(chr(c)) and unicodedata.category(chr(c)) != "Mn"
+    ]
+    arrays["marks"] = np.array(marks, np.int32)
+    arrays["mark_classes"] = np.array([unicodedata.combining(chr(c)) for c in marks], np.int32)
     arrays["sigma_context"] = np.array(
         [0 if 0xD800 <= c <= 0xDFFF else _sigma_context(chr(c)) for c in range(NUM_CODE_POINTS)], np.uint8
     )
     np.savez_compressed(_PATH, **arrays)
+
+
+def _table_arrays(do_lower_case: bool) -> dict[str, np.ndarray]:
+    kinds, values = np.zeros(NUM_CODE_POINTS, np.uint8), np.zeros(NUM_CODE_POINTS, np.int32)
+    expansions = []
+    for code_point in range(NUM_CODE_POINTS):
+        is_surrogate = 0xD800 <= code_point <= 0xDFFF
+        row = [] if is_surrogate else normalize_character(chr(code_point), do_lower_case)
+        if len(row) > 1:
+            kinds[code_point], values[code_point] = EXPANDS, len(expansions)
+            expansions.append([entry(kind, ord(c)) for kind, c in row])
+        elif row:
+            kinds[code_point], values[code_point] = row[0][0], ord(row[0][1])
+        else:
+            kinds[code_point] = DROPPED
+    widest = max(map(len, expansions), default=1)
+    rows = [row + [entry(DROPPED)] * (widest - len(row)) for row in expansions]
+    return {
+        "kinds": kinds,
+        # differences compress far better
+        "differences": values - np.arange(NUM_CODE_POINTS, dtype=np.int32),
+        "expansions": np.array(rows, np.int32).reshape(-1, widest),
+    }
 
 
 if __name__ == "__main__":

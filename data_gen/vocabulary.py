@@ -16,7 +16,8 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import command_line
-from bert_tf.tokenization import MAX_CHARACTERS_PER_WORD, SPECIAL_TOKENS, TOO_LONG, TextNormalizer
+from bert_tf.tokenization import SPECIAL_TOKENS
+from bert_tf.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, WordSplitter
 from data_gen.documents import read_batches
 from data_gen.settings import VocabularySettings
 from tfrecords import reader, writer
@@ -29,11 +30,11 @@ JOINER = "##"
 
 def count_words(files: Sequence[str], do_lower_case: bool) -> collections.Counter:
     """Counts words as the tokenizer sees them: normalised, split at spaces and punctuation."""
-    normalize = TextNormalizer(do_lower_case)
+    split = WordSplitter(do_lower_case)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def unique_words(lines):
-        words, _, counts = tf.unique_with_counts(tf.strings.split(normalize(lines)).values)
+        words, _, counts = tf.unique_with_counts(split(lines).values)
         return words, counts
 
     total: collections.Counter = collections.Counter()

@@ -1,0 +1,115 @@
+"""Tokens a second on one core: ours, the original's Python and Hugging Face's tokenizers, in one run.
+
+Without arguments it reads the demo's English with a vocabulary learned from it; `--corpus` and `--vocabulary` name
+files to read in their stead. It binds itself to one core, so `make bench` calls it as a process of its own.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# before anything starts threads
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["RAYON_NUM_THREADS"] = "1"
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import demo_text
+import tensorflow as tf
+from official.nlp.tools import tokenization as original_tokenization
+
+from bert_tf.tokenization import BertTokenizer
+from data_gen.settings import VocabularySettings
+from data_gen.vocabulary import learn_vocabulary
+
+ROUNDS = 5
+BATCH = 1000
+# The slow ones read every tenth batch of a round; their rate is of what they read.
+SLOW = 10
+
+
+def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """The demo's English and 8,000 pieces learned from it."""
+    corpus, vocabulary = folder / "text.txt", folder / "vocab.txt"
+    demo_text.write_corpus(demo_text.read_modules(), corpus, dev=False)
+    learn_vocabulary(VocabularySettings(input_file=str(corpus), output_file=str(vocabulary), vocab_size=8000))
+    return corpus, vocabulary
+
+
+def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], tf.Tensor], int]]]:
+    """Each tokenizer: every how many batches it reads, and what gives the number of tokens of a batch."""
+    tokenizer, original = BertTokenizer(vocabulary), original_tokenization.FullTokenizer(vocabulary)
+    original.wordpiece_tokenizer.max_input_chars_per_word = 200
+    signature = [tf.TensorSpec([None], tf.string)]
+    encode = tf.function(tokenizer.encode, input_signature=signature)
+    with_offsets = tf.function(tokenizer.encode_with_offsets, input_signature=signature)
+
+    def run_original(lines, _):
+        return sum(len(original.convert_tokens_to_ids(original.tokenize(line))) for line in lines)
+
+    found = {
+        "bert_tf": (1, lambda _, batch: encode(batch).values.shape[0]),
+        "bert_tf, with offsets": (1, lambda _, batch: with_offsets(batch)[0].values.shape[0]),
+        "the original's Python (tf-models-official's port)": (SLOW, run_original),
+    }
+    try:
+        from tokenizers import BertWordPieceTokenizer
+    except ImportError:
+        print("Hugging Face's tokenizers is not installed: pip install -e .[bench]")
+        return found
+    peer = BertWordPieceTokenizer(vocabulary, lowercase=True)
+
+    def run_peer(lines, _):
+        texts = [line.decode("utf-8", "ignore") for line in lines]
+        return sum(len(row.ids) for row in peer.encode_batch(texts, add_special_tokens=False))
+
+    # before the original, the last row, to which ratios are given
+    last = found.popitem()
+    return {**found, "Hugging Face tokenizers": (SLOW, run_peer), last[0]: last[1]}
+
+
+def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
+    """The best tokens a second of each; rounds take turns, the first only warms up."""
+    pieces = [lines[i : i + BATCH] for i in range(0, len(lines), BATCH)]
+    batches = [(piece, tf.constant(piece)) for piece in pieces]
+    found = candidates(vocabulary)
+    best = dict.fromkeys(found, 0.0)
+    for round_number in range(ROUNDS + 1):
+        for name, (stride, run) in found.items():
+            started = time.perf_counter()
+            tokens = sum(run(*batch) for batch in batches[::stride])
+            if round_number:
+                best[name] = max(best[name], tokens / (time.perf_counter() - started))
+    return list(best.items())
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", help="text to read, one line a text; the demo's English if not given")
+    parser.add_argument("--vocabulary", help="vocab.txt; learned from the demo's English if not given")
+    parser.add_argument("--lines", type=int, default=40_000, help="how many lines to read")
+    arguments = parser.parse_args()
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    corpus, vocabulary = arguments.corpus, arguments.vocabulary
+    with tempfile.TemporaryDirectory() as folder:
+        if not (corpus and vocabulary):
+            demo_corpus, demo_vocabulary = demo_files(pathlib.Path(folder))
+            corpus, vocabulary = corpus or demo_corpus, vocabulary or demo_vocabulary
+        lines = pathlib.Path(corpus).read_bytes().split(b"\n")[: arguments.lines]
+        rates = best_rates(lines, str(vocabulary))
+    print(f"\nTokenizer, {len(lines):,} lines, batches of {BATCH:,}, one core")
+    for name, rate in rates:
+        print(f"  {name:<50} {rate:>12,.0f} {'tokens/s':<12} {rate / rates[-1][1]:>6.2f} x")
+
+
+if __name__ == "__main__":
+    main()

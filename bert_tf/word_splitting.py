@@ -1,0 +1,187 @@
+"""Splits text into normalised words, as the original's basic tokenizer does, in graph ops.
+
+Paper: section 3 ("Input/Output Representations"). Each character is looked up in `unicode_table`; words are
+what is left between spaces and around the characters that stand alone.
+
+Glossary: B texts, N characters of the source, M entries they become, K characters of words, W words.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf import unicode_table
+
+# A longer word becomes [UNK], as in the original.
+MAX_CHARACTERS_PER_WORD = 200
+# Replaces a word that is too long: a noncharacter, which no vocabulary can sensibly hold.
+TOO_LONG = 0x10FFFF
+
+_ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
+    unicode_table.entry(kind)
+    for kind in (
+        unicode_table.ALONE,
+        unicode_table.SPACE,
+        unicode_table.DROPPED,
+        unicode_table.BOUNDARY,
+        unicode_table.ORDERED_MARK,
+        unicode_table.CAPITAL_SIGMA,
+        unicode_table.EXPANDS,
+    )
+)
+
+
+class Words(NamedTuple):
+    """The words of all texts, and where in the source they come from.
+
+    Attributes:
+      words: string [W].
+      text_splits: int64 [B + 1], text b holds words text_splits[b] to text_splits[b + 1].
+      too_long: bool [W], words of which TOO_LONG stands for all.
+      character_splits: int64 [W + 1], the words' characters.
+      characters: int32 [K], code points.
+      starts, ends: int64 [K], bytes of its text that each character comes from; None unless asked for.
+    """
+
+    words: tf.Tensor
+    text_splits: tf.Tensor
+    too_long: tf.Tensor
+    character_splits: tf.Tensor
+    characters: tf.Tensor
+    starts: tf.Tensor | None
+    ends: tf.Tensor | None
+
+
+class WordSplitter(tf.Module):
+    """Cleans, lower-cases, strips accents and cuts at spaces and punctuation, as the original does."""
+
+    def __init__(self, do_lower_case: bool = True):
+        super().__init__()
+        table = unicode_table.load(do_lower_case)
+        self._lower = do_lower_case
+        self._entries, self._expansions, self._marks, self._mark_classes = map(tf.constant, table)
+        self._sigma_context = tf.constant(unicode_table.load_sigma_context())
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Cuts UTF-8 texts into words; invalid bytes are dropped, never an error.
+
+        Args:
+          texts: string [B].
+
+        Returns:
+          RaggedTensor string [B, (words)]; a word of more than 200 characters is the character TOO_LONG.
+        """
+        split = self.split(texts)
+        return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
+
+    def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
+        """The same with what offsets are made of."""
+        # so that no word goes on into the next text
+        texts = tf.strings.join([texts, " "])
+        if with_offsets:
+            characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
+        else:
+            characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, (characters)]
+        sources = characters.values  # [N]
+        entries = tf.gather(self._entries, sources)
+        origin = tf.range(tf.size(sources)) if with_offsets else tf.zeros([0], tf.int32)
+        entries, text_splits, origin = tf.cond(
+            tf.reduce_any(entries >= _DROPPED),
+            lambda: self._look_closer(entries, sources, characters.row_splits),
+            lambda: (entries, characters.row_splits, origin),
+        )
+        apart = entries >= _ALONE
+        begins = apart | tf.concat([[True], apart], 0)[:-1]
+        kept = tf.where(entries < _SPACE)[:, 0]  # [K]
+        begins, code_points = tf.gather(begins, kept), tf.gather(entries, kept)
+        code_points = tf.bitwise.bitwise_and(code_points, unicode_table.CODE_POINT_MASK)
+        word_starts = tf.where(begins)[:, 0]  # [W]
+        character_splits = tf.concat([word_starts, [tf.size(kept, tf.int64)]], 0)
+        words, too_long = _encode(code_points, character_splits)
+        text_splits = tf.searchsorted(
+            word_starts, tf.searchsorted(kept, text_splits, out_type=tf.int64), out_type=tf.int64
+        )
+        starts = ends = None
+        if with_offsets:
+            origin = tf.gather(origin, kept)
+            starts = tf.gather(offsets.values, origin)
+            ends = starts + tf.cast(byte_lengths(tf.gather(sources, origin)), tf.int64)
+        return Words(words, text_splits, too_long, character_splits, code_points, starts, ends)
+
+    def _look_closer(self, entries, sources, text_splits):
+        """Applies what depends on neighbours, expands and drops.
+
+        Returns:
+          entries: int32 [M], of words and spaces only.
+          text_splits: int64 [B + 1].
+          origin: int32 [M], the source character of each entry.
+        """
+        if self._lower:
+            entries = _if_any(entries, _SIGMA, lambda: self._with_final_sigmas(entries, sources, text_splits))
+        origin = tf.range(tf.size(entries))
+        entries, origin = tf.cond(
+            tf.reduce_any(entries >= _EXPANDS), lambda: self._expand(entries), lambda: (entries, origin)
+        )
+        if self._lower:
+            entries = _if_any(entries, _MARK, lambda: self._in_canonical_order(entries))
+        kept = tf.where(entries < _DROPPED)[:, 0]
+        entries, origin = tf.gather(entries, kept), tf.gather(origin, kept)
+        text_splits = tf.searchsorted(origin, tf.cast(text_splits, tf.int32), out_type=tf.int64)
+        return entries, text_splits, origin
+
+    def _expand(self, entries):
+        expands = entries >= _EXPANDS
+        rows = tf.gather(self._expansions, tf.where(expands, entries - _EXPANDS, 0))  # [N, widest]
+        width = self._expansions.shape[1]
+        single = tf.pad(entries[:, tf.newaxis], [[0, 0], [0, width - 1]], constant_values=_DROPPED)
+        origin = tf.repeat(tf.range(tf.size(entries)), width)
+        return tf.reshape(tf.where(expands[:, tf.newaxis], rows, single), [-1]), origin
+
+    def _with_final_sigmas(self, entries, sources, text_splits):
+        """Sets the final form of sigma where str.lower() would."""
+        is_sigma = (entries >= _SIGMA) & (entries < _EXPANDS)
+        sigma = tf.where(self._ends_a_word(sources, text_splits), unicode_table.FINAL_SIGMA, unicode_table.SMALL_SIGMA)
+        return tf.where(is_sigma, sigma, entries)
+
+    def _ends_a_word(self, sources, text_splits):
+        """True where something cased comes before and nothing cased comes after.
+
+        Every text ends with a space, so the search for a neighbour ends in its text.
+        """
+        context = tf.gather(self._sigma_context, sources)
+        decides = tf.cast(tf.not_equal(context, unicode_table.IGNORED), tf.int32)
+        deciding = tf.boolean_mask(context, decides > 0)
+        cased = tf.concat([[False], tf.equal(deciding, unicode_table.CASED), [False]], 0)
+        up_to = tf.cumsum(decides)  # rank of the next that decides, in `cased` one further on
+        return tf.gather(cased, up_to - decides) & ~tf.gather(cased, up_to + 1)
+
+    def _in_canonical_order(self, entries):
+        """Sorts neighbouring marks by their canonical combining class, as NFD does.
+
+        What is dropped because it has no class (BOUNDARY) still parts them; other dropped characters do not.
+        """
+        is_mark = (entries >= _MARK) & (entries < _SIGMA)
+        parts = ~is_mark & ((entries < _DROPPED) | (entries >= _BOUNDARY))
+        positions = tf.where(is_mark)
+        run = tf.cast(tf.gather_nd(tf.cumsum(tf.cast(parts, tf.int32)), positions), tf.int64)
+        marks = tf.gather_nd(entries, positions) - _MARK
+        classes = tf.gather(self._mark_classes, tf.searchsorted(self._marks, marks))
+        order = tf.argsort(run * 256 + tf.cast(classes, tf.int64), stable=True)
+        return tf.tensor_scatter_nd_update(entries, positions, tf.gather(marks, order))
+
+
+def byte_lengths(code_points: tf.Tensor) -> tf.Tensor:
+    """How many bytes of UTF-8 each code point takes, int32."""
+    return 1 + sum(tf.cast(code_points >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
+
+
+def _if_any(entries, kind, change):
+    """What `change` returns if an entry is of this kind or a later one, else the entries."""
+    return tf.cond(tf.reduce_any(entries >= kind), change, lambda: entries)
+
+
+def _encode(code_points, splits):
+    too_long = splits[1:] - splits[:-1] > MAX_CHARACTERS_PER_WORD
+    words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(code_points, splits, validate=False), "UTF-8")
+    words = tf.cond(tf.reduce_any(too_long), lambda: tf.where(too_long, chr(TOO_LONG), words), lambda: words)
+    return words, too_long
