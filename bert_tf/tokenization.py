@@ -72,7 +72,8 @@ class BertTokenizer(tf.Module):
         super().__init__()
         self.vocab_file = vocab_file
         self.do_lower_case = do_lower_case
-        self.vocabulary = load_vocabulary(vocab_file)
+        # set past tf.Module, which would look at every piece for variables to track: a quarter of a second
+        object.__setattr__(self, "vocabulary", load_vocabulary(vocab_file))
         ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
         self._split = WordSplitter(do_lower_case)
