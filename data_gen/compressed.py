@@ -1,0 +1,186 @@
+"""Reading text files that may be compressed: gzip, bzip2 and xz by suffix, over any tf.io.gfile path."""
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+import tensorflow as tf
+
+from tfrecords.errors import InputError
+
+_BLOCK = 1 << 18  # bytes asked of the file system at once
+_BUFFER = 1 << 20  # bytes of text kept ready
+_UNREADABLE = (".zst", ".zip", ".7z", ".lz4", ".br")
+
+
+def open_binary(path: str) -> BinaryIO:
+    """Opens a file for reading and decompresses it on the way where its name ends in .gz, .bz2 or .xz.
+
+    Memory stays at a few MiB whatever the file's size. Files of several members (`cat a.gz b.gz`,
+    pbzip2, pixz) are read to their end. A plain file can seek, a compressed one cannot.
+
+    Args:
+      path: any tf.io.gfile path.
+
+    Returns:
+      A buffered reader; iterating gives lines with their line ends. Reading a compressed file that is
+      cut off, damaged or followed by something else raises InputError, which names the file.
+
+    Raises:
+      InputError: the suffix says a compression that is not known here.
+    """
+    if path.lower().endswith(_UNREADABLE):
+        raise InputError(f"{path}: this compression is not read; compress as .gz, .bz2 or .xz, or give plain text")
+    raw: io.RawIOBase = _GFileStream(path)
+    decoder = _decoder_of(path)
+    if decoder:
+        raw = _Decompressed(path, raw, decoder)
+    return io.BufferedReader(raw, _BUFFER)
+
+
+def is_compressed(path: str) -> bool:
+    """Whether `open_binary` decompresses the file."""
+    return _decoder_of(path) is not None
+
+
+def check_readable(files: Sequence[str]) -> None:
+    """Reads the first byte of every compressed file, so that a wrong one is found before long work starts.
+
+    Raises:
+      InputError: names the file.
+    """
+    for path in files:
+        with open_binary(path) as file:
+            if is_compressed(path):
+                file.read(1)
+
+
+class _GzipDecoder:
+    """zlib's decoder with the interface that bz2's and lzma's share."""
+
+    def __init__(self):
+        self._decoder = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # 16: gzip's header and checksum
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._decoder.decompress(self._decoder.unconsumed_tail + data, max_length)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._decoder.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+
+def _new_xz_decoder() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+
+_DECODERS: dict[str, Callable] = {".gz": _GzipDecoder, ".bz2": bz2.BZ2Decompressor, ".xz": _new_xz_decoder}
+
+
+def _decoder_of(path: str) -> Callable | None:
+    return next((decoder for suffix, decoder in _DECODERS.items() if path.lower().endswith(suffix)), None)
+
+
+class _GFileStream(io.RawIOBase):
+    """A tf.io.gfile file as a raw stream: GFile itself lacks readinto, readable and more."""
+
+    def __init__(self, path: str):
+        super().__init__()
+        self._path = path
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        # a file that was not read yet is not open, and then GFile does not know where its end is
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: 0}[whence]
+        if whence == io.SEEK_END:
+            start = tf.io.gfile.stat(self._path).length
+        self._file.seek(start + offset)
+        return self._file.tell()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+class _Decompressed(io.RawIOBase):
+    """The text of a compressed stream.
+
+    The standard library's file classes end without a word where a later member of a bzip2 or xz file
+    is damaged, and take an empty .gz for an empty text; here both are errors.
+    """
+
+    def __init__(self, path: str, raw: io.RawIOBase, new_decoder: Callable):
+        super().__init__()
+        self._path, self._raw, self._new_decoder = path, raw, new_decoder
+        self._decoder = new_decoder()
+        # padding between members is zeros in gzip and xz, and not allowed in bzip2
+        self._padding = b"" if new_decoder is bz2.BZ2Decompressor else b"\0"
+        self._rest = b""  # bytes that were read and belong to the next member
+        self._failed = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = self._read(len(buffer)) if len(buffer) else b""
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def _read(self, size: int) -> bytes:
+        while True:
+            if self._decoder.eof and not self._next_member():
+                return b""
+            block, at_end = b"", False
+            if self._decoder.needs_input:
+                block, self._rest = self._rest or self._raw.read(_BLOCK), b""
+                at_end = not block
+            try:
+                data = self._decoder.decompress(block, size)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                raise InputError(
+                    f"{self._path}: is damaged, or not what its suffix says ({error}); "
+                    "make or fetch the file again, or rename it if it is not compressed"
+                ) from error
+            if data:
+                return data
+            if at_end and not self._decoder.eof:
+                raise InputError(f"{self._path}: ends in the middle of its compressed data; make or fetch it again")
+
+    def _next_member(self) -> bool:
+        """Goes on to the member after this one; False at the file's end."""
+        rest = self._decoder.unused_data
+        while not (rest := rest.lstrip(self._padding) if self._padding else rest):
+            rest = self._raw.read(_BLOCK)
+            if not rest:
+                return False
+        self._decoder, self._rest = self._new_decoder(), rest
+        return True
