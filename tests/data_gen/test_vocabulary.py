@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.tokenization import BertTokenizer
-from data_gen import vocabulary
+from data_gen import vocabulary, words
 from data_gen.settings import VocabularySettings
 from tfrecords.errors import InputError
 
@@ -79,9 +79,9 @@ def test_pieces_are_those_that_counting_anew_before_each_merge_gives(word_counts
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.permutations(["ab", "ba", "aab", "abb", "cab", "bac", "ccc", "abcabc"]))
-def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(words):
-    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(words), 1), 14)
-    assert vocabulary.learn_pieces(dict.fromkeys(words, 1), 14) == in_order
+def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(order):
+    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(order), 1), 14)
+    assert vocabulary.learn_pieces(dict.fromkeys(order, 1), 14) == in_order
     assert len(in_order) == 14
 
 
@@ -119,14 +119,14 @@ def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
 def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path, lower, expected):
     path = tmp_path / "text"
     path.write_text("The the, Café's\n\n\u00a0cafe\u0301 中中! The\x00\n", encoding="utf-8")
-    assert vocabulary.count_words([str(path)], lower) == expected
+    assert words.count_words([str(path)], lower, 1000).counts == expected
 
 
 def test_words_are_counted_over_all_files_and_batches_of_lines(tmp_path):
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
         path.write_text("the of\nof\n" * 2000)
-    assert vocabulary.count_words([str(path) for path in paths], True) == {"the": 4000, "of": 8000}
+    assert words.count_words([str(path) for path in paths], True, 1000).counts == {"the": 4000, "of": 8000}
 
 
 @pytest.mark.parametrize("size", [60, 100, 150])
