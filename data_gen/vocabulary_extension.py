@@ -3,12 +3,13 @@
 Paper: section 3 ("Input/Output Representations").
 
 Byte-pair merging goes on from where the existing vocabulary's greedy matching leaves the domain's
-words. Greedy matching does not retrace merges: a piece that only led to a longer one is never found
-again, and a new piece may cut other words differently. So the extended vocabulary is tried on the
-words, pieces that save less than the next merges would are given up, and merging goes on.
+words. Greedy matching does not retrace merges: it takes a long piece without the shorter ones that led
+to it, and a new piece may cut other words differently. So more pieces are merged than are wanted, all
+are tried on the words, and those that save least are given up, round by round.
 """
 
 import collections
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +24,9 @@ from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
 from tfrecords.errors import InputError
 
-_ROUNDS = 12
-# In the later rounds only pieces that are never used are given up, so that the number asked for is met.
-_SELECTING_ROUNDS = 8
+# Sizes to go through, as multiples of the number of pieces wanted: far too many at first, so that long
+# pieces are found, then fewer and fewer; at the end what is never used gives way to other pieces.
+_SIZES = (4, 3, 2.5, 2, 1.7, 1.5, 1.3, 1.2, 1.1, 1.05, 1, 1, 1, 1)
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -108,19 +109,16 @@ def extend_pieces(existing: Sequence[str], word_counts: Mapping[str, int], wante
     corpus = _Corpus(existing, word_counts)
     added: list[str] = []
     best, best_rank = [], (wanted, float("inf"))
-    with Progress("choosing pieces", _ROUNDS, "rounds") as progress:
-        for number in range(_ROUNDS):
-            added, last_saving = corpus.fill(added, wanted)
+    sizes = [math.ceil(factor * wanted) for factor in _SIZES]
+    with Progress("choosing pieces", len(sizes), "rounds") as progress:
+        for size in sizes:
+            added = added[:size] if len(added) >= size else corpus.fill(added, size)
             savings, cost = corpus.try_out(added)
-            used = sorted((p for p in added if savings[p]), key=lambda p: (-savings[p], p))
-            if (rank := (wanted - len(used), cost)) < best_rank:
-                best, best_rank = used, rank
-            least = last_saving if number < _SELECTING_ROUNDS else 1
-            kept = [piece for piece in added if savings[piece] >= least]
+            added = sorted((p for p in added if savings[p]), key=lambda p: (-savings[p], p))
+            rank = (wanted - len(added), cost)
+            if size == wanted and rank < best_rank:
+                best, best_rank = added, rank
             progress.update()
-            if len(kept) == len(added):
-                break
-            added = kept
     return best
 
 
@@ -133,12 +131,8 @@ class _Corpus:
         self._counts = np.array([word_counts[word] for word in self._words], np.int64)
         self._characters = np.array([len(word) for word in self._words], np.int64)
 
-    def fill(self, kept: Sequence[str], wanted: int) -> tuple[list[str], int]:
-        """Adds the most frequent merges and missing characters to `kept` until there are `wanted`.
-
-        Returns:
-          The pieces, and how many pieces of the running text the last one saves.
-        """
+    def fill(self, kept: Sequence[str], wanted: int) -> list[str]:
+        """Adds the most frequent merges and missing characters to `kept` until there are `wanted`."""
         vocabulary = self._existing + list(kept)
         segment, ids, lengths = self._cut(vocabulary)
         starts = np.cumsum(lengths) - lengths
@@ -148,18 +142,18 @@ class _Corpus:
             [[vocabulary[i] for i in ids[starts[w] : starts[w] + lengths[w]]] for w in several],
             self._counts[several].tolist(),
         )
-        pieces, last_saving = dict.fromkeys(kept), 1
+        pieces = dict.fromkeys(kept)
         while len(pieces) < wanted:
             saving = merges.highest_count()
             if characters and characters[-1][0] >= max(saving, 1):
-                last_saving, piece = characters.pop()
+                _, piece = characters.pop()
             elif saving:
-                last_saving, piece = saving, merges.merge_most_frequent()
+                piece = merges.merge_most_frequent()
             else:
                 break
             if piece not in self._known:
                 pieces[piece] = None
-        return list(pieces), last_saving
+        return list(pieces)
 
     def try_out(self, added: Sequence[str]) -> tuple[dict[str, int], int]:
         """Cuts the words with the added pieces.
