@@ -28,7 +28,8 @@ from tfrecords.errors import InputError
 
 # Rarer characters are left to [UNK], so that a few foreign lines cannot fill the vocabulary.
 MAX_ALPHABET = 1000
-# Only so many words, the most frequent, teach merges: about 0.5 GB. Rarer ones hardly move a pair's count.
+# Only so many words, the most frequent, teach merges, which bounds their memory (docs/performance.md has it
+# measured); rarer ones hardly move a pair's count.
 MAX_MERGE_WORDS = 1_000_000
 
 
