@@ -43,26 +43,36 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
     if finished := job.finished_shards():
+        job.clear()
         logging.info("%s is whole already: nothing to do", job.manifest_path)
         return finished
-    job.open()
     try:
-        blocks = _tokenize(files, settings, job, runner)
-        _check_documents(blocks, settings)
-        shards, facts = make_shards(blocks, vocabulary, job, runner)
-        summary = _summary(blocks, facts, settings)
-        entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-        text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-        writer.write_text(job.manifest_path, text)
-        job.close()
-    except InputError:
-        # the corpus has to change, and nothing that was made of it can be used then
-        job.close()
-        raise
+        job.open()
+        shards, summary = _make(files, settings, vocabulary, job, runner)
     finally:
         job.release()
     logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
     return shards
+
+
+def _make(
+    files: Sequence[str], settings: GeneratorSettings, vocabulary: Sequence[str], job: Job, runner: Runner
+) -> tuple[list[manifest.Shard], dict]:
+    """All steps from text to manifest; the shards, and what a person wants to know of them."""
+    try:
+        blocks = _tokenize(files, settings, job, runner)
+        _check_documents(blocks, settings)
+        shards, facts = make_shards(blocks, vocabulary, job, runner)
+    except InputError:
+        # the corpus has to change, and nothing that was made of it can be used then
+        job.close()
+        raise
+    summary = _summary(blocks, facts, settings)
+    entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
+    text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
+    writer.write_text(job.manifest_path, text)
+    job.close()
+    return shards, summary
 
 
 def verify(settings: GeneratorSettings) -> None:

@@ -128,13 +128,12 @@ class Job:
         if entries is None:
             self._refuse_unknown_outputs()
             return None
-        names = [shard.name for shard in manifest.shards_of(self.manifest_path, entries)]
-        if different := self._differences({**entries, "outputs": names}):
+        shards = manifest.shards_of(self.manifest_path, entries)
+        if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
             raise InputError(
                 f"{self.manifest_path}: the set there was made otherwise ({different}); give another --output_file, "
                 "or delete that set and its manifest"
             )
-        shards = manifest.shards_of(self.manifest_path, entries)
         for shard, path in zip(shards, self.outputs, strict=True):
             if not tf.io.gfile.exists(path) or tf.io.gfile.stat(path).length != shard.bytes:
                 logging.info("%s is missing or cut short: it is made again", path)
@@ -159,7 +158,11 @@ class Job:
         tf.io.gfile.makedirs(self.folder)
         self._take_lock()
         path = f"{self.folder}/plan.json"
-        if tf.io.gfile.exists(path):
+        if not tf.io.gfile.exists(path):
+            # what stands here without a plan is of a run that was killed while it removed its folder
+            self._empty_folder()
+            writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
+        else:
             with tf.io.gfile.GFile(path) as file:
                 plan = json.load(file)
             if different := self._differences(plan):
@@ -168,14 +171,23 @@ class Job:
                     "delete the folder, or give another --output_file"
                 )
             logging.info("going on with the unfinished run in %s", self.folder)
-        else:
-            writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
         self._remove_leftovers()
 
     def close(self) -> None:
         """Removes the folder of a finished run."""
         tf.io.gfile.rmtree(self.folder)
         self.release()
+
+    def clear(self) -> None:
+        """Removes what a run left that was killed after its manifest was written.
+
+        Raises:
+          InputError: that run is still at work.
+        """
+        if tf.io.gfile.exists(self.folder):
+            self._take_lock()
+            self.close()
+        self._remove_leftovers()
 
     def release(self) -> None:
         """Lets another run take the folder over."""
@@ -193,10 +205,25 @@ class Job:
         except OSError as error:
             raise InputError(f"{self.folder}: another run is at work on this set; wait for it, or stop it") from error
 
+    def _empty_folder(self) -> None:
+        for name in tf.io.gfile.listdir(self.folder):
+            path = f"{self.folder}/{name.rstrip('/')}"
+            if tf.io.gfile.isdir(path):
+                tf.io.gfile.rmtree(path)
+            elif name != "lock":
+                tf.io.gfile.remove(path)
+
     def _remove_leftovers(self) -> None:
-        for path in (self.folder + "/*", self.folder + "/*/*", *self.outputs):
-            for leftover in tf.io.gfile.glob(f"{path}{writer.TEMPORARY}*"):
-                tf.io.gfile.remove(leftover)
+        ours = {*self.outputs, self.manifest_path}
+        folders = {os.path.dirname(path) for path in ours}
+        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in ("tokens", "units", "shards"))):
+            if not tf.io.gfile.isdir(folder or "."):
+                continue
+            # a listing, as a name may hold what a glob takes for a pattern
+            for name in tf.io.gfile.listdir(folder or "."):
+                whole, temporary, _ = name.rpartition(writer.TEMPORARY)
+                if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
+                    tf.io.gfile.remove(os.path.join(folder, name))
 
     def _differences(self, other: Mapping) -> str:
         """How this run differs from another one, in a few words; empty if it does not."""
