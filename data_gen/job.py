@@ -77,16 +77,14 @@ def hash_range(task: HashTask) -> tuple[HashTask, str]:
 
 def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
     """Name, size and fingerprint (SHA-256 of the SHA-256 of its ranges) of each file."""
+    parts: dict[str, str] = {path: "" for path in files}
+    for task in sorted(hashes, key=lambda task: task.start):
+        parts[task.path] += hashes[task]
     entries = []
     for path in files:
-        parts = "".join(digest for task, digest in sorted(hashes.items(), key=_start) if task.path == path)
-        digest = hashlib.sha256(parts.encode()).hexdigest()
+        digest = hashlib.sha256(parts[path].encode()).hexdigest()
         entries.append({"name": os.path.basename(path), "bytes": tf.io.gfile.stat(path).length, "fingerprint": digest})
     return entries
-
-
-def _start(item: tuple[HashTask, str]) -> int:
-    return item[0].start
 
 
 class Job:
@@ -109,7 +107,7 @@ class Job:
             "settings": dataclasses.asdict(settings),
             "vocab_sha256": vocab_sha256,
             "corpus": corpus,
-            "outputs": [os.path.basename(path) for path in outputs],
+            "outputs": _names(outputs),
         }
         self._lock = None
 
@@ -146,7 +144,8 @@ class Job:
         for path in self.outputs:
             if tf.io.gfile.exists(path):
                 raise InputError(
-                    f"--output_file: {path} exists, and no manifest says how it was made; delete it or give another name"
+                    f"--output_file: {path} exists, and no manifest says how it was made; delete it, or give another "
+                    "name"
                 )
 
     def open(self) -> None:
@@ -167,8 +166,8 @@ class Job:
                 plan = json.load(file)
             if different := self._differences(plan):
                 raise InputError(
-                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, or "
-                    "delete the folder, or give another --output_file"
+                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, "
+                    "or delete the folder, or give another --output_file"
                 )
             logging.info("going on with the unfinished run in %s", self.folder)
         self._remove_leftovers()
@@ -235,11 +234,24 @@ class Job:
         for name, value in mine["settings"].items():
             if name not in _IMMATERIAL and settings.get(name) != value:
                 found.append(f"--{name}={settings.get(name)} there, {value} now")
-        if mine["outputs"] != other.get("outputs"):
-            found.append(f"{len(other.get('outputs', []))} shard(s) there, {len(mine['outputs'])} now")
+        there, now = other.get("outputs", []), mine["outputs"]
+        if len(there) != len(now):
+            found.append(f"{len(there)} shard(s) there, {len(now)} now")
+        elif there != now:
+            old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
+            found.append(f"--output_file: {old} there, {new} now")
         if mine["vocab_sha256"] != other.get("vocab_sha256"):
             found.append("another vocabulary")
         return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+
+
+def _names(outputs: Sequence[str]) -> list[str]:
+    """What the shards are called in the manifest, which stands beside the first one."""
+    folder = os.path.dirname(outputs[0])
+    for path in outputs:
+        if "://" in path and os.path.dirname(path) != folder:
+            raise InputError(f"--output_file: {path} is not in {folder}; give shards that stand in one folder")
+    return [os.path.relpath(path, folder or ".") for path in outputs]
 
 
 def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:

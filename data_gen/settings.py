@@ -36,7 +36,8 @@ class GeneratorSettings:
     random_fraction: float = setting("share of the chosen pieces that becomes a random piece", 0.1)
     keep_fraction: float = setting("share of the chosen pieces that stays as it is", 0.1)
     objective: str = setting(
-        "mlm_nsp: masked words and next sentence; mlm: masked words, one segment a row; ltr: left to right, nothing masked",
+        "mlm_nsp: masked words and next sentence; mlm: masked words, one segment a row; ltr: left to right, nothing "
+        "masked",
         "mlm_nsp",
         choices=("mlm_nsp", "mlm", "ltr"),
     )

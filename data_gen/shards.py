@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,6 +26,7 @@ class JoinTask:
     """A shard and the tasks of its units, in the order of their records."""
 
     path: str
+    name: str
     result_path: str
     units: Sequence[UnitTask]
 
@@ -52,6 +52,7 @@ def make_shards(
         tf.io.gfile.makedirs(f"{job.folder}/{folder}")
     joins = _plan(blocks, vocabulary, job)
     done = {join.path: result for join in joins if (result := _read_result(join)) is not None}
+    _remove_units([join for join in joins if join.path in done])
     todo = [join for join in joins if join.path not in done]
     units = [unit for join in joins for unit in join.units]
     ready = {unit.unit.name for join in todo for unit in join.units if read_facts(unit) is not None}
@@ -66,6 +67,7 @@ def make_shards(
                 progress.update(unit.documents, f"{made:,} examples")
             for path, shard, facts in runner.map(join_units, group):
                 done[path] = (shard, facts)
+            _remove_units(group)
     shards, facts = zip(*(done[join.path] for join in joins), strict=True)
     return list(shards), sum(facts, Facts())
 
@@ -83,23 +85,32 @@ def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
 
 
 def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
-    """Writes a shard from its units, and removes them."""
+    """Writes a shard from its units."""
     facts = sum((read_facts(unit) for unit in task.units), Facts())
     size, digest = writer.join_files(task.path, [unit.path for unit in task.units])
-    shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
+    shard = Shard(task.name, facts.examples, size, digest)
     writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
-    for unit in task.units:
-        tf.io.gfile.remove(unit.path)
-        tf.io.gfile.remove(unit.result_path)
     return task.path, shard, facts
 
 
+def _remove_units(joins: Sequence[JoinTask]) -> None:
+    """Removes the units of finished shards; not when they are joined, as a cluster may join the same ones again."""
+    for join in joins:
+        for unit in join.units:
+            # what says that the records are there goes before them
+            for path in (unit.result_path, unit.path):
+                if tf.io.gfile.exists(path):
+                    tf.io.gfile.remove(path)
+
+
 def _read_result(task: JoinTask) -> tuple[Shard, Facts] | None:
-    """What an earlier run found of a shard that it finished; None if it did not."""
-    if not tf.io.gfile.exists(task.result_path):
+    """What an earlier run found of a shard that it finished; None if it did not, or the shard has gone since."""
+    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
         shard, facts = json.load(file)
+    if tf.io.gfile.stat(task.path).length != shard["bytes"]:
+        return None
     return Shard(**shard), Facts(**facts)
 
 
@@ -123,6 +134,6 @@ def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[
 
     members = assign_shards(units, len(job.outputs), settings.random_seed)
     return [
-        JoinTask(path, f"{job.folder}/shards/{index:05d}.json", [task_of(unit) for unit in units])
-        for index, (path, units) in enumerate(zip(job.outputs, members, strict=True))
+        JoinTask(path, name, f"{job.folder}/shards/{index:05d}.json", [task_of(unit) for unit in units])
+        for index, (path, name, units) in enumerate(zip(job.outputs, job.identity["outputs"], members, strict=True))
     ]
