@@ -77,7 +77,7 @@ def hash_range(task: HashTask) -> tuple[HashTask, str]:
 
 def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
     """Name, size and fingerprint (SHA-256 of the SHA-256 of its ranges) of each file."""
-    parts: dict[str, str] = {path: "" for path in files}
+    parts: dict[str, str] = dict.fromkeys(files, "")
     for task in sorted(hashes, key=lambda task: task.start):
         parts[task.path] += hashes[task]
     entries = []
