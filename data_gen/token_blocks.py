@@ -82,7 +82,8 @@ def read_blocks(task: TokenizeTask) -> list[Block] | None:
     if not tf.io.gfile.exists(task.result_path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
-        return [Block(**entries) for entries in json.load(file)]
+        blocks = [Block(**entries) for entries in json.load(file)]
+    return blocks if all(tf.io.gfile.exists(block.path) for block in blocks) else None
 
 
 def load_window(blocks: Sequence[Block], job: str) -> Window:
