@@ -1,10 +1,10 @@
-"""Memory of the generator as the corpus grows: flat.
+"""Memory of the generator as the corpus grows; it should not grow with it.
 
 python benchmarks/generator_memory.py [--data=FOLDER] [--megabytes=15,150] [--num_workers=2]
 
 Corpora of each size are the documents of FOLDER/corpus/english.txt (or of the English that CPython carries), again
 and again in another random order, in the folder for temporary files: TMPDIR has to have room for about five times
-the largest. 1,500 MB take that hundred times as long as 15 MB.
+the largest. For the full range: --megabytes=15,150,1500.
 """
 
 import argparse

@@ -10,7 +10,8 @@ depend on each other in any way. A vector is divided by the root of both counts'
 A row belongs to the first document that holds its A. For a short A that may be another than the one it was cut
 from; the rule looks at nothing but the row, so it is the same for both.
 
-Seeds of the incumbent against each other gave uniform p-values, see `main`, which prints them:
+Seeds of the incumbent against each other gave p-values as uniform as they should be (432 of them: 4% below 0.05, 13%
+below 0.1, 54% below 0.5, least 0.01), see `main`, which prints them:
 python tests/data_gen/test_against_incumbent.py DATA. FAMILY_LEVEL is the chance that any of the comparisons of equal
 generators fails, by Bonferroni's inequality; seeds are fixed, so a pass stays a pass. Altered settings of ours show
 that the comparison can fail.
