@@ -26,8 +26,9 @@ test: setup
 test-real: setup
 	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m real
 
+# the generator on the real corpus where there is one: make bench DATA=path/to/data
 bench: setup
-	$(BIN)/python benchmarks/run.py
+	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
 lint: setup
 	$(BIN)/ruff check .

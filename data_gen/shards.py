@@ -66,6 +66,8 @@ def make_shards(
         progress.start_at(sum(task.unit.documents for task in kept))
         for group in _groups(todo, max(_UNITS_PER_GROUP, 4 * runner.num_workers)):
             tasks = [unit for join in group for unit in join.units if unit.unit.name not in ready]
+            # in the corpus's order, as neighbouring units have most blocks of their windows in common
+            tasks.sort(key=lambda task: (task.unit.block, task.unit.start, task.unit.first_pass))
             for unit, facts in runner.map(make_unit, tasks):
                 made += facts.examples
                 progress.update(unit.documents, f"{made:,} examples")
