@@ -104,7 +104,8 @@ def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertT
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-@functools.lru_cache(maxsize=64)
+# neighbouring units share most of their windows; a window of 64 MiB is some 33 blocks of 1 MB each
+@functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job
     with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
