@@ -2,12 +2,14 @@
 
 import contextlib
 import hashlib
+import itertools
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from tfrecords import gzip_join, reader
 from tfrecords.errors import InputError
 
 # Stands in the names of files that are being written; what a killed process leaves behind has it.
@@ -55,38 +57,51 @@ def _real_path(path: str) -> str:
 
 def write_records(path: str, records: Iterable[bytes], gzip_compress: bool = False) -> None:
     """Writes serialized records as one TFRecord file, atomically."""
-    options = tf.io.TFRecordOptions(compression_type="GZIP" if gzip_compress else "")
-    with atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary, options) as file:
-        for record in records:
-            file.write(record)
+    with atomic_path(path) as temporary:
+        # TensorFlow compresses in a way that cannot be joined, and it alone knows the records' checksums
+        plain = f"{temporary}-plain" if gzip_compress else temporary
+        try:
+            with tf.io.TFRecordWriter(plain) as file:
+                for record in records:
+                    file.write(record)
+            if gzip_compress:
+                with tf.io.gfile.GFile(temporary, "wb") as file:
+                    for block in gzip_join.packed(_blocks(plain)):
+                        file.write(block)
+        finally:
+            if gzip_compress and tf.io.gfile.exists(plain):
+                tf.io.gfile.remove(plain)
 
 
 def join_files(path: str, parts: Sequence[str]) -> tuple[int, str]:
-    """Writes files one after the other into one, atomically.
-
-    TFRecord files, compressed or not, are still such when they are joined.
+    """Writes files of `write_records`, all compressed or none, one after the other into one, atomically.
 
     Returns:
       The number of bytes and their SHA-256 in hexadecimal.
     """
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     digest, size = hashlib.sha256(), 0
+    is_packed = any(reader.compression(part) for part in parts)
+    blocks = gzip_join.joined(parts) if is_packed else itertools.chain.from_iterable(map(_blocks, parts))
     with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as whole:
-        for part in parts:
-            with tf.io.gfile.GFile(part, "rb") as file:
-                while block := file.read(_BLOCK_BYTES):
-                    digest.update(block)
-                    whole.write(block)
-                    size += len(block)
+        for block in blocks:
+            digest.update(block)
+            whole.write(block)
+            size += len(block)
     return size, digest.hexdigest()
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block
 
 
 def sha256(path: str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
-    with tf.io.gfile.GFile(path, "rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
+    for block in _blocks(path):
+        digest.update(block)
     return digest.hexdigest()
 
 
