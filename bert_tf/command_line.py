@@ -5,6 +5,7 @@ name, type, default and help stand in one place, and the library never sees a fl
 """
 
 import dataclasses
+import errno
 import json
 import logging as python_logging
 import os
@@ -156,7 +157,11 @@ def _comes_from_the_machine(error: Exception) -> bool:
         tf.errors.ResourceExhaustedError,
         tf.errors.UnavailableError,
     )
-    return isinstance(error, kinds)
+    # TensorFlow has no kind of its own for these
+    reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
+    return isinstance(error, kinds) or (
+        isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -82,26 +82,31 @@ def pretraining_batches(
 
     dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if dynamic_masking:
-        worker = input_context.input_pipeline_id if input_context else 0
-        dataset = _masked_anew(dataset, dynamic_masking, (seed, int(training), worker), start_step if training else 0)
+        worker, batches = 0, 1
+        if input_context:
+            # a step takes one batch for each of this worker's replicas
+            worker = input_context.input_pipeline_id
+            batches = input_context.num_replicas_in_sync // input_context.num_input_pipelines
+        first_batch = start_step * batches if training else 0
+        dataset = _masked_anew(dataset, dynamic_masking, (seed, int(training), worker), first_batch)
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def _masked_anew(
-    dataset: tf.data.Dataset, dynamic: DynamicMasking, seed: tuple[int, ...], start_step: int
+    dataset: tf.data.Dataset, dynamic: DynamicMasking, seed: tuple[int, ...], first_batch: int
 ) -> tf.data.Dataset:
     """Masks every batch by the numbers of its own place in the run, so that a resumed run masks alike."""
     most = dynamic.rule.max_predictions_per_seq
 
-    def mask(step, input_ids, input_mask):
-        rng = np.random.default_rng((*seed, int(step)))
+    def mask(index, input_ids, input_mask):
+        rng = np.random.default_rng((*seed, int(index)))
         maskable = (input_mask > 0) & ~np.isin(input_ids, dynamic.special_ids)
         masked = masking.mask(input_ids, input_mask.sum(axis=1), maskable, dynamic.rule, rng)
         return masked.input_ids, masked.positions, masked.labels, masked.weights
 
-    def add_masks(step, batch):
+    def add_masks(index, batch):
         types = (tf.int32, tf.int32, tf.int32, tf.float32)
-        outputs = tf.numpy_function(mask, (step, batch["input_ids"], batch["input_mask"]), types, stateful=False)
+        outputs = tf.numpy_function(mask, (index, batch["input_ids"], batch["input_mask"]), types, stateful=False)
         names = ("input_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
         masked = dict(zip(names, outputs, strict=True))
         rows, length = batch["input_ids"].shape
@@ -109,7 +114,7 @@ def _masked_anew(
             tensor.set_shape([rows, length if name == "input_ids" else most])
         return {**batch, **masked}
 
-    dataset = dataset.enumerate(start=start_step)
+    dataset = dataset.enumerate(start=first_batch)
     return dataset.map(add_masks, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 

@@ -17,6 +17,9 @@ from bert_tf.tokenization import CLS, MASK, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer
 from tfrecords.errors import InputError
 
+# Settings of the generator that say how to mask.
+_RULE = ("masked_lm_prob", "do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
+
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingData:
@@ -58,10 +61,10 @@ def inspect(
     )
     every = [*files, *eval_files]
     reader.check_lengths(every, features)
-    manifests = {path: entries for path in every if (entries := manifest.read_manifest(manifest.manifest_path(path)))}
+    manifests = {path: entries for path in every if (entries := manifest.find_manifest(path))}
     for path, entries in manifests.items():
         _check_manifest(path, entries, settings, config)
-    dynamic = None if masked else _dynamic_masking(settings, files[0], manifests)
+    dynamic = None if masked else _dynamic_masking(settings, every, manifests)
     return PretrainingData(files, eval_files, features, dynamic)
 
 
@@ -74,25 +77,37 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
     manifest.check_size(path, entries)
 
 
-def _dynamic_masking(settings: PretrainingSettings, path: str, manifests: Mapping[str, Mapping]) -> DynamicMasking:
+def _dynamic_masking(
+    settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping]
+) -> DynamicMasking:
     """The rule that the data was made with, for every file the same."""
-    made_with = [entries.get("settings", {}) for entries in manifests.values()]
-    if not made_with or made_with[0].get("masking") != "dynamic":
-        raise InputError(
-            f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic (left-to-right data "
-            "cannot be trained on yet); make the data with --objective=mlm_nsp or mlm"
-        )
+    made_with = {path: manifests.get(path, {}).get("settings", {}) for path in files}
+    for path, other in made_with.items():
+        if "masked_lm_positions" in reader.first_example(path).features.feature:
+            raise InputError(f"{path}: its rows are masked already, those of {files[0]} are not; give data of one kind")
+        if other.get("masking") != "dynamic":
+            raise InputError(
+                f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic (left-to-right data "
+                "cannot be trained on yet); make the data with --objective=mlm_nsp or mlm"
+            )
+    first = made_with[files[0]]
+    for path, other in made_with.items():
+        for name in _RULE:
+            if other.get(name) != first.get(name):
+                raise InputError(
+                    f"{path}: made with --{name}={other.get(name)}, but {files[0]} with {first.get(name)}; "
+                    "make both alike"
+                )
     if not settings.vocab_file:
         raise InputError(f"--vocab_file is missing; {path} was made with --masking=dynamic, give its vocabulary")
     vocabulary = load_vocabulary(settings.vocab_file)
     digest = writer.sha256(settings.vocab_file)
     for name, entries in manifests.items():
-        if entries["vocab_sha256"] != digest:
+        if entries.get("vocab_sha256") != digest:
             raise InputError(
                 f"--vocab_file={settings.vocab_file}: not the vocabulary that {os.path.basename(name)} was made with "
                 f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
             )
-    first = made_with[0]
     continues = np.array([piece.startswith("##") for piece in vocabulary])
     rule = MaskingRule(
         vocab_size=len(vocabulary),

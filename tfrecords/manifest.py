@@ -11,6 +11,8 @@ import tensorflow as tf
 from tfrecords import reader, writer
 from tfrecords.errors import InputError
 
+_SUFFIX = ".manifest.json"
+
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
@@ -24,7 +26,7 @@ class Shard:
 
 def manifest_path(first_output: str) -> str:
     """Where the manifest of a set stands: the first shard's path, its shard number cut off."""
-    return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + ".manifest.json"
+    return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + _SUFFIX
 
 
 def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
@@ -69,20 +71,49 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
         raise InputError(f"{path}: made by another version ({error}); make the data again") from error
 
 
+def find_manifest(path: str) -> dict | None:
+    """The manifest of the set that a shard belongs to; None where there is none.
+
+    Where the names of the shards were given one by one, it stands beside the first of them.
+
+    Raises:
+      InputError: the manifest that bears the shard's name cannot be read.
+    """
+    if entries := read_manifest(manifest_path(path)):
+        return entries
+    folder = os.path.dirname(path)
+    for name in sorted(tf.io.gfile.listdir(folder or ".")):
+        if name.endswith(_SUFFIX):
+            try:
+                entries = read_manifest(os.path.join(folder, name))
+            except InputError:  # of another set, maybe
+                continue
+            if entries and _shard_entry(path, entries):
+                return entries
+    return None
+
+
+def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
+    shards = entries.get("shards")
+    found = [shard for shard in shards if isinstance(shard, dict)] if isinstance(shards, list) else []
+    return next((shard for shard in found if shard.get("name") == os.path.basename(path)), None)
+
+
 def check_size(path: str, entries: Mapping) -> None:
     """Checks that a shard has the size that its manifest says, where that says one.
 
     Raises:
       InputError: it has not.
     """
-    for shard in entries.get("shards", []):
-        if shard.get("name") == os.path.basename(path) and "bytes" in shard:
-            size = tf.io.gfile.stat(path).length
-            if size != shard["bytes"]:
-                raise InputError(
-                    f"{path}: has {size} bytes, but its manifest says {shard['bytes']}; delete it and make it again "
-                    "with the same command"
-                )
+    expected = (_shard_entry(path, entries) or {}).get("bytes")
+    if expected is None:
+        return
+    size = tf.io.gfile.stat(path).length
+    if size != expected:
+        raise InputError(
+            f"{path}: has {size} bytes, but its manifest says {expected}; delete it and make it again with the same "
+            "command"
+        )
 
 
 def find_faults(path: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """Finding record files and checking them before any long work starts."""
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -11,6 +13,7 @@ from tfrecords.errors import InputError
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 # Around each record: its length, and a checksum of the length and of the record.
 _FRAME_BYTES = 16
+_BLOCK_BYTES = 1 << 20
 
 
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
@@ -124,10 +127,28 @@ def checked_records(path: str) -> Iterator[bytes]:
     except tf.errors.DataLossError as error:
         cut = "truncated" in str(error)
         raise InputError(f"{path}: {_fault(count, cut)}") from error
-    # TensorFlow passes over the beginning of a record that is shorter than its frame
-    length = tf.io.gfile.stat(path).length
-    if length != size if not packed else count == 0:
+    # TensorFlow passes over the beginning of a record that is shorter than its frame, over a missing end of what
+    # is compressed, and over all that follows some of the places where one gzip member ends and another begins
+    whole, unpacked = _unpacked_size(path) if packed else (True, tf.io.gfile.stat(path).length)
+    if whole and unpacked - size > _FRAME_BYTES:
+        raise InputError(
+            f"{path}: TensorFlow reads {count} record(s) and leaves {unpacked - size} bytes unread, since the file was "
+            "compressed in several parts; unpack it, or compress it again as a whole"
+        )
+    if not whole or unpacked != size:
         raise InputError(f"{path}: {_fault(count, cut=True)}")
+
+
+def _unpacked_size(path: str) -> tuple[bool, int]:
+    """Whether a gzip file has its end, and how many bytes are in it."""
+    size = 0
+    with tf.io.gfile.GFile(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+        try:
+            while block := file.read(_BLOCK_BYTES):
+                size += len(block)
+        except (EOFError, OSError, zlib.error):
+            return False, size
+    return True, size
 
 
 def _fault(index: int, cut: bool) -> str:

@@ -31,7 +31,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
       N times the bytes of a `tf.train.Example`, features in the order of their names.
 
     Raises:
-      ValueError: a column has another length than stated, or holds a negative integer.
+      ValueError: a column has another length or type than stated, or holds a negative integer.
     """
     blocks: list[_Block] = []
     for feature in sorted(features, key=lambda feature: feature.name):
@@ -81,6 +81,8 @@ def _joined(left: _Block, right: _Block) -> _Block:
 def _encode_column(feature: Feature, values: np.ndarray) -> _Block:
     if feature.kind == "float":
         return _fixed(feature, np.ascontiguousarray(values, "<f4").view(np.uint8))
+    if values.dtype.kind not in "iub":
+        raise ValueError(f"{feature.name} holds {values.dtype}, the schema says integers")
     if values.size and values.min() < 0:
         raise ValueError(f"{feature.name} holds {values.min()}; records hold integers of at least 0")
     if not values.size or values.max() < 0x80:

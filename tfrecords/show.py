@@ -6,6 +6,7 @@ In the text, {[MASK]<word} is a word that became [MASK], {other<word} one that b
 one that is predicted but stayed as it was.
 """
 
+import itertools
 import os
 import pathlib
 import sys
@@ -17,6 +18,8 @@ if not __package__:  # run by path: the folder above holds the packages
 from absl import app, flags
 
 from tfrecords.errors import InputError
+
+_PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
@@ -33,15 +36,15 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
     """
     from tfrecords import reader
 
-    index = -1
-    for index, record in enumerate(reader.checked_records(path)):
-        if index >= first + count:
-            return
+    found = 0
+    # no record beyond those asked for is looked at: it may be damaged
+    for index, record in enumerate(itertools.islice(reader.checked_records(path), first + count)):
+        found += 1
         if index >= first:
             print("\n".join(describe(reader.parse_example(record, path, index), vocabulary, f"{path}, record {index}")))
             print()
-    if index < first:
-        raise InputError(f"{path}: has {index + 1} record(s), so none at --first={first}")
+    if found <= first:
+        raise InputError(f"{path}: has {found} record(s), so none at --first={first}")
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
@@ -54,15 +57,11 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
         name: list((feature.int64_list or feature.float_list).value or feature.float_list.value)
         for name, feature in example.features.feature.items()
     }
-    if "input_ids" not in values:
+    if not values.get("input_ids"):
         raise InputError(
             f"{title}: has no input_ids but {', '.join(sorted(values)) or 'nothing'}; is it pre-training data?"
         )
-    if max(values["input_ids"]) >= len(vocabulary):
-        raise InputError(
-            f"{title}: holds id {max(values['input_ids'])}, but the vocabulary has {len(vocabulary)} pieces; give the "
-            "--vocab_file that the data was made with"
-        )
+    _check(values, len(vocabulary), title)
     length = sum(values.get("input_mask", [1] * len(values["input_ids"])))
     segments = values.get("segment_ids", [0] * length)
     labels = _labels(values, vocabulary)
@@ -80,10 +79,26 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     return lines
 
 
+def _check(values: Mapping[str, list], pieces: int, title: str) -> None:
+    """Raises InputError for ids beyond the vocabulary, and features whose lengths do not go together."""
+    ids = [*values["input_ids"], *values.get("masked_lm_ids", [])]
+    wrong = [number for number in ids if not 0 <= number < pieces]
+    if wrong:
+        raise InputError(
+            f"{title}: holds id {wrong[0]}, but the vocabulary has {pieces} pieces; give the --vocab_file that the "
+            "data was made with"
+        )
+    for names in (("input_ids", "input_mask", "segment_ids"), _PREDICTIONS):
+        lengths = {name: len(values[name]) for name in names if name in values}
+        if len(set(lengths.values())) > 1 or (names == _PREDICTIONS and len(lengths) in (1, 2)):
+            raise InputError(f"{title}: its features do not go together: {lengths}; is it pre-training data?")
+    if not set(values.get("input_mask", [])) <= {0, 1}:
+        raise InputError(f"{title}: its input_mask holds other numbers than 0 and 1; is it pre-training data?")
+
+
 def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
     """Position to the piece that is to be predicted there."""
-    names = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
-    columns = (values.get(name, []) for name in names)
+    columns = (values.get(name, []) for name in _PREDICTIONS)
     return {position: vocabulary[piece] for position, piece, weight in zip(*columns, strict=True) if weight}
 
 
@@ -102,12 +117,15 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; check the path")
     if not vocab_file:
-        entries = manifest.read_manifest(manifest.manifest_path(path)) or {}
+        entries = manifest.find_manifest(path) or {}
         vocab_file = entries.get("settings", {}).get("vocab_file", "")
     if not vocab_file or not tf.io.gfile.exists(vocab_file):
         raise InputError(f"{path}: no manifest leads to its vocabulary; give --vocab_file")
-    with tf.io.gfile.GFile(vocab_file) as file:
-        return [line.strip() for line in file]
+    try:
+        with tf.io.gfile.GFile(vocab_file) as file:
+            return [line.strip() for line in file]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{vocab_file}: no text in UTF-8 ({error}); give the vocabulary of the data") from error
 
 
 def main(words: Sequence[str]) -> int:
@@ -118,6 +136,7 @@ def main(words: Sequence[str]) -> int:
             raise InputError("name the file to show: python -m tfrecords.show FILE")
         for path in words[1:]:
             show(path, _vocabulary(path, values.vocab_file), values.first, values.num_examples)
+        sys.stdout.flush()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

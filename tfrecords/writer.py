@@ -60,10 +60,9 @@ def _real_path(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
-def write_records(path: str, records: Iterable[bytes], gzip_compress: bool = False) -> None:
+def write_records(path: str, records: Iterable[bytes]) -> None:
     """Writes serialized records as one TFRecord file, atomically."""
-    options = tf.io.TFRecordOptions(compression_type="GZIP" if gzip_compress else "")
-    with atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary, options) as file:
+    with atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
         for record in records:
             file.write(record)
 

@@ -93,7 +93,7 @@ def test_defaults_are_those_of_google_research_bert(settings_class, arguments, e
 @pytest.mark.parametrize(
     "settings_class, arguments",
     [
-        (GeneratorSettings, GENERATE),
+        (GeneratorSettings, ["--output_file=o"]),
         (VocabularySettings, LEARN),
         (PretrainingSettings, PRETRAIN),
         (ClassifierSettings, CLASSIFY),
@@ -182,8 +182,24 @@ def test_to_json_holds_every_resolved_setting():
     assert found == {"input_file": "i", "output_file": "o", "vocab_size": 77, "do_lower_case": True}
 
 
+@pytest.mark.parametrize("words, value", [([], None), (["--max_ngram_size=3"], 3), (["--max_ngram_size=0"], 0)])
+def test_an_optional_flag_is_none_or_of_its_type(words, value):
+    parsed = command_line.parse(GeneratorSettings, [*GENERATE, "--do_whole_word_mask", *words])
+    assert parsed.max_ngram_size == value
+    with pytest.raises(flags.Error, match="max_ngram_size"):
+        command_line.parse(GeneratorSettings, [*GENERATE, "--max_ngram_size=some"])
+
+
+@pytest.mark.parametrize("name", ["input_file", "vocab_file"])
+def test_the_generator_needs_its_input_unless_it_verifies(name):
+    words = [word for word in GENERATE if name not in word]
+    with pytest.raises(InputError, match=f"--{name} is missing; give it"):
+        command_line.parse(GeneratorSettings, words)
+    assert command_line.parse(GeneratorSettings, ["--output_file=o", "--verify"]).verify
+
+
 SCRIPT = """
-import dataclasses, sys
+import dataclasses, os, signal, sys, time
 from bert_tf import command_line
 from tfrecords.errors import InputError
 
@@ -202,6 +218,14 @@ def main(settings):
             raise FileNotFoundError(2, "No such file or directory", "b.txt")
         case "interrupt":
             raise KeyboardInterrupt
+        case "terminate":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+            except Exception:
+                print("passed over")
+            finally:
+                print("cleaned up")
         case "defect":
             raise RuntimeError("our own mistake")
     print(f"done {settings.times}")
@@ -246,6 +270,13 @@ def test_a_script_that_succeeds_ends_with_0(script):
 def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, error):
     done = script(*words)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
+
+
+def test_a_terminated_script_cleans_up_and_ends_in_one_line_with_143(script):
+    done = script("--what=terminate")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        143, "cleaned up\n", "stopped; run the same command again to go on\n",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])

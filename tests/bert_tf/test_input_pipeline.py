@@ -2,34 +2,39 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.input_pipeline import clear_errors, pretraining_batches
-from tfrecords import schema, writer
+from bert_tf.input_pipeline import DynamicMasking, clear_errors, pretraining_batches
+from bert_tf.masking import Masked, MaskingRule, mask
+from tests.bert_tf import masking_reference
+from tests.bert_tf.masking_reference import CLS, CONTINUES, MASK, ROW, SEP, VOCABULARY
+from tests.tfrecords.record_files import write_file
+from tfrecords import records, schema
 from tfrecords.errors import InputError
 
-LENGTHS = {"max_seq_length": 8, "max_predictions_per_seq": 2}
-FEATURES = schema.pretraining_features(*LENGTHS.values())
+FEATURES = schema.pretraining_features(8, 2)
 
 
-def record(number: int) -> dict:
-    """A record that can be told by its first id."""
-    values = {f.name: np.zeros(f.length, float if f.kind == "float" else int) for f in FEATURES}
-    values["input_ids"][0] = number
-    values["masked_lm_weights"][0] = 0.5
-    values["next_sentence_labels"][0] = number % 2
-    return values
+def write(path, numbers, packed=False):
+    """Records that can be told by their first id."""
+    numbers = np.asarray(list(numbers))
+    columns = {f.name: np.zeros((len(numbers), f.length), np.float32 if f.kind == "float" else int) for f in FEATURES}
+    columns["input_ids"][:, 0] = numbers
+    columns["masked_lm_weights"][:, 0] = 0.5
+    columns["next_sentence_labels"][:, 0] = numbers % 2
+    write_file(str(path), records.serialize(columns, FEATURES), packed)
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
+@pytest.fixture(scope="module", params=["plain", "packed", "mixed"])
+def files(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("records")
     paths = [str(folder / f"part{i}.tfrecord") for i in range(3)]
     for index, path in enumerate(paths):
-        writer.write_shards([path], [record(n) for n in range(10 * index, 10 * index + 10)], FEATURES)
+        packed = request.param == "packed" or (request.param == "mixed" and index == 1)
+        write(path, range(10 * index, 10 * index + 10), packed)
     return paths
 
 
 def numbers(files, steps=None, **options):
-    options = {"vocab_size": 100, "batch_size": 6, "training": True} | LENGTHS | options
+    options = {"features": FEATURES, "vocab_size": 100, "batch_size": 6, "training": True} | options
     dataset = pretraining_batches(files, **options)
     return [batch["input_ids"][:, 0].numpy().tolist() for batch in (dataset.take(steps) if steps else dataset)]
 
@@ -57,7 +62,7 @@ def test_a_later_start_continues_the_same_order(files, start):
 
 
 def test_batches_have_the_models_dtypes_and_shapes(files):
-    batch = next(iter(pretraining_batches(files, vocab_size=100, batch_size=6, training=True, **LENGTHS)))
+    batch = next(iter(pretraining_batches(files, features=FEATURES, vocab_size=100, batch_size=6, training=True)))
     assert batch["next_sentence_labels"].shape == [6]
     assert batch["masked_lm_weights"].dtype == tf.float32 and batch["masked_lm_weights"].shape == [6, 2]
     assert batch["input_ids"].dtype == tf.int32 and batch["input_ids"].shape == [6, 8]
@@ -80,18 +85,116 @@ def test_two_workers_share_the_batch_without_overlap(files):
         assert len(shares[0][step]) == len(shares[1][step]) == 3
 
 
-def test_a_damaged_record_is_named_by_file_and_number(files, tmp_path):
-    damaged = tmp_path / "damaged.tfrecord"
-    content = open(files[1], "rb").read()
+def test_a_damaged_record_is_named_by_file_and_number(tmp_path):
+    good, damaged = tmp_path / "good.tfrecord", tmp_path / "damaged.tfrecord"
+    write(good, range(10))
+    content = good.read_bytes()
     size = len(content) // 10  # ten records of one length
     damaged.write_bytes(content[: 4 * size + 30] + b"\xff" + content[4 * size + 31 :])
-    both = [files[0], str(damaged)]
+    both = [str(good), str(damaged)]
     with pytest.raises(InputError, match=r"damaged.tfrecord: record 4 \(counted from 0\)"), clear_errors(both, 100):
         numbers(both, training=False)
 
 
-def test_a_truncated_file_is_named(files, tmp_path):
+def test_a_truncated_file_is_named(tmp_path):
+    """A compressed one may read as whole to TensorFlow; its manifest tells: test_pretraining_data.py."""
     cut = tmp_path / "cut.tfrecord"
-    cut.write_bytes(open(files[1], "rb").read()[:-7])
-    with pytest.raises(InputError, match=r"cut.tfrecord: record 9 "), clear_errors([str(cut)], 100):
+    write(cut, np.random.default_rng(0).integers(0, 99, 10))
+    content = cut.read_bytes()
+    cut.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(InputError, match=r"cut.tfrecord: record \d "), clear_errors([str(cut)], 100):
         numbers([str(cut)], training=False)
+
+
+UNMASKED = schema.pretraining_features(len(ROW), 1, masked=False, next_sentence=False)
+PREDICTIONS = 20
+
+
+def dynamic(**changes) -> DynamicMasking:
+    values = {"masked_lm_prob": 0.25, "max_predictions_per_seq": PREDICTIONS, "continues_word": CONTINUES}
+    rule = MaskingRule(len(VOCABULARY), MASK, **(values | {"max_ngram_size": 3} | changes))
+    return DynamicMasking(rule, (CLS, SEP))
+
+
+@pytest.fixture(scope="module")
+def unmasked(tmp_path_factory):
+    """48 times the same row, padded by nothing, in two files."""
+    folder = tmp_path_factory.mktemp("unmasked")
+    columns = {"input_ids": ROW, "input_mask": np.ones_like(ROW), "segment_ids": np.zeros_like(ROW)}
+    rows = records.serialize({name: np.tile(column, (24, 1)) for name, column in columns.items()}, UNMASKED)
+    for name in "ab":
+        write_file(str(folder / name), rows, packed=name == "b")
+    return [str(folder / name) for name in "ab"]
+
+
+def masked_batches(files, steps=None, rule=None, **options):
+    options = {"batch_size": 8, "training": True, "vocab_size": len(VOCABULARY)} | options
+    dataset = pretraining_batches(files, features=UNMASKED, dynamic_masking=rule or dynamic(), **options)
+    return [{k: v.numpy() for k, v in batch.items()} for batch in (dataset.take(steps) if steps else dataset)]
+
+
+def ids(batches):
+    return np.stack([batch["input_ids"] for batch in batches])
+
+
+def summary_of(batches):
+    result = Masked(*(np.concatenate([batch[name] for batch in batches]) for name in (
+        "input_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")))  # fmt: skip
+    np.testing.assert_array_equal(result.labels, np.where(result.weights > 0, ROW[result.positions], 0))
+    return masking_reference.summary(*masking_reference.masked_ids(result))
+
+
+def test_dynamic_and_static_masking_are_of_one_law_which_is_tf_models_officials(unmasked):
+    read = summary_of(masked_batches(unmasked, 250, batch_size=48))
+    static = mask(
+        np.tile(ROW, (20_000, 1)), np.full(20_000, len(ROW)), np.tile(masking_reference.MASKABLE, (20_000, 1)),
+        dynamic().rule, np.random.default_rng(7),
+    )  # fmt: skip
+    written = masking_reference.summary(*masking_reference.masked_ids(static))
+    official = masking_reference.summary(*masking_reference.official(5_000, 8, 0.25, PREDICTIONS, True, 3))
+    for name, other in (("written", written), ("official", official)):
+        found = masking_reference.p_values(read, other)
+        assert min(found.values()) > masking_reference.LEVEL, (name, found)
+    single = summary_of(masked_batches(unmasked, 100, dynamic(max_ngram_size=1), batch_size=48))
+    assert masking_reference.p_values(single, official)["runs"] < masking_reference.LEVEL, "and it can tell others"
+
+
+def test_each_epoch_masks_anew_and_evaluation_always_alike(unmasked):
+    got = ids(masked_batches(unmasked, 12))  # two epochs of 48 equal rows
+    assert len({row.tobytes() for row in got.reshape(-1, len(ROW))}) > 80
+    evaluations = [ids(masked_batches(unmasked, training=False)) for _ in range(2)]
+    np.testing.assert_array_equal(*evaluations)
+    assert (evaluations[0] != got[:6]).any()
+
+
+def context(worker, workers, replicas):
+    return tf.distribute.InputContext(workers, worker, replicas)
+
+
+@pytest.mark.parametrize("workers, replicas", [(None, 1), (1, 1), (1, 2), (2, 2), (2, 4)])
+def test_a_resumed_run_masks_as_the_uninterrupted_one(unmasked, workers, replicas):
+    options = {"input_context": context(0, workers, replicas)} if workers else {}
+    batches_a_step = replicas // (workers or 1)
+    whole = masked_batches(unmasked, 8 * batches_a_step, **options)
+    resumed = masked_batches(unmasked, 3 * batches_a_step, start_step=5, **options)
+    for name in whole[0]:
+        expected = np.stack([batch[name] for batch in whole[5 * batches_a_step :]])
+        np.testing.assert_array_equal(np.stack([batch[name] for batch in resumed]), expected, err_msg=name)
+
+
+def test_workers_and_seeds_mask_each_in_their_own_way(unmasked):
+    one, two, again = (ids(masked_batches(unmasked, 3, input_context=context(w, 2, 2))) for w in (0, 1, 0))
+    assert (one != two).any() and (one == again).all()
+    assert (ids(masked_batches(unmasked, 3)) != ids(masked_batches(unmasked, 3, seed=1))).any()
+
+
+def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
+    spec = pretraining_batches(
+        unmasked, features=UNMASKED, vocab_size=99, batch_size=8, training=True, dynamic_masking=dynamic()
+    ).element_spec
+    length = len(ROW)
+    lengths = {"input_ids": length, "input_mask": length, "segment_ids": length, "masked_lm_positions": PREDICTIONS,
+               "masked_lm_ids": PREDICTIONS, "masked_lm_weights": PREDICTIONS}  # fmt: skip
+    assert {name: (s.shape.as_list(), s.dtype) for name, s in spec.items()} == {
+        name: ([8, n], tf.float32 if name == "masked_lm_weights" else tf.int32) for name, n in lengths.items()
+    }

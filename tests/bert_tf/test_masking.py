@@ -1,22 +1,104 @@
+import dataclasses
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from bert_tf import masking
+from tests.bert_tf import masking_reference as reference
+from tests.bert_tf.masking_reference import CONTINUES, LEVEL, MASK, MASKABLE, ROW, VOCABULARY
 
-LEVEL = 1e-3  # of every statistical test here; seeds are fixed, so a pass stays a pass
-V, MASK_ID, CONTINUES = 1000, 4, 7
+V = len(VOCABULARY)
+# name: whole words, n-grams, share, limit
+KINDS = {
+    "pieces": (False, None, 0.15, 20),
+    "words": (True, None, 0.2, 20),
+    "3-grams": (True, 3, 0.25, 20),
+    "limited 3-grams": (True, 3, 0.5, 4),
+}
 
 
-def rule(**changes):
-    return masking.MaskingRule(vocab_size=V, mask_id=MASK_ID, **changes)
+def rule_of(kind, **changes) -> masking.MaskingRule:
+    whole, ngrams, prob, limit = KINDS[kind]
+    values = {
+        "masked_lm_prob": prob,
+        "max_predictions_per_seq": limit,
+        "continues_word": CONTINUES if whole else None,
+        "max_ngram_size": ngrams or 1,
+    }
+    return masking.MaskingRule(**({"vocab_size": V, "mask_id": MASK} | values | changes))
 
 
-def row(length):
-    """[CLS] A [SEP] B [SEP] and where it may be masked."""
-    maskable = np.ones(length, bool)
-    maskable[[0, length // 2, -1]] = False
-    return np.arange(10, 10 + length), maskable
+def ours(rule, times, seed):
+    ids = np.tile(ROW, (times, 1))
+    result = masking.mask(
+        ids, np.full(times, len(ROW)), np.tile(MASKABLE, (times, 1)), rule, np.random.default_rng(seed)
+    )
+    return reference.summary(*reference.masked_ids(result))
+
+
+def theirs(kind, times, seed):
+    whole, ngrams, prob, limit = KINDS[kind]
+    return reference.summary(*reference.official(times, seed, prob, limit, whole, ngrams))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masking_has_the_law_of_tf_models_official(kind):
+    found = reference.p_values(ours(rule_of(kind), 20_000, 1), theirs(kind, 6_000, 2))
+    assert min(found.values()) > LEVEL, found
+
+
+@pytest.mark.parametrize(
+    "kind, changes, noticed",
+    [
+        ("pieces", {"mask_fraction": 0.75, "random_fraction": 0.125}, "actions"),
+        ("pieces", {"random_fraction": 0.15}, "actions"),
+        ("pieces", {"vocab_size": V - 10}, "replacements"),
+        ("pieces", {"masked_lm_prob": 0.17}, "predictions"),
+        ("words", {"continues_word": None}, "runs"),
+        ("3-grams", {"max_ngram_size": 2}, "runs"),
+        ("3-grams", {"max_ngram_size": 1}, "together"),
+        ("3-grams", {"max_predictions_per_seq": 8}, "predictions"),
+    ],
+)
+def test_the_comparison_notices_another_rule(kind, changes, noticed):
+    rule = rule_of(kind, **({"max_ngram_size": 1} if "continues_word" in changes else {}), **changes)
+    assert reference.p_values(ours(rule, 20_000, 1), theirs(kind, 6_000, 2))[noticed] < LEVEL
+
+
+def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkeypatch):
+    import random
+
+    choices = random.choices
+    monkeypatch.setattr(random, "choices", lambda values, cum_weights: choices(values))
+    assert reference.p_values(ours(rule_of("3-grams"), 20_000, 1), theirs("3-grams", 6_000, 2))["runs"] < LEVEL
+
+
+@pytest.mark.parametrize("mask, random", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.6, 0.2)])
+def test_chosen_pieces_become_mask_random_or_stay_as_often_as_the_rule_says(mask, random):
+    # paper, C.2: the fractions of the ablation
+    counts = ours(rule_of("pieces", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
+    # a random piece may be [MASK], or the piece itself
+    expected = np.array([mask + random / V, 1 - mask - random + random / V, random * (1 - 2 / V)])
+    assert (counts[expected == 0] == 0).all()
+    there = expected > 0
+    if there.sum() > 1:
+        assert stats.chisquare(counts[there], counts.sum() * expected[there]).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("size", [7, 70_000, (1 << 20) + 3])
+def test_random_pieces_come_from_the_whole_vocabulary_evenly(size):
+    rows, length = 4000, 10
+    rule = masking.MaskingRule(size, MASK, 0.99, length, mask_fraction=0.0, random_fraction=1.0)
+    ids, every = np.full((rows, length), 5, np.int32), np.ones((rows, length), bool)
+    drawn = masking.mask(ids, np.full(rows, length), every, rule, np.random.default_rng(4)).input_ids
+    assert drawn.min() >= 0 and drawn.max() < size
+    assert (
+        stats.kstest(drawn.reshape(-1) + np.random.default_rng(5).random(drawn.size), "uniform", (0, size)).pvalue
+        > LEVEL
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,125 +115,111 @@ def row(length):
     ],
 )
 def test_the_number_of_predictions_is_the_originals(length, probability, limit, count):
-    ids, maskable = row(length)
-    limits = rule(masked_lm_prob=probability, max_predictions_per_seq=limit)
+    maskable = np.ones((50, length), bool)
+    maskable[:, [0, length // 2, -1]] = False
+    rule = masking.MaskingRule(1000, MASK, probability, limit)
+    ids = np.tile(np.arange(10, 10 + length, dtype=np.int32), (50, 1))
+    result = masking.mask(ids, np.full(50, length), maskable, rule, np.random.default_rng(0))
+    assert (result.weights.sum(axis=1) == count).all()
+
+
+@st.composite
+def batches(draw):
+    """Any rows at all, also ones that no sentence makes: no maskable piece, continuations only, one piece."""
+    rows, length = draw(st.integers(0, 6)), draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    ids = rng.integers(5, V, (rows, length), np.int32)
+    if draw(st.booleans()):
+        ids[:] = rng.integers(30, V, ids.shape)
+    lengths = rng.integers(1, length + 1, rows)
+    share = draw(st.sampled_from([0.0, 0.3, 0.9, 1.0]))
+    maskable = (rng.random(ids.shape) < share) & (np.arange(length) < lengths[:, None])
+    rule = masking.MaskingRule(
+        V, MASK, draw(st.sampled_from([0.01, 0.15, 0.5, 0.99])), draw(st.sampled_from([1, 2, 5, 20, 64])),
+        continues_word=CONTINUES if draw(st.booleans()) else None,
+        mask_fraction=draw(st.sampled_from([0.0, 0.8, 1.0])), random_fraction=0.0,
+    )  # fmt: skip
+    if rule.continues_word is not None:
+        rule = dataclasses.replace(rule, max_ngram_size=draw(st.sampled_from([1, 2, 3, 50])))
+    return ids, lengths, maskable, rule, draw(st.integers(0, 1 << 30))
+
+
+def words_of(ids, maskable) -> list[list[int]]:
+    words = []
+    for i in np.flatnonzero(maskable):
+        if CONTINUES[ids[i]] and i and maskable[i - 1]:
+            words[-1].append(i)
+        else:
+            words.append([i])
+    return words
+
+
+@given(batches())
+@settings(max_examples=300, deadline=None)
+def test_whatever_the_rows_the_rule_is_kept(batch):
+    ids, lengths, maskable, rule, seed = batch
+    before = ids.copy()
+    result = masking.mask(ids, lengths, maskable, rule, np.random.default_rng(seed))
+    again = masking.mask(ids, lengths, maskable, rule, np.random.default_rng(seed))
+    for name in ("input_ids", "positions", "labels", "weights"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(again, name))
+    np.testing.assert_array_equal(ids, before)
+    shape = (len(ids), rule.max_predictions_per_seq)
+    assert result.positions.shape == result.labels.shape == result.weights.shape == shape
+    assert (result.input_ids.dtype, result.positions.dtype, result.labels.dtype) == (np.int32,) * 3
+    assert result.weights.dtype == np.float32
+    for row in range(len(ids)):
+        count = int(result.weights[row].sum())
+        positions = result.positions[row, :count]
+        assert result.weights[row].tolist() == [1.0] * count + [0.0] * (shape[1] - count)
+        assert (result.positions[row, count:] == 0).all() and (result.labels[row, count:] == 0).all()
+        assert (np.diff(positions) > 0).all() and maskable[row, positions].all()
+        np.testing.assert_array_equal(result.labels[row, :count], ids[row, positions])
+        untouched = np.setdiff1d(np.arange(ids.shape[1]), positions)
+        np.testing.assert_array_equal(result.input_ids[row, untouched], ids[row, untouched])
+        limit = min(rule.max_predictions_per_seq, max(1, round(int(lengths[row]) * rule.masked_lm_prob)))
+        if rule.continues_word is None:
+            assert count == min(limit, maskable[row].sum())
+            continue
+        assert count <= limit
+        words, chosen = words_of(ids[row], maskable[row]), set(positions.tolist())
+        assert all(set(word) <= chosen or not set(word) & chosen for word in words)
+        # none that would still fit was left: single words are candidates too
+        assert all(len(word) > limit - count for word in words if not set(word) & chosen)
+        for word in words:
+            if chosen & set(word):
+                assert len(set((result.input_ids[row, word] == MASK).tolist())) == 1, "the word together"
+
+
+def test_ngrams_never_reach_over_a_separator():
+    # [CLS] a [SEP] b [SEP]: the only n-grams are single words
+    ids = np.tile(np.array([2, 5, 3, 6, 3], np.int32), (500, 1))
+    maskable = np.tile(np.array([0, 1, 0, 1, 0], bool), (500, 1))
+    rule = masking.MaskingRule(V, MASK, 0.4, 2, CONTINUES, max_ngram_size=2, mask_fraction=0.5, random_fraction=0.0)
+    result = masking.mask(ids, np.full(500, 5), maskable, rule, np.random.default_rng(0))
+    alike = (result.input_ids[:, 1] == MASK) == (result.input_ids[:, 3] == MASK)
+    assert 0.3 < alike.mean() < 0.7, "each by a draw of its own"
+    together = masking.mask(
+        ids[:, [0, 1, 3, 4]], np.full(500, 5), maskable[:, [0, 1, 3, 4]], rule, np.random.default_rng(0)
+    )
+    alike = (together.input_ids[:, 1] == MASK) == (together.input_ids[:, 2] == MASK)
+    assert alike.mean() > 0.55, "side by side they are one n-gram in a third of the rows"
+
+
+def test_a_word_that_does_not_fit_is_passed_over_and_none_is_chosen_where_none_fits():
+    ids = np.array([[2, 5, 30, 31, 6, 3], [2, 5, 30, 31, 3, 0]], np.int32)
+    maskable = np.array([[0, 1, 1, 1, 1, 0], [0, 1, 1, 1, 0, 0]], bool)
+    rule = masking.MaskingRule(V, MASK, 0.15, 20, CONTINUES)
     for seed in range(20):
-        positions = masking.choose_positions(ids, maskable, limits, np.random.default_rng(seed))
-        assert len(positions) == count
-        assert np.all(np.diff(positions) > 0), "ascending, none twice"
-        assert maskable[positions].all(), "[CLS] and [SEP] are never predicted"
+        result = masking.mask(ids, np.array([6, 5]), maskable, rule, np.random.default_rng(seed))
+        assert result.positions[0, 0] == 4 and result.weights.sum(axis=1).tolist() == [1.0, 0.0]
 
 
-def share_statistic(counts, chosen_each_time, times):
-    # equal shares, drawn without replacement: the variance of each count is times * p * (1 - p)
-    n = len(counts)
-    p = chosen_each_time / n
-    return np.sum((counts - times * p) ** 2) / (times * p * (1 - p)) * (n - 1) / n, n - 1
+def test_another_seed_masks_otherwise():
+    one, other = (ours_ids(seed) for seed in (5, 6))
+    assert (one != other).any()
 
 
-def test_every_position_is_chosen_equally_often():
-    ids, maskable = row(40)
-    rng, times, counts = np.random.default_rng(1), 20_000, np.zeros(40)
-    for _ in range(times):
-        counts[masking.choose_positions(ids, maskable, rule(), rng)] += 1
-    statistic, freedom = share_statistic(counts[maskable], 6, times)
-    assert LEVEL / 2 < stats.chi2.sf(statistic, freedom) < 1 - LEVEL / 2
-
-
-def words_row(lengths):
-    """A row of words with the given numbers of pieces, [CLS] first and [SEP] last."""
-    ids = [2, *(piece for n in lengths for piece in [50, *[CONTINUES] * (n - 1)]), 3]
-    maskable = np.array([False, *[True] * sum(lengths), False])
-    return np.array(ids), maskable
-
-
-def whole_words(**changes):
-    return rule(continues_word=np.arange(V) == CONTINUES, **changes)
-
-
-def test_whole_words_are_chosen_equally_often():
-    ids, maskable = words_row([2] * 19)  # 40 pieces with the marks: 6 predictions, 3 words
-    rng, times, counts = np.random.default_rng(2), 10_000, np.zeros(40)
-    for _ in range(times):
-        counts[masking.choose_positions(ids, maskable, whole_words(), rng)] += 1
-    assert np.array_equal(counts[1:-1:2], counts[2:-1:2]), "both pieces of a word, or none"
-    statistic, freedom = share_statistic(counts[1:-1:2], 3, times)
-    assert LEVEL / 2 < stats.chi2.sf(statistic, freedom) < 1 - LEVEL / 2
-
-
-def test_words_are_masked_whole_and_never_beyond_the_limit():
-    lengths = [1, 3, 2, 5, 1, 4, 2]
-    ids, maskable = words_row(lengths)  # 20 pieces
-    ends = 1 + np.cumsum(lengths)
-    words = [set(range(end - n, end)) for n, end in zip(lengths, ends, strict=True)]
-    seen = set()
-    for seed in range(300):
-        positions = masking.choose_positions(
-            ids, maskable, whole_words(masked_lm_prob=0.2), np.random.default_rng(seed)
-        )
-        chosen = set(positions.tolist())
-        assert 1 <= len(chosen) <= 4
-        assert chosen == set().union(*(word for word in words if word & chosen))
-        seen |= chosen
-    assert seen == set().union(*words) - words[3], "a word of 5 pieces never fits, all others do"
-
-
-def test_a_word_that_does_not_fit_is_passed_over_for_one_that_does():
-    ids, maskable = words_row([3, 1])  # 6 pieces, one prediction: only the second word fits
-    for seed in range(20):
-        assert masking.choose_positions(ids, maskable, whole_words(), np.random.default_rng(seed)).tolist() == [4]
-
-
-def test_a_continuation_after_a_mark_is_a_word_of_its_own():
-    # truncation from the front can leave B starting within a word: [CLS] w [SEP] ##w [SEP]
-    ids, maskable = np.array([2, 50, 3, CONTINUES, 3]), np.array([False, True, False, True, False])
-    found = {
-        tuple(masking.choose_positions(ids, maskable, whole_words(), np.random.default_rng(seed)))
-        for seed in range(30)
-    }  # fmt: skip
-    assert found == {(1,), (3,)}
-
-
-def test_where_every_word_is_too_long_none_is_chosen_as_in_the_original():
-    ids, maskable = words_row([3])
-    assert len(masking.choose_positions(ids, maskable, whole_words(), np.random.default_rng(0))) == 0
-
-
-def test_chosen_pieces_become_mask_random_or_stay_as_80_10_10():
-    n = 100_000
-    ids = np.full(n, 42)
-    masked = masking.replace(ids, np.arange(n), rule(), np.random.default_rng(3))
-    observed = [np.sum(masked == MASK_ID), np.sum(masked == 42), np.sum((masked != MASK_ID) & (masked != 42))]
-    # a random piece may be [MASK] or the piece itself
-    expected = n * np.array([0.8 + 0.1 / V, 0.1 + 0.1 / V, 0.1 * (1 - 2 / V)])
-    assert stats.chisquare(observed, expected).pvalue > LEVEL
-
-
-def test_random_pieces_come_from_the_whole_vocabulary_evenly():
-    n, size = 50_000, 20
-    always_random = masking.MaskingRule(size, MASK_ID, mask_fraction=0.0, random_fraction=1.0)
-    masked = masking.replace(np.full(n, 5), np.arange(n), always_random, np.random.default_rng(4))
-    assert stats.chisquare(np.bincount(masked, minlength=size)).pvalue > LEVEL
-    assert masked.max() == size - 1
-
-
-def test_only_chosen_positions_change_and_the_row_given_stays():
-    ids = np.arange(100, 150)
-    positions = np.array([3, 17, 40])
-    masked = masking.replace(ids, positions, rule(mask_fraction=1.0), np.random.default_rng(0))
-    assert np.array_equal(ids, np.arange(100, 150))
-    assert np.flatnonzero(masked != ids).tolist() == [3, 17, 40]
-    assert (masked[positions] == MASK_ID).all()
-
-
-def test_the_same_seed_gives_the_same_choice_and_another_seed_another():
-    ids, maskable = row(100)
-
-    def choose(seed):
-        rng = np.random.default_rng(seed)
-        positions = masking.choose_positions(ids, maskable, rule(), rng)
-        return positions.tolist(), masking.replace(ids, positions, rule(), rng).tolist()
-
-    assert choose(5) == choose(5)
-    assert choose(5)[0] != choose(6)[0]
-    assert choose(5)[1] != choose(6)[1]
+def ours_ids(seed):
+    ids, maskable = np.tile(ROW, (4, 1)), np.tile(MASKABLE, (4, 1))
+    return masking.mask(ids, np.full(4, len(ROW)), maskable, rule_of("pieces"), np.random.default_rng(seed)).input_ids

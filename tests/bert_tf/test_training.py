@@ -12,7 +12,8 @@ from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import DeviceSettings, PretrainingSettings
-from data_gen.run_local import create_pretraining_data
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
 from tfrecords.errors import InputError
 
@@ -22,12 +23,12 @@ def data(tmp_path_factory, corpus_file, vocab_file):
     """A folder with `data.tfrecord` (32 pieces a row) and `longer.tfrecord` (48), and a configuration."""
     folder = tmp_path_factory.mktemp("data")
     for name, length in (("data", 32), ("longer", 48)):
-        create_pretraining_data(
-            GeneratorSettings(
-                input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=vocab_file,
-                max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
-            )
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=vocab_file,
+            max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
         )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
     config = BertConfig(
         vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=64, type_vocab_size=2,

@@ -1,9 +1,10 @@
 import json
+import os
 import re
 
 import pytest
 
-from tfrecords import manifest
+from tfrecords import manifest, writer
 from tfrecords.errors import InputError
 
 
@@ -21,12 +22,17 @@ def test_the_manifest_stands_beside_the_first_shard_without_its_number(output, p
 
 
 def test_the_text_holds_settings_facts_and_shards():
-    shards = [manifest.Shard("a", 3, "12ab"), manifest.Shard("b", 2, "34cd")]
-    assert json.loads(manifest.to_json({"seed": 5}, shards, vocab_size=7)) == {
+    shards = [manifest.Shard("a", 3, 10, "12ab"), manifest.Shard("b", 2, 20, "34cd")]
+    found = json.loads(manifest.to_json({"seed": 5}, shards, vocab_size=7))
+    assert found == {
         "vocab_size": 7,
         "settings": {"seed": 5},
-        "shards": [{"name": "a", "examples": 3, "sha256": "12ab"}, {"name": "b", "examples": 2, "sha256": "34cd"}],
+        "shards": [
+            {"name": "a", "examples": 3, "bytes": 10, "sha256": "12ab"},
+            {"name": "b", "examples": 2, "bytes": 20, "sha256": "34cd"},
+        ],
     }
+    assert manifest.shards_of("m", found) == shards
 
 
 def test_a_written_manifest_is_read_and_a_missing_one_is_none(tmp_path):
@@ -41,6 +47,8 @@ def test_a_written_manifest_is_read_and_a_missing_one_is_none(tmp_path):
     [
         b"",
         b'{"settings": {',
+        b"[]",
+        b"null",
         pytest.param(
             b"\xff\xfe{}",
         ),
@@ -51,3 +59,85 @@ def test_a_damaged_manifest_is_refused_by_name(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{path}: not a manifest")):
         manifest.read_manifest(str(path))
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "packed"])
+def a_set(tmp_path, request):
+    """Two shards, and the path of their manifest."""
+    names = [f"train-0000{index}-of-00002" for index in range(2)]
+    shards = []
+    for name in names:
+        part = str(tmp_path / "part")
+        writer.write_records(part, [name.encode(), b"second", b"third"])
+        size, digest = writer.merge_shuffled(str(tmp_path / name), [part], (0,), request.param)
+        os.remove(part)
+        shards.append(manifest.Shard(name, 3, size, digest))
+    path = manifest.manifest_path(str(tmp_path / names[0]))
+    writer.write_text(path, manifest.to_json({}, shards))
+    return tmp_path / names[0], tmp_path / names[1], path
+
+
+def test_a_whole_set_has_no_faults(a_set):
+    assert list(manifest.find_faults(a_set[2])) == []
+
+
+def test_a_missing_shard_is_named(a_set):
+    a_set[1].unlink()
+    assert list(manifest.find_faults(a_set[2])) == [f"{a_set[1]}: missing; run the command that made it again"]
+
+
+def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):
+    whole = a_set[0].read_bytes()
+    entries = manifest.read_manifest(a_set[2])
+    for cut in range(len(whole)):
+        a_set[0].write_bytes(whole[:cut])
+        (fault,) = manifest.find_faults(a_set[2])
+        assert fault.startswith(f"{a_set[0]}: ") and "3 examples" in fault, cut
+        with pytest.raises(InputError, match=f"{a_set[0].name}: has {cut} bytes, but its manifest says {len(whole)}"):
+            manifest.check_size(str(a_set[0]), entries)
+
+
+def test_swapped_shards_are_both_named(a_set):
+    one, two = (path.read_bytes() for path in a_set[:2])
+    a_set[0].write_bytes(two)
+    a_set[1].write_bytes(one)
+    faults = list(manifest.find_faults(a_set[2]))
+    assert [fault.split(": ")[0] for fault in faults] == [str(path) for path in a_set[:2]]
+    assert all("other records than were written" in fault for fault in faults)
+
+
+def test_damage_is_named_by_record(a_set):
+    content = bytearray(a_set[0].read_bytes())
+    content[len(content) // 2] ^= 16
+    a_set[0].write_bytes(content)
+    (fault,) = manifest.find_faults(a_set[2])
+    assert re.search(r"record \d", fault)
+
+
+def test_without_a_manifest_nothing_can_be_checked(tmp_path):
+    with pytest.raises(InputError, match="no such manifest"):
+        list(manifest.find_faults(f"{tmp_path}/none.manifest.json"))
+
+
+@pytest.mark.parametrize(
+    "entries", [{}, {"shards": 5}, {"shards": ["a"]}, {"shards": [{"name": "a", "examples": 3, "sha256": "12"}]},
+                {"shards": [{"name": "a", "examples": 3, "bytes": 1, "sha256": "12", "more": 1}]}]
+)  # fmt: skip
+def test_a_manifest_of_another_version_is_refused_by_find_faults_and_passed_over_by_the_trainer(tmp_path, entries):
+    path = tmp_path / "x.manifest.json"
+    path.write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=f"{path}: made by another version"):
+        list(manifest.find_faults(str(path)))
+    if "more" not in str(entries):
+        manifest.check_size(str(tmp_path / "a"), entries)
+
+
+def test_a_shard_named_by_itself_leads_to_the_manifest_beside_the_first_one(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    shards = [manifest.Shard(name, 1, 1, "") for name in "ab"]
+    (tmp_path / "a.manifest.json").write_text(manifest.to_json({"seed": 1}, shards))
+    (tmp_path / "0.manifest.json").write_text("damaged, of another set")
+    for name in "ab":
+        assert manifest.find_manifest(str(tmp_path / name))["settings"] == {"seed": 1}
+    assert manifest.find_manifest(str(tmp_path / "c")) is None

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrecords import reader, schema, writer
+from tests.tfrecords.record_files import write_file
+from tfrecords import reader, records, schema
 from tfrecords.errors import InputError
 
 
@@ -17,10 +18,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def record_file(path, seq=8, predictions=3, drop=()):
+def record_file(path, seq=8, predictions=3, drop=(), packed=False):
+    """Two records of zeros."""
     features = [f for f in schema.pretraining_features(seq, predictions) if f.name not in drop]
-    row = {f.name: np.zeros(f.length, np.int64) for f in features}
-    writer.write_shards([str(path)], [row, row], features)
+    columns = {f.name: np.zeros((2, f.length), np.float32 if f.kind == "float" else np.uint8) for f in features}
+    write_file(str(path), records.serialize(columns, features), packed)
     return path
 
 
@@ -60,16 +62,19 @@ def test_first_example_reads_the_first_record_only(tmp_path):
     )
 
 
-def flipped(content, at):
-    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+def flipped(content, at, bit=0):
+    return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+CUT = "record 0 (counted from 0) is cut off: the file ends within it"
 
 
 @pytest.mark.parametrize(
     "spoil, message",
     [
         (lambda content: b"", "holds no record"),
-        (lambda content: content[:40], "record 0 cannot be read"),
-        (lambda content: content[:7], "holds no record"),
+        (lambda content: content[:40], CUT),
+        (lambda content: content[:7], CUT),
         (lambda content: flipped(content, 30), "record 0 cannot be read"),
         (lambda content: b"just some text, longer than a header\n" * 9, "record 0 cannot be read"),
     ],
@@ -79,6 +84,103 @@ def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
         reader.first_example(str(path))
+
+
+RECORDS = [b"first", b"", b"the third one " * 3, b"\0" * 30, b"last"]
+FRAME = 16
+
+
+def small_file(path, packed):
+    write_file(str(path), RECORDS, packed)
+    return path.read_bytes()
+
+
+def ends_of_records() -> list[int]:
+    return np.cumsum([0, *(len(record) + FRAME for record in RECORDS)]).tolist()
+
+
+# the word stands in TensorFlow's own message for what is cut off
+@pytest.mark.parametrize("name", ["data", "truncated"])
+def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
+    whole, ends, path = small_file(tmp_path / name, False), ends_of_records(), tmp_path / name
+    assert len(whole) == ends[-1] and reader.find_damage([str(path)]) is None
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        index = sum(end <= cut for end in ends) - 1
+        damage = reader.find_damage([str(path)])
+        if cut in ends:
+            # only a manifest can tell: test_manifest.py
+            assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
+        else:
+            assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends within it; " \
+                "make the file again", cut  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path, parts):
+    path = tmp_path / "data"
+    small_file(path, True)
+    whole = path.read_bytes() * parts
+    path.write_bytes(whole)
+    assert list(reader.checked_records(str(path))) == RECORDS * parts
+    for cut in range(1, len(whole)):
+        path.write_bytes(whole[:cut])
+        damage = reader.find_damage([str(path)])
+        assert damage and re.search(r"data: record \d+ \(counted from 0\) is cut off", damage), cut
+
+
+def test_a_compressed_file_of_tensorflows_own_writer_cut_anywhere_is_noticed(tmp_path):
+    path = tmp_path / "data"
+    with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type="GZIP")) as file:
+        for record in RECORDS:
+            file.write(record)
+    whole = path.read_bytes()
+    assert reader.find_damage([str(path)]) is None
+    for cut in range(1, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert reader.find_damage([str(path)]), cut
+
+
+def test_any_bit_flipped_in_a_plain_file_is_noticed_in_the_right_record(tmp_path):
+    path = tmp_path / "data"
+    whole, ends = small_file(path, False), ends_of_records()
+    for at in range(len(whole)):
+        path.write_bytes(flipped(whole, at, bit=at % 8))
+        index = sum(end <= at for end in ends) - 1
+        where = f"record {index} (counted from 0) is damaged" if index else "record 0 cannot be read"
+        assert (reader.find_damage([str(path)]) or "").startswith(f"{path}: {where}"), at
+
+
+def test_any_bit_flipped_in_a_compressed_file_is_noticed_or_changes_no_record(tmp_path):
+    path, unnoticed = tmp_path / "data", 0
+    whole = small_file(path, True)
+    for at in range(len(whole)):
+        path.write_bytes(flipped(whole, at, bit=at % 8))
+        try:
+            got = list(reader.checked_records(str(path)))
+        except InputError as error:
+            assert str(path) in str(error)
+            continue
+        assert got == RECORDS, at
+        unnoticed += 1
+    assert unnoticed <= 8, "of the header: its time, system and kind of packing"
+
+
+def test_find_damage_names_the_first_bad_file(tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for path in (good, bad):
+        small_file(path, False)
+    bad.write_bytes(bad.read_bytes()[:-1])
+    assert reader.find_damage([str(good)]) is None
+    assert reader.find_damage([str(good), str(bad)]).startswith(f"{bad}: record 4 ")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_are_read_compressed_or_not(tmp_path, packed):
+    small_file(tmp_path / "data", packed)
+    path = str(tmp_path / "data")
+    assert reader.compression(path) == ("GZIP" if packed else "")
+    assert list(reader.read_records(path).as_numpy_iterator()) == RECORDS
 
 
 def test_a_record_that_is_no_example_is_refused_by_name(tmp_path):

@@ -1,92 +1,158 @@
-import glob
+import collections
 import hashlib
 import os
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfrecords import writer
-from tfrecords.schema import Feature, pretraining_features
-
-FEATURES = (Feature("ids", "int64", 2), Feature("weights", "float", 1))
-
-
-def example(number):
-    return {"ids": np.array([number, -number]), "weights": np.array([number / 4], np.float32)}
+from tfrecords.errors import InputError
+from tfrecords.schema import pretraining_features
 
 
-def read(path):
-    records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    return [tf.train.Example.FromString(record).features.feature for record in records]
+def read(path, compression="") -> list[bytes]:
+    return list(tf.data.TFRecordDataset(str(path), compression_type=compression).as_numpy_iterator())
 
 
-def first_ids(path):
-    return [features["ids"].int64_list.value[0] for features in read(path)]
-
-
-def test_pretraining_features_are_the_originals_with_their_types_and_lengths():
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_pretraining_features_are_the_originals_with_their_types_and_lengths(masked, next_sentence):
     # names and types of write_instance_to_example_files in google-research/bert
-    assert {f.name: (f.kind, f.length) for f in pretraining_features(128, 20)} == {
-        "input_ids": ("int64", 128),
-        "input_mask": ("int64", 128),
-        "segment_ids": ("int64", 128),
-        "masked_lm_positions": ("int64", 20),
-        "masked_lm_ids": ("int64", 20),
-        "masked_lm_weights": ("float", 20),
-        "next_sentence_labels": ("int64", 1),
-    }
+    expected = {"input_ids": ("int64", 128), "input_mask": ("int64", 128), "segment_ids": ("int64", 128)}
+    if masked:
+        expected |= {
+            "masked_lm_positions": ("int64", 20),
+            "masked_lm_ids": ("int64", 20),
+            "masked_lm_weights": ("float", 20),
+        }
+    if next_sentence:
+        expected |= {"next_sentence_labels": ("int64", 1)}
+    features = pretraining_features(128, 20, masked=masked, next_sentence=next_sentence)
+    assert {f.name: (f.kind, f.length) for f in features} == expected
 
 
-def test_serialized_values_come_back_in_the_list_of_their_type():
-    found = tf.train.Example.FromString(writer.serialize(example(3), FEATURES)).features.feature
-    assert sorted(found) == ["ids", "weights"]
-    assert list(found["ids"].int64_list.value) == [3, -3]
-    assert list(found["weights"].float_list.value) == [0.75]
+@pytest.mark.parametrize("records", [[], [b""], [b"one", b"", b"three" * 70_000]])
+def test_written_records_are_read_by_tensorflow(tmp_path, records):
+    path = tmp_path / "data"
+    writer.write_records(str(path), iter(records))
+    assert read(path) == records
+    assert os.listdir(tmp_path) == ["data"]
 
 
-@pytest.mark.parametrize("ids", [[1], [1, 2, 3], []])
-def test_serialize_refuses_another_length_and_names_the_feature(ids):
-    with pytest.raises(ValueError, match=f"ids has {len(ids)} values, the schema says 2"):
-        writer.serialize({"ids": np.array(ids), "weights": [0.0]}, FEATURES)
-
-
-def test_shards_are_filled_in_turn_and_described(tmp_path):
-    paths = [str(tmp_path / "deep" / "er" / name) for name in "abc"]
-    shards = writer.write_shards(paths, map(example, range(7)), FEATURES)
-    assert [first_ids(path) for path in paths] == [[0, 3, 6], [1, 4], [2, 5]]
-    assert [(s.name, s.examples) for s in shards] == [("a", 3), ("b", 2), ("c", 2)]
-    for path, shard in zip(paths, shards, strict=True):
-        with open(path, "rb") as file:
-            assert shard.sha256 == hashlib.sha256(file.read()).hexdigest()
-    assert sorted(os.listdir(tmp_path / "deep" / "er")) == ["a", "b", "c"]
-
-
-def test_an_error_midway_leaves_old_shards_whole_and_no_temporary_file(tmp_path):
-    paths = [str(tmp_path / name) for name in "ab"]
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_midway_leaves_the_old_file_and_no_temporary_one(tmp_path, error):
     (tmp_path / "a").write_bytes(b"old")
 
-    def examples():
-        yield example(1)
-        assert len(glob.glob(f"{tmp_path}/*tmp*")) == 2, "what is half written must not stand under its name"
-        raise RuntimeError("midway")
+    def records():
+        yield b"one"
+        assert [writer.TEMPORARY in name for name in sorted(os.listdir(tmp_path))] == [False, True]
+        raise error("midway")
 
-    with pytest.raises(RuntimeError, match="midway"):
-        writer.write_shards(paths, examples(), FEATURES)
+    with pytest.raises(error, match="midway"):
+        writer.write_records(str(tmp_path / "a"), records())
     assert os.listdir(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
-def test_no_shard_appears_before_all_are_written(tmp_path):
-    paths = [str(tmp_path / name) for name in "ab"]
+def numbered_parts(folder, sizes) -> list[str]:
+    """Files of so many records each; no two records are alike, and some are long."""
+    paths, number = [], 0
+    for index, size in enumerate(sizes):
+        paths.append(str(folder / f"part{index}"))
+        writer.write_records(paths[-1], (b"%d " % i * (i % 900 + 1) for i in range(number, number + size)))
+        number += size
+    return paths
 
-    def examples():
-        for number in range(2):
-            yield example(number)
-        assert not any(os.path.exists(path) for path in paths)
 
-    writer.write_shards(paths, examples(), FEATURES)
-    assert all(os.path.exists(path) for path in paths)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("at_once", [1, 1 << 26])
+def test_parts_are_merged_without_loss_with_size_and_checksum(tmp_path, monkeypatch, packed, at_once):
+    monkeypatch.setattr(writer, "MERGED_AT_ONCE", at_once)
+    parts = numbered_parts(tmp_path, [7, 0, 3000, 1])
+    whole = tmp_path / "new" / "whole"
+    size, digest = writer.merge_shuffled(str(whole), parts, (1, 2), packed)
+    records = [record for part in parts for record in read(part)]
+    got = read(whole, "GZIP" if packed else "")
+    assert sorted(got) == sorted(records) and got != records
+    content = whole.read_bytes()
+    assert (size, digest) == (len(content), hashlib.sha256(content).hexdigest())
+    assert os.listdir(tmp_path / "new") == ["whole"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_seed_alone_decides_the_order(tmp_path, packed):
+    parts = numbered_parts(tmp_path, [50, 50])
+    for name, seed in (("a", (1,)), ("b", (1,)), ("c", (2,))):
+        writer.merge_shuffled(str(tmp_path / name), parts, seed, packed)
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_every_order_of_the_records_of_all_parts_comes_up_alike(tmp_path):
+    parts = numbered_parts(tmp_path, [1, 2])
+    counts = collections.Counter()
+    for seed in range(600):
+        writer.merge_shuffled(str(tmp_path / "whole"), parts, (seed,))
+        counts[tuple(read(tmp_path / "whole"))] += 1
+    # chi-square with 5 degrees of freedom: above 25.7 once in 10,000; the seeds are fixed
+    assert len(counts) == 6 and sum((n - 100) ** 2 / 100 for n in counts.values()) < 25.7
+
+
+@pytest.mark.parametrize("parts", [["none"], ["good", "none"]])
+def test_a_missing_part_leaves_nothing_behind(tmp_path, parts):
+    writer.write_records(str(tmp_path / "good"), [b"one"])
+    with pytest.raises((tf.errors.NotFoundError, OSError)):
+        writer.merge_shuffled(str(tmp_path / "whole"), [str(tmp_path / part) for part in parts], (0,))
+    assert os.listdir(tmp_path) == ["good"]
+
+
+# A disk that takes no more: the kernel refuses to let files grow beyond a limit.
+FULL_DISK = """
+    import dataclasses, os, resource
+    from bert_tf import command_line
+
+    @dataclasses.dataclass(frozen=True)
+    class Settings:
+        pass
+
+    def main(settings):
+        import tensorflow as tf
+        from tfrecords import writer
+        noise = [os.urandom(50_000) for _ in range(9)]
+        writer.write_records("part", noise)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        for write in (
+            lambda: writer.merge_shuffled("out", ["part"], (0,)),
+            lambda: writer.merge_shuffled("out", ["part"], (0,), gzip_compress=True),
+            lambda: writer.write_text("out", "x" * 200_000),
+        ):
+            try:
+                write()
+            except tf.errors.OpError as error:
+                print(error.message, os.listdir())
+        writer.write_records("out", noise)
+
+    command_line.run(Settings, main, "Fills a disk.")
+"""
+
+
+def test_a_disk_that_takes_no_more_ends_in_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "script.py").write_text(textwrap.dedent(FULL_DISK))
+    root = os.path.dirname(os.path.dirname(writer.__file__))
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: out.tmp-") and done.stderr.count("\n") == 1, done.stderr
+    assert "File too large" in done.stderr
+    others = done.stdout.splitlines()
+    assert len(others) == 3 and all("File too large" in line and "'out" not in line for line in others), others
+    assert sorted(os.listdir(tmp_path)) == ["part", "script.py"]
 
 
 def test_atomic_path_replaces_the_old_file_only_at_the_end(tmp_path):
@@ -98,6 +164,12 @@ def test_atomic_path_replaces_the_old_file_only_at_the_end(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_atomic_path_fails_where_nothing_was_written(tmp_path):
+    with pytest.raises(FileNotFoundError), writer.atomic_path(str(tmp_path / "file")):
+        pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_atomic_path_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
@@ -112,6 +184,21 @@ def test_atomic_path_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
 def test_write_text_makes_the_folder_and_keeps_every_character(tmp_path):
     writer.write_text(str(tmp_path / "new" / "file"), "Ünï — 😀\nline\n")
     assert (tmp_path / "new" / "file").read_bytes() == "Ünï — 😀\nline\n".encode()
+
+
+def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
+    os.symlink(tmp_path / "text", tmp_path / "link")
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "folder").mkdir()
+    new, read = str(tmp_path / "new"), [str(tmp_path / "text")]
+    writer.check_outputs([new, f"{new}2"], read)
+    for outputs, message in [
+        ([new, str(tmp_path / "link")], "link is read too"),
+        ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
+        ([str(tmp_path / "folder")], "folder is a folder"),
+    ]:
+        with pytest.raises(InputError, match=f"--output_file: .*{message}"):
+            writer.check_outputs(outputs, read)
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])

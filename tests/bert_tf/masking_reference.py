@@ -1,0 +1,104 @@
+"""What masking looks like in numbers, ours and tf-models-official's, and whether the two are alike."""
+
+import random
+
+import numpy as np
+from official.nlp.data.create_pretraining_data import create_masked_lm_predictions
+from scipy import stats
+
+# of every statistical test; each test makes at most 8 comparisons, so by Bonferroni a sound rule fails one of them with
+# a chance below 1e-3. Seeds are fixed: a pass stays a pass
+LEVEL = 1e-4
+
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *(f"w{i}" for i in range(25)),
+    *(f"##c{i}" for i in range(10)),
+]
+CLS, SEP, MASK, CONTINUATION = 2, 3, 4, 30
+CONTINUES = np.arange(len(VOCABULARY)) >= CONTINUATION
+# pieces of each word
+SEGMENTS = ([1, 1, 2, 1, 3, 1, 1, 1, 2, 1, 1], [1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1])
+
+
+def row() -> tuple[np.ndarray, np.ndarray]:
+    """[CLS] A [SEP] B [SEP] as ids, and the number of each piece's word, -1 for none."""
+    ids, words, count = [CLS], [-1], 0
+    for segment in SEGMENTS:
+        for index, pieces in enumerate(segment):
+            ids += [5 + index, *range(CONTINUATION, CONTINUATION + pieces - 1)]
+            words += [count] * pieces
+            count += 1
+        ids.append(SEP)
+        words.append(-1)
+    return np.array(ids, np.int32), np.array(words)
+
+
+ROW, WORD_OF = row()
+MASKABLE = WORD_OF >= 0
+
+
+def official(times: int, seed: int, prob: float, limit: int, whole: bool, ngrams: int | None):
+    """Rows masked by tf-models-official: ids [times, S] and chosen bool [times, S]."""
+    random.seed(seed)  # it draws the sizes of n-grams from the global generator
+    rng = random.Random(seed + 1)
+    tokens = [VOCABULARY[i] for i in ROW]
+    number = {piece: index for index, piece in enumerate(VOCABULARY)}
+    ids, chosen = np.empty((times, len(ROW)), np.int32), np.zeros((times, len(ROW)), bool)
+    for index in range(times):
+        output, positions, labels = create_masked_lm_predictions(tokens, prob, limit, VOCABULARY, rng, whole, ngrams)
+        assert labels == [tokens[p] for p in positions]
+        ids[index], chosen[index, positions] = [number[piece] for piece in output], True
+    return ids, chosen
+
+
+def summary(ids: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    """Counts of everything that a rule of masking decides."""
+    count = chosen.sum(axis=1)
+    action = np.where(ids == MASK, 0, np.where(ids == ROW, 1, 2))  # of the chosen: masked, kept, replaced
+    words = np.zeros((len(ids), WORD_OF.max() + 1), bool)
+    np.put_along_axis(words, np.broadcast_to(np.maximum(WORD_OF, 0), ids.shape), False, axis=1)
+    row_index, column = np.nonzero(chosen & MASKABLE)
+    words[row_index, WORD_OF[column]] = True
+    # words in a row, of one segment: a gap between the segments
+    line = np.insert(words, [0, len(SEGMENTS[0]), words.shape[1]], False, axis=1).astype(np.int8)
+    steps = np.diff(line, axis=1)
+    runs = np.nonzero(steps == -1)[1] - np.nonzero(steps == 1)[1]
+    positions = np.flatnonzero(MASKABLE)
+    # neighbours that are both chosen: what happens to the two together
+    both = chosen[:, :-1] & chosen[:, 1:]
+    together = 3 * action[:, :-1][both] + action[:, 1:][both]
+    return {
+        "predictions": np.bincount(count, minlength=len(ROW)),
+        "positions": chosen[:, positions].sum(axis=0),
+        "words": words.sum(axis=0),
+        "runs": np.bincount(runs, minlength=30),
+        "actions": np.bincount(action[chosen], minlength=3),
+        "together": np.bincount(together, minlength=9),
+        "first and last": np.bincount(2 * words[:, 0] + words[:, -1], minlength=4),
+        "replacements": np.bincount(ids[chosen & (action == 2)], minlength=len(VOCABULARY)),
+    }
+
+
+def p_values(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, float]:
+    """Chance that two summaries of one law differ so; chi-square, rare outcomes put together."""
+    found = {}
+    for name in one:
+        table = np.array([one[name], other[name]])
+        rare = table.sum(axis=0) < 20
+        table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+        table = table[:, table.sum(axis=0) > 0]
+        found[name] = stats.chi2_contingency(table, correction=False).pvalue if table.shape[1] > 1 else 1.0
+    return found
+
+
+def masked_ids(result) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and chosen, as `official` gives them, of `masking.Masked`."""
+    chosen = np.zeros(result.input_ids.shape, bool)
+    index, place = np.nonzero(result.weights)
+    chosen[index, result.positions[index, place]] = True
+    return result.input_ids, chosen

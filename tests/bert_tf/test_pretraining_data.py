@@ -1,0 +1,142 @@
+"""Every kind of data that the generator makes, trained on or refused."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import training
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.pretraining_data import inspect
+from bert_tf.pretraining_run import run_pretraining
+from bert_tf.settings import PretrainingSettings
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+from tfrecords.errors import InputError
+
+KINDS = {
+    "static": {},
+    "dynamic": {"masking": "dynamic", "do_whole_word_mask": True, "max_ngram_size": 2},
+    "dynamic2": {"masking": "dynamic", "masked_lm_prob": 0.2},
+    "mlm": {"objective": "mlm", "gzip_compress": True},
+    "dynamic_mlm": {"objective": "mlm", "masking": "dynamic"},
+    "ltr": {"objective": "ltr"},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with one file of each kind."""
+    folder = tmp_path_factory.mktemp("kinds")
+    with LocalRunner(1) as runner:
+        for name, changes in KINDS.items():
+            options = {"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 1} | changes
+            output = f"{folder}/{name}"
+            create_pretraining_data(
+                GeneratorSettings(input_file=corpus_file, output_file=output, vocab_file=vocab_file, **options), runner
+            )
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(data, output_dir, names, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={data}/config.json", "--input_file=" + ",".join(f"{data}/{n}" for n in names.split()),
+            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
+            "--train_batch_size=8", "--num_train_steps=4", "--num_warmup_steps=0", "--save_checkpoints_steps=2", *more,
+        ],
+    )  # fmt: skip
+
+
+def look(data, names, *more: str, eval_names=""):
+    given = settings(data, "out", names, *more)
+    files = [f"{data}/{name}" for name in names.split()]
+    eval_files = [f"{data}/{name}" for name in eval_names.split()] or files
+    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
+
+
+@pytest.mark.parametrize("name, pairs", [("dynamic", True), ("dynamic_mlm", False), ("mlm", False)])
+def test_every_masked_kind_of_data_is_trained_on_and_evaluated(data, tmp_path, name, pairs):
+    vocabulary = [f"--vocab_file={data}/vocab.txt"] if "dynamic" in name else []
+    figures = run_pretraining(settings(data, tmp_path, name, "--do_eval", *vocabulary))
+    assert training.latest_step(str(tmp_path)) == 4
+    assert ("next_sentence_loss" in figures) == pairs
+    expected = figures["masked_lm_loss"] + figures.get("next_sentence_loss", 0.0)
+    np.testing.assert_allclose(figures["loss"], expected, rtol=1e-6)
+    assert 4 < figures["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
+
+
+def test_the_rule_is_the_one_that_the_data_was_made_with(data):
+    rule = look(data, "dynamic", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule
+    pieces = (data / "vocab.txt").read_text().split()
+    assert (rule.vocab_size, rule.mask_id) == (len(pieces), pieces.index("[MASK]"))
+    assert (rule.masked_lm_prob, rule.max_predictions_per_seq, rule.max_ngram_size) == (0.15, 5, 2)
+    assert rule.continues_word.tolist() == [piece.startswith("##") for piece in pieces]
+    assert look(data, "dynamic2", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule.continues_word is None
+    assert look(data, "static").dynamic_masking is None
+
+
+@pytest.mark.parametrize(
+    "names, eval_names, message",
+    [
+        ("ltr", "", "/ltr: its rows are not masked, and its manifest does not say --masking=dynamic"),
+        ("dynamic_mlm ltr", "", "/ltr: its rows are not masked, and its manifest does not say"),
+        ("dynamic_mlm mlm", "", "/mlm: its rows are masked already, those of .*/dynamic_mlm are not"),
+        ("dynamic", "static", "/static: its rows are masked already"),
+        ("static", "dynamic", "/dynamic: has no feature 'masked_lm_positions'"),
+        ("dynamic dynamic2", "", r"/dynamic2: made with --masked_lm_prob=0.2, but .*/dynamic with 0.15"),
+        ("mlm static", "", None),
+    ],
+)
+def test_data_of_kinds_that_do_not_go_together_is_refused(data, names, eval_names, message):
+    if message is None:  # labels of one file are not looked at
+        assert not look(data, names).has_pairs
+        return
+    with pytest.raises(InputError, match=message):
+        look(data, names, f"--vocab_file={data}/vocab.txt", eval_names=eval_names)
+
+
+def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
+    with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made with --masking=dynamic"):
+        look(data, "dynamic")
+    other = tmp_path / "other.txt"
+    other.write_text((data / "vocab.txt").read_text() + "zebra\n")
+    with pytest.raises(InputError, match="other.txt: not the vocabulary that dynamic was made with"):
+        look(data, "dynamic", f"--vocab_file={other}")
+
+
+def test_dynamic_data_without_its_manifest_is_refused(data, tmp_path):
+    for name in ("dynamic", "config.json"):
+        shutil.copy(data / name, tmp_path)
+    with pytest.raises(InputError, match="its manifest does not say --masking=dynamic"):
+        look(tmp_path, "dynamic", f"--vocab_file={data}/vocab.txt")
+
+
+@pytest.mark.parametrize("name", ["static", "mlm"])
+def test_a_shard_cut_short_against_its_manifest_is_refused(data, tmp_path, name):
+    for file in (name, f"{name}.manifest.json", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    size = os.path.getsize(tmp_path / name)
+    os.truncate(tmp_path / name, size - 9)
+    with pytest.raises(InputError, match=f"/{name}: has {size - 9} bytes, but its manifest says {size}"):
+        look(tmp_path, name)
+
+
+def test_a_manifest_of_a_greater_vocabulary_is_refused(data, tmp_path):
+    for file in ("static", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    entries = json.loads((data / "static.manifest.json").read_text()) | {"vocab_size": 301}
+    (tmp_path / "static.manifest.json").write_text(json.dumps(entries))
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than the vocabulary"):
+        look(tmp_path, "static")

@@ -1,0 +1,16 @@
+"""Record files for tests."""
+
+import gzip
+from collections.abc import Iterable
+
+from tfrecords import writer
+
+
+def write_file(path: str, records: Iterable[bytes], packed: bool = False) -> None:
+    """Writes records in their order; packed as one gzip member, as shards are."""
+    writer.write_records(path, records)
+    if packed:
+        with open(path, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(gzip.compress(content, mtime=0))

@@ -1,0 +1,121 @@
+"""The encoder by columns, held to protobuf's own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from official.nlp.data import pretrain_dataloader
+
+from tests.tfrecords.record_files import write_file
+from tfrecords import records, schema
+from tfrecords.schema import Feature
+
+# every number of bytes that an id can take, and the ends of each
+IDS = st.one_of(
+    st.integers(0, 1 << 28),
+    st.sampled_from([0, 1, 127, 128, 16383, 16384, 65535, 65536, 2097151, 2097152, (1 << 31) - 1, (1 << 63) - 1]),
+)
+SMALL = st.integers(0, 127)
+FLOATS = st.floats(width=32, allow_nan=False)
+
+
+def example(columns, features, row) -> tf.train.Example:
+    """One record, built by protobuf."""
+    message = tf.train.Example()
+    for feature in features:
+        values = columns[feature.name][row]
+        found = message.features.feature[feature.name]
+        (found.float_list if feature.kind == "float" else found.int64_list).value.extend(values.tolist())
+    return message
+
+
+@st.composite
+def tables(draw):
+    """Features in any order with their columns."""
+    names = draw(st.permutations(["input_ids", "b", "masked_lm_weights", "é", "z" * 200]))
+    rows = draw(st.integers(0, 4))
+    features, columns = [], {}
+    for name in names[: draw(st.integers(1, 5))]:
+        kind = draw(st.sampled_from(["int64", "small", "float"]))
+        length = draw(st.sampled_from([1, 2, 3, 20, 127, 128, 130]))
+        dtype = np.float32 if kind == "float" else np.int64
+        values = {"int64": IDS, "small": SMALL, "float": FLOATS}[kind]
+        columns[name] = draw(arrays.arrays(dtype, (rows, length), elements=values, fill=values))
+        features.append(Feature(name, "float" if kind == "float" else "int64", length))
+    return features, columns, rows
+
+
+@given(tables())
+@settings(max_examples=200, deadline=None)
+def test_records_are_byte_for_byte_protobufs_deterministic_ones(table):
+    features, columns, rows = table
+    got = records.serialize(columns, features)
+    expected = [example(columns, features, row) for row in range(rows)]
+    assert [tf.train.Example.FromString(record) for record in got] == expected
+    assert got == [message.SerializeToString(deterministic=True) for message in expected]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_integers_of_any_type_are_the_same_record(dtype):
+    top = 1 if dtype is np.bool_ else min(int(np.iinfo(dtype).max), (1 << 63) - 1)
+    features = [Feature("ids", "int64", 3)]
+    columns = {"ids": np.array([[0, 1, top], [top, top, 0]]).astype(dtype)}
+    exact = {"ids": np.array([[0, 1, top], [top, top, 0]], np.int64)}
+    expected = [example(exact, features, row).SerializeToString(deterministic=True) for row in range(2)]
+    assert records.serialize(columns, features) == expected
+
+
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        (np.zeros((2, 3), np.int32), r"ids has shape \(2, 3\), the schema says \[N, 2\]"),
+        (np.zeros(2, np.int32), r"ids has shape \(2,\)"),
+        (np.array([[1, -1]]), "ids holds -1; records hold integers of at least 0"),
+        (np.array([[0.5, 300.0]]), "ids holds float64, the schema says integers"),
+    ],
+)
+def test_columns_that_the_schema_does_not_allow_are_refused(ids, message):
+    with pytest.raises(ValueError, match=message):
+        records.serialize({"ids": ids}, [Feature("ids", "int64", 2)])
+
+
+def test_columns_of_different_numbers_of_rows_are_refused():
+    features = [Feature("a", "int64", 1), Feature("b", "int64", 1)]
+    for top in (1, 300):
+        with pytest.raises(ValueError):
+            records.serialize({"a": np.full((2, 1), top), "b": np.full((3, 1), top)}, features)
+
+
+def random_columns(features, rows, vocab_size, seed=0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    columns = {f.name: rng.integers(0, 2, (rows, f.length), np.uint8) for f in features}
+    for f in features:
+        if f.name in ("input_ids", "masked_lm_ids"):
+            columns[f.name] = rng.integers(0, vocab_size, (rows, f.length), np.int32)
+        if f.kind == "float":
+            columns[f.name] = rng.random((rows, f.length), np.float32)
+    return columns
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tf_models_officials_loader_reads_what_is_written(tmp_path, packed):
+    features = schema.pretraining_features(128, 20)
+    columns = random_columns(features, 12, vocab_size=200_000)
+    path = f"{tmp_path}/data.tfrecord"
+    write_file(path, records.serialize(columns, features), packed=packed)
+    if packed:  # its loader does not unpack
+        plain = list(tf.data.TFRecordDataset(path, compression_type="GZIP").as_numpy_iterator())
+        assert plain == records.serialize(columns, features)
+        path = f"{tmp_path}/unpacked.tfrecord"
+        with tf.io.TFRecordWriter(path) as file:
+            for record in plain:
+                file.write(record)
+    config = pretrain_dataloader.BertPretrainDataConfig(
+        input_path=path, global_batch_size=12, is_training=False, seq_length=128, max_predictions_per_seq=20
+    )
+    batch = next(iter(pretrain_dataloader.BertPretrainDataLoader(config).load()))
+    theirs = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+    for feature in features:
+        np.testing.assert_array_equal(batch[theirs.get(feature.name, feature.name)], columns[feature.name])

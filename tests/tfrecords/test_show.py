@@ -1,0 +1,167 @@
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tfrecords.record_files import write_file
+from tfrecords import manifest, records, schema, show
+from tfrecords.errors import InputError
+
+ROOT = pathlib.Path(show.__file__).resolve().parents[1]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "went", "##ing", "home", "said"]
+
+
+def columns(masked, pairs, rows=3):
+    """[CLS] he [MASK]<went ##ing [SEP] said<home said= [SEP]; without a second segment where there are no pairs."""
+    ids = [2, 5, 4, 7, 3, 9, 9, 3, 0, 0] if pairs else [2, 5, 4, 7, 3, 0, 0, 0, 0, 0]
+    values = {
+        "input_ids": ids,
+        "input_mask": [int(i > 0) for i in ids],
+        "segment_ids": [0] * 5 + [int(i > 0) for i in ids[5:]],
+    }
+    if masked:
+        predictions = ([2, 5, 6, 0], [6, 8, 9, 0], [1, 1, 1, 0])
+        if not pairs:
+            predictions = ([2, 0, 0, 0], [6, 0, 0, 0], [1, 0, 0, 0])
+        values |= dict(zip(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions, strict=True))
+    if pairs:
+        values["next_sentence_labels"] = [1]
+    return {name: np.array([row] * rows) for name, row in values.items()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCABULARY))
+    return tmp_path
+
+
+def record_file(path, masked=True, pairs=True, packed=False):
+    features = schema.pretraining_features(10, 4, masked=masked, next_sentence=pairs)
+    write_file(str(path), records.serialize(columns(masked, pairs), features), packed)
+    return str(path)
+
+
+A, B = "  A: [CLS] he {[MASK]<went}ing [SEP]", "  B: {said<home} {=said} [SEP]"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "masked, pairs, lines",
+    [
+        (True, True, ["8 of 10 pieces, 3 predicted, B is random", A, B]),
+        (True, False, ["5 of 10 pieces, 1 predicted", A]),
+        (False, True, ["8 of 10 pieces, B is random", "  A: [CLS] he [MASK]ing [SEP]", "  B: said said [SEP]"]),
+        (False, False, ["5 of 10 pieces", "  A: [CLS] he [MASK]ing [SEP]"]),
+    ],
+)
+def test_every_kind_of_data_is_shown(folder, capsys, packed, masked, pairs, lines):
+    path = record_file(folder / "data", masked, pairs, packed)
+    show.show(path, VOCABULARY, first=1, count=1)
+    assert capsys.readouterr().out == "\n".join([f"{path}, record 1: {lines[0]}", *lines[1:], "", ""])
+
+
+def test_first_and_count_choose_the_records(folder, capsys):
+    path = record_file(folder / "data")
+    show.show(path, VOCABULARY, first=1, count=9)
+    assert re.findall(r"record (\d)", capsys.readouterr().out) == ["1", "2"]
+    with pytest.raises(InputError, match=r"data: has 3 record\(s\), so none at --first=3"):
+        show.show(path, VOCABULARY, first=3, count=1)
+
+
+def test_records_before_a_damaged_one_are_shown(folder, capsys):
+    path = record_file(folder / "data")
+    content = pathlib.Path(path).read_bytes()
+    pathlib.Path(path).write_bytes(content[:-3])
+    show.show(path, VOCABULARY, first=0, count=2)
+    assert re.findall(r"record (\d)", capsys.readouterr().out) == ["0", "1"]
+    with pytest.raises(InputError, match=r"data: record 2 \(counted from 0\) is cut off"):
+        show.show(path, VOCABULARY, first=0, count=3)
+
+
+def example(**lists):
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values)) for name, values in lists.items()
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "lists, message",
+    [
+        ({}, "x: has no input_ids but nothing"),
+        ({"label_ids": [1]}, "x: has no input_ids but label_ids"),
+        ({"input_ids": []}, "x: has no input_ids"),
+        ({"input_ids": [2, 10]}, "x: holds id 10, but the vocabulary has 10 pieces; give the --vocab_file"),
+        ({"input_ids": [2, -1]}, "x: holds id -1"),
+        (
+            {"input_ids": [2], "masked_lm_positions": [0], "masked_lm_ids": [11], "masked_lm_weights": [1]},
+            "holds id 11",
+        ),
+        ({"input_ids": [2], "masked_lm_positions": [0]}, "do not go together"),
+        ({"input_ids": [2, 3], "input_mask": [1]}, "do not go together"),
+        ({"input_ids": [2, 3], "input_mask": [1, 2]}, "its input_mask holds other numbers"),
+    ],
+)
+def test_records_that_are_something_else_are_refused(lists, message):
+    with pytest.raises(InputError, match=message):
+        show.describe(example(**lists), VOCABULARY, "x")
+
+
+def call(*words, cwd, by_path=False, **options):
+    program = [str(ROOT / "tfrecords" / "show.py")] if by_path else ["-m", "tfrecords.show"]
+    environment = {**os.environ, "PYTHONPATH": "" if by_path else str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *program, *words], cwd=cwd, env=environment, text=True, stderr=subprocess.PIPE, check=False,
+        **{"stdout": subprocess.PIPE, **options},
+    )  # fmt: skip
+
+
+def test_the_manifest_leads_to_the_vocabulary(folder):
+    path = record_file(folder / "data")
+    text = manifest.to_json({"vocab_file": str(folder / "vocab.txt")}, [])
+    (folder / "data.manifest.json").write_text(text)
+    done = call("data", "--num_examples=1", cwd=folder, by_path=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == [A, B, ""] and path.endswith("data")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "error: name the file to show"),
+        (["data"], "error: data: no manifest leads to its vocabulary; give --vocab_file"),
+    ],
+)
+def test_bad_input_is_one_line(folder, words, message):
+    record_file(folder / "data")
+    done = call(*words, cwd=folder)
+    assert done.returncode == 1 and done.stderr.startswith(message) and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("records_shown", [1, 1000])
+def test_a_reader_that_has_seen_enough_is_no_error(folder, records_shown):
+    features = schema.pretraining_features(10, 4)
+    write_file(str(folder / "data"), records.serialize(columns(True, True, rows=1000), features))
+    read, write = os.pipe()
+    os.close(read)  # what head does once it has its lines
+    done = call("data", "--vocab_file=vocab.txt", f"--num_examples={records_shown}", cwd=folder, stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_imports_no_tensorflow(folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tfrecords.show", "--help"],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "--num_examples" in done.stdout and "Prints records as text" in done.stdout
+    assert "tensorflow" not in done.stderr and "numpy" not in done.stderr
