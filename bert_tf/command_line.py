@@ -154,6 +154,7 @@ def _comes_from_the_machine(error: Exception) -> bool:
         tf.errors.AlreadyExistsError,
         tf.errors.DataLossError,
         tf.errors.ResourceExhaustedError,
+        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or of the user
         tf.errors.UnavailableError,
     )
     return isinstance(error, kinds)
