@@ -155,6 +155,7 @@ def _comes_from_the_machine(error: Exception) -> bool:
         tf.errors.AlreadyExistsError,
         tf.errors.DataLossError,
         tf.errors.ResourceExhaustedError,
+        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or of the user
         tf.errors.UnavailableError,
     )
     # TensorFlow has no kind of its own for these

@@ -135,13 +135,16 @@ def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> 
 def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
     from data_gen import wikipedia
 
-    # the header before the first page is no page, and the last part may be the closing tag alone
-    start = chunk.find(b"<page>")
-    if start < 0:
-        if position:
+    start, text = 0, chunk
+    if position:
+        # what follows the last page is no page; what else is no page is damage, and must not be passed over
+        if chunk.strip() in (b"", b"</mediawiki>"):
             return []
-        start = 0
-    return list(wikipedia.articles(io.BytesIO(chunk[start:]), path, position + start))
+        start = len(chunk) - len(chunk.lstrip())
+        text = chunk[start:]
+    elif chunk.rstrip().endswith(b"</page>") and not chunk.lstrip().startswith(b"<page>"):
+        text = chunk + b"</mediawiki>"  # the file's beginning, with its header
+    return list(wikipedia.articles(io.BytesIO(text), path, position + start))
 
 
 def _line_number(path: str, position: int) -> int:

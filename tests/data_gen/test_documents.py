@@ -1,58 +1,179 @@
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+import re
+
 import pytest
-import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bert_tf.tokenization import BertTokenizer
 from data_gen import documents
+from tfrecords.errors import InputError
 
-
-def read(tmp_path, vocab_file, *files):
-    paths = []
-    for number, content in enumerate(files):
-        paths.append(str(tmp_path / f"{number}.txt"))
-        with open(paths[-1], "wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
-    tokenizer = BertTokenizer(vocab_file)
-    found = documents.read_documents(paths, tokenizer)
-    return [[" ".join(tokenizer.to_pieces(sentence)) for sentence in document] for document in found]
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 @pytest.mark.parametrize(
-    "files, expected",
+    "text, expected",
     [
-        (["The of\nand.\n\nto in\n"], [["the of", "and ."], ["to in"]]),
-        (["the\n", "of\n"], [["the"], ["of"]]),  # a document ends with its file
-        (["the", "of"], [["the"], ["of"]]),  # and a line does without a line end
-        (["\n\n\nthe\n\n\n\nof\n\n\n"], [["the"], ["of"]]),
-        (["the\n  \t\nof\n"], [["the"], ["of"]]),  # white space alone is a blank line
-        (["the\r\nof\r\n\r\nand\r\n"], [["the", "of"], ["and"]]),
-        (["  the  \n\tof\n"], [["the", "of"]]),
-        # a line without a piece is no sentence, but no boundary either
-        (["the\n\u200b\x01\nof\n"], [["the", "of"]]),
+        ("The of\nand.\n\nto in\n", [["The of", "and."], ["to in"]]),
+        ("a", [["a"]]),  # a line does without a line end
+        ("\n\n\na\n\n\n\nb\n\n\n", [["a"], ["b"]]),
+        ("a\n  \t\nb\n", [["a"], ["b"]]),  # white space alone is a blank line
+        ("a\r\nb\r\n\r\nc\r\n", [["a", "b"], ["c"]]),
+        ("  a  \n\tb\n", [["a", "b"]]),
+        ("a\n\u00a0\nb\n\u3000\nc\n", [["a"], ["b"], ["c"]]),
+        ("a\n\x00\nb\x00c\n", [["a", "\x00", "b\x00c"]]),  # which the tokenizer drops, as the original's does
+        ("\ufeffa\nb\n", [["\ufeffa", "b"]]),  # the tokenizer drops the mark
+        ("a\u2028b\nc\x85d\n", [["a\u2028b", "c\x85d"]]),  # only a line feed ends a line
+        ("", []),
+        ("\n \n\r\n", []),
         # invalid bytes are dropped before a line is looked at, so a line of them is blank
-        ([b"the\n\xff\nof\xff\n"], [["the"], ["of"]]),
-        (["\u200b\n", "the\n"], [["the"]]),
-        (["", "\n", "the\n"], [["the"]]),
-        pytest.param(
-            ["the\n\u00a0\nof\n\u3000\nand\n"],
-            [["the"], ["of"], ["and"]],
-        ),
+        (b"a\n\xff\nb\xff\xfec\n\xe3\x80", [["a"], ["bc"]]),
     ],
 )
-def test_documents_are_what_the_originals_format_says(tmp_path, vocab_file, files, expected):
-    assert read(tmp_path, vocab_file, *files) == expected
+def test_documents_are_what_the_originals_format_says(text, expected):
+    text = text.encode() if isinstance(text, str) else text
+    assert [document for document in documents.split_lines(text) if document] == expected
 
 
-def test_documents_longer_than_a_batch_of_lines_stay_whole(tmp_path, vocab_file):
-    long = ["the of"] * 1500
-    # a batch ends at line 1024, 2048, ...: within a document, at a blank line, before one
-    for sizes in ([1500, 546, 3], [1023, 1, 5], [1024, 5]):
-        text = "\n\n".join("\n".join((long * 2)[:size]) for size in sizes) + "\n"
-        assert [len(document) for document in read(tmp_path, vocab_file, text)] == sizes
+def read(path, input_format, chunk_bytes):
+    """The documents of a file, whatever its cuts, empty ones left out; and how many chunks they came in."""
+    sources = documents.plan_sources(str(path), input_format, chunk_bytes)
+    chunks = [c for s in sources for c in documents.read_documents(s, input_format, "text", chunk_bytes)]
+    return [document for chunk in chunks for document in chunk if document], len(chunks)
 
 
-def test_sentences_are_ids_of_the_tokenizer(tmp_path, vocab_file):
-    (tmp_path / "text").write_text("Thez, the!\n")
-    tokenizer = BertTokenizer(vocab_file)
-    ((sentence,),) = documents.read_documents([str(tmp_path / "text")], tokenizer)
-    assert sentence.dtype == tf.int32.as_numpy_dtype
-    assert tokenizer.to_pieces(sentence) == ["the", "##z", ",", "the", "!"]
+def naive(text):
+    """Lines: the original's loop."""
+    found = [[]]
+    for line in text.decode("utf-8", errors="ignore").split("\n"):
+        if line.strip():
+            found[-1].append(line.strip())
+        else:
+            found.append([])
+    return [document for document in found if document]
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [b"a b", b"c", b"d\r", b"", b"", b" ", b"\t\r", b"\x0b\x0c", "\u3000".encode(), b"\xe3\x80", b"\xff", b"\x00"]
+    ),
+    max_size=14,
+).map(b"\n".join)  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(LINES, st.booleans())
+def test_lines_read_in_ranges_are_those_read_at_once(tmp_path_factory, suffix, text, ends):
+    path = tmp_path_factory.mktemp("lines") / f"a{suffix}"
+    text += b"\n" * ends
+    path.write_bytes(PACK[suffix](text))
+    for chunk_bytes in (1, 2, 3, 5, 8, 13, 50):
+        assert read(path, "lines", chunk_bytes)[0] == naive(text)
+
+
+JSON = [["One goes."], ["Two goes.", "Three \u3000 goes."], [], ["Four."], ["Five goes on.\nAnd on."], ["Six."]]
+PAGE = "  <page><title>T{0}</title><ns>0</ns><revision><text>The page {0} stands.</text></revision></page>\n"
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n\n"])
+def test_json_lines_read_in_ranges_are_those_read_at_once(tmp_path, suffix, line_end):
+    text = line_end.join(json.dumps({"text": text}, ensure_ascii=False) for text in JSON).encode()
+    for content in (text, b"\xef\xbb\xbf" + text + b"\n"):
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(PACK[suffix](content))
+        counts = set()
+        for chunk_bytes in range(1, 60):
+            found, count = read(path, "jsonl", chunk_bytes)
+            assert found == [
+                ["One goes."], ["Two goes.", "Three goes."], ["Four."], ["Five goes on.", "And on."], ["Six."],
+            ]  # fmt: skip
+            counts.add(count)
+        assert max(counts) >= 6 and min(counts) < 6
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_pages_read_in_ranges_are_those_read_at_once(tmp_path, suffix):
+    head = '<mediawiki version="0.11">\n  <siteinfo><sitename>W</sitename></siteinfo>\n'
+    text = (head + "".join(PAGE.format(i) for i in range(5)) + "</mediawiki>\n").encode()
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(PACK[suffix](text))
+    part = tmp_path / f"part{suffix}"
+    part.write_bytes(PACK[suffix]("".join(PAGE.format(i) for i in range(5)).encode()))
+    expected = [[f"The page {i} stands."] for i in range(5)]
+    assert read(part, "wikipedia", 1)[0] == read(part, "wikipedia", 10_000)[0] == expected
+    counts = set()
+    for chunk_bytes in [*range(1, 60), 150, 400, len(text) - 1, len(text), len(text) + 1]:
+        found, count = read(path, "wikipedia", chunk_bytes)
+        assert found == expected
+        counts.add(count)
+    assert {1, 2, 6} <= counts
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace(b"<page><title>T0", b"<pag><title>T0"),
+        lambda text: text.replace(b"<page><title>T3", b"<pag><title>T3"),
+        lambda text: text[: text.index(b"<title>T4")],
+        lambda text: text[: text.index(b"<page><title>T4") + 3],
+        lambda text: text[: text.index(b"</mediawiki>") - 4],
+    ],
+)
+def test_a_damaged_page_is_told_wherever_the_file_is_cut(tmp_path, suffix, damage):
+    text = "<mediawiki>\n" + "".join(PAGE.format(i) for i in range(5)) + "</mediawiki>\n"
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(PACK[suffix](damage(text.encode())))
+    for chunk_bytes in (1, 20, 60, 100, 130, 200, 300, 1000):
+        with pytest.raises(InputError, match=re.escape(str(path))):
+            read(path, "wikipedia", chunk_bytes)
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_bad_json_line_is_named_by_its_number_wherever_the_file_is_cut(tmp_path, suffix):
+    lines = [json.dumps({"text": "One goes."})] * 7
+    lines[2] = ""
+    for bad in (0, 3, 6):
+        text = "\n".join([*lines[:bad], '{"text": 3}', *lines[bad + 1 :]])
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(PACK[suffix](text.encode()))
+        for chunk_bytes in (1, 20, 50, 70, 1000):
+            with pytest.raises(InputError, match=re.escape(f"{path}, line {bad + 1}: field 'text' must be")):
+                read(path, "jsonl", chunk_bytes)
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("input_format", ["lines", "jsonl", "wikipedia"])
+def test_a_document_that_cannot_be_held_is_refused_with_the_mend(tmp_path, suffix, input_format, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 1 << 17)
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(PACK[suffix](b"word word\n" * (1 if input_format == "lines" else 0) + b"a " * (1 << 17)))
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))}: a document is longer than 0 MiB; .*"):
+        read(path, input_format, 1000)
+
+
+def test_a_blank_line_across_two_reads_is_found(tmp_path):
+    # a cut is looked for in steps of 64 KiB
+    for shift in range(-3, 3):
+        text = b"a" * ((1 << 16) + shift) + b"\n \t\n" + b"b\n"
+        path = tmp_path / "a"
+        path.write_bytes(text)
+        assert len(documents.plan_sources(str(path), "lines", 1)) == 2
+
+
+def test_ranges_cover_the_file_and_are_of_about_the_size_asked_for(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"word word\n\n" * 1000)
+    sources = documents.plan_sources(str(path), "lines", 100)
+    assert sources[0].start == 0 and sources[-1].end == path.stat().st_size
+    assert all(first.end == second.start for first, second in itertools.pairwise(sources))
+    assert all(100 <= source.end - source.start <= 111 for source in sources[:-1])
+    assert documents.plan_sources(str(path), "lines", 1 << 20) == [documents.Source(str(path), 0, 11_000)]
+    path.write_bytes(b"")
+    assert documents.plan_sources(str(path), "lines") == []

@@ -1,6 +1,5 @@
 import itertools
 import random
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,184 +9,113 @@ from official.nlp.data import create_pretraining_data as original
 from scipy import stats
 
 from data_gen import sentence_pairs
+from data_gen.sentence_pairs import Rows, Window
 
-LEVEL = 1e-3
-PER_DOCUMENT = 100_000
+LEVEL = 1e-3  # of every statistical test here; seeds are fixed, so a pass stays a pass
 GIVEN = settings(max_examples=150, deadline=None, derandomize=True)
 
 
-def make_documents(lengths):
-    """Documents whose pieces count on: piece k of document d is 100,000 d + k, so each says where it stood."""
-    result = []
-    for number, sentences in enumerate(lengths):
-        ends = number * PER_DOCUMENT + np.cumsum([0, *sentences])
-        result.append([np.arange(a, b, dtype=np.int32) for a, b in itertools.pairwise(ends)])
-    return result
+def make_window(lengths):
+    """Documents of sentences of so many pieces; piece k of the window is k, so each says where it stood."""
+    sentences = [size for document in lengths for size in document]
+    starts = np.cumsum([0, *sentences])
+    return Window(np.arange(starts[-1]), starts, np.cumsum([0, *map(len, lengths)]))
 
 
-def document_of(tokens):
-    return int(tokens[0]) // PER_DOCUMENT
+def bounds(window):
+    """First piece of each document, and the end."""
+    return window.sentence_starts[window.document_starts].tolist()
 
 
-def is_contiguous(tokens):
-    return len(tokens) >= 1 and np.all(np.diff(tokens) == 1) and document_of(tokens) == document_of(tokens[-1:])
+def document_of(window, piece):
+    return int(np.searchsorted(bounds(window), piece, side="right")) - 1
 
 
-def pairs(documents, index, max_seq_length, short_seq_prob=0.1, seed=0):
-    rng = np.random.default_rng(seed)
-    return list(sentence_pairs.pairs_from_document(documents, index, max_seq_length, short_seq_prob, rng))
+def cut(sample, window, documents, max_seq_length, short_seq_prob=0.1, seed=0, whole=False):
+    """Rows as tuples (A, B, is random), A and B as ranges of pieces; `whole` leaves out the truncation."""
+    truncate = sentence_pairs._truncate
+    if whole:
+        sentence_pairs._truncate = lambda rows, *_: rows
+    try:
+        rows = sample(window, documents, max_seq_length, short_seq_prob, np.random.default_rng(seed))
+    finally:
+        sentence_pairs._truncate = truncate
+    columns = (rows.start_a, rows.length_a, rows.start_b, rows.length_b, rows.is_random_next)
+    return [(range(a, a + m), range(b, b + n), bool(r)) for a, m, b, n, r in zip(*columns, strict=True)]
 
 
-LENGTHS = st.lists(st.lists(st.integers(1, 15), min_size=1, max_size=12), min_size=2, max_size=4)
-ANY_CASE = {
-    "lengths": LENGTHS,
-    "max_seq_length": st.integers(5, 40),
-    "short_seq_prob": st.sampled_from([0.0, 0.1, 1.0]),
-    "seed": st.integers(0, 2**32),
-}
+def pairs(window, documents, *arguments, **named):
+    return cut(sentence_pairs.sample_pairs, window, documents, *arguments, **named)
 
 
-@GIVEN
-@given(**ANY_CASE)
-def test_every_pair_fits_and_is_made_of_contiguous_text_b_from_elsewhere_where_random(
-    lengths, max_seq_length, short_seq_prob, seed
-):
-    documents = make_documents(lengths)
-    for index in range(len(documents)):
-        found = pairs(documents, index, max_seq_length, short_seq_prob, seed)
-        assert found
-        for pair in found:
-            assert is_contiguous(pair.tokens_a)
-            assert is_contiguous(pair.tokens_b)
-            assert len(pair.tokens_a) + len(pair.tokens_b) <= max_seq_length - 3
-            assert document_of(pair.tokens_a) == index
-            if pair.is_random_next:
-                assert document_of(pair.tokens_b) != index
-            else:
-                assert document_of(pair.tokens_b) == index
-                assert pair.tokens_b[0] > pair.tokens_a[-1]
+@st.composite
+def cases(draw, fewest=2):
+    lengths = draw(st.lists(st.lists(st.integers(1, 15), min_size=1, max_size=12), min_size=fewest, max_size=5))
+    start = draw(st.integers(0, len(lengths) - 1))
+    documents = range(start, draw(st.integers(start + 1, len(lengths))))
+    return (
+        make_window(lengths), documents, draw(st.integers(5, 40)), draw(st.sampled_from([0.0, 0.3, 1.0])),
+        draw(st.integers(0, 2**32)),
+    )  # fmt: skip
 
 
 @GIVEN
-@given(**ANY_CASE)
-def test_before_truncation_no_text_is_lost_and_b_follows_a(lengths, max_seq_length, short_seq_prob, seed):
-    documents = make_documents(lengths)
-    starts = {int(sentence[0]) for document in documents for sentence in document}
-    ends = {int(sentence[-1]) for document in documents for sentence in document}
-    document_ends = {int(document[-1][-1]) for document in documents}
-    whole = mock.patch.object(sentence_pairs, "truncate_pair", lambda a, b, budget, rng: (a, b))
-    with whole:
-        found = pairs(documents, 0, max_seq_length, short_seq_prob, seed)
+@given(cases())
+def test_every_pair_fits_neither_side_is_empty_and_b_is_from_elsewhere_where_random(case):
+    window, documents, max_seq_length, *_ = case
+    ends = bounds(window)
+    found = pairs(*case)
+    for a, b, is_random in found:
+        assert len(a) >= 1 and len(b) >= 1
+        assert len(a) + len(b) <= max_seq_length - 3
+        of_a, of_b = document_of(window, a[0]), document_of(window, b[0])
+        assert a[-1] < ends[of_a + 1] and b[-1] < ends[of_b + 1], "a segment is of one document"
+        assert of_a in documents and (of_a != of_b) == is_random
+        assert is_random or b[0] > a[-1]
+    assert {document_of(window, a[0]) for a, _, _ in found} == set(documents)
+
+
+@GIVEN
+@given(cases())
+def test_before_truncation_no_text_is_lost_and_a_true_b_follows_a_without_a_gap(case):
+    window, documents, max_seq_length, short_seq_prob, _ = case
+    edges, ends = set(window.sentence_starts.tolist()), bounds(window)
     used = []
-    for pair in found:
-        for tokens in (pair.tokens_a, pair.tokens_b):
-            assert int(tokens[0]) in starts and int(tokens[-1]) in ends, "sentences stay whole"
-        used.extend(pair.tokens_a)
-        if pair.is_random_next:
-            # a random B goes on until the target is reached (at least 2, at most all that fits) or its document ends
-            last_start = max(start for start in starts if start <= pair.tokens_b[-1])
-            assert last_start - pair.tokens_b[0] < max(1, max_seq_length - 3 - len(pair.tokens_a))
-            if short_seq_prob == 0 and int(pair.tokens_b[-1]) not in document_ends:
-                assert len(pair.tokens_a) + len(pair.tokens_b) >= max_seq_length - 3
-        else:
-            assert pair.tokens_b[0] == pair.tokens_a[-1] + 1
-            used.extend(pair.tokens_b)
-    # As, and the Bs that go on from them, are the document: each piece once, in order
-    assert used == list(np.concatenate(documents[0]))
+    for a, b, is_random in pairs(*case, whole=True):
+        assert {a[0], a[-1] + 1, b[0], b[-1] + 1} <= edges, "sentences stay whole"
+        used += a
+        if not is_random:
+            assert b[0] == a[-1] + 1
+            used += b
+            continue
+        # B goes on until it reaches what A left of the target (2 to all that fits), or its document ends
+        last_sentence = window.sentence_starts[np.searchsorted(window.sentence_starts, b[-1], side="right") - 1]
+        assert last_sentence - b[0] < max(1, max_seq_length - 3 - len(a))
+        if short_seq_prob == 0 and b[-1] + 1 not in ends:
+            assert len(a) + len(b) >= max_seq_length - 3
+    # As, and the Bs that go on from them, are the documents: each piece once, in order
+    assert used == list(range(ends[documents.start], ends[documents.stop]))
 
 
-def test_a_pair_is_cut_from_sentences_that_just_fill_the_row():
-    documents = make_documents([[1] * 200, [1] * 200])
-    found = pairs(documents, 0, 23, short_seq_prob=0.0)
-    assert len(found) > 10
-    with_room = [pair for pair in found if not pair.is_random_next and pair.tokens_a[0] <= 200 - 20]
-    assert len(with_room) > 3
-    assert {len(pair.tokens_a) + len(pair.tokens_b) for pair in with_room} == {20}
-
-
-def test_a_document_of_one_sentence_gets_a_random_b():
-    documents = make_documents([[4], [3]])
-    for seed in range(20):
-        (pair,) = pairs(documents, 0, 20, seed=seed)
-        assert pair.is_random_next
-        assert pair.tokens_a.tolist() == [0, 1, 2, 3]
-        assert pair.tokens_b.tolist() == [PER_DOCUMENT, PER_DOCUMENT + 1, PER_DOCUMENT + 2]
-
-
-def test_b_comes_from_elsewhere_even_where_every_draw_hits_the_same_document():
-    rng = mock.Mock(integers=lambda *_: 0, random=lambda size=None: 0.4 if size is None else np.zeros(size))
-    (pair,) = sentence_pairs.pairs_from_document(make_documents([[4], [3]]), 0, 20, 0.0, rng)
-    assert document_of(pair.tokens_b) == 1
-
-
-def test_b_is_random_half_of_the_time():
-    documents = make_documents([[1] * 30_000, [1] * 100])
-    found = pairs(documents, 0, 23, short_seq_prob=0.0)[:-1]  # the last may be one sentence, always random
-    assert stats.binomtest(sum(pair.is_random_next for pair in found), len(found), 0.5).pvalue > LEVEL
-    assert len(found) > 1500
-
-
-def test_the_cut_between_a_and_b_falls_anywhere_alike():
-    documents = make_documents([[1] * 30_000, [1] * 100])
-    lengths = [len(pair.tokens_a) for pair in pairs(documents, 0, 13, short_seq_prob=0.0)[:-1]]
-    counts = np.bincount(lengths, minlength=10)
-    assert counts[0] == 0 and len(counts) == 10
-    assert stats.chisquare(counts[1:]).pvalue > LEVEL
-
-
-def test_random_bs_come_from_all_other_documents_alike():
-    documents = make_documents([[1] * 20_000, *[[1] * 50] * 5])
-    found = [document_of(p.tokens_b) for p in pairs(documents, 0, 13, short_seq_prob=0.0) if p.is_random_next]
-    assert stats.chisquare(np.bincount(found, minlength=6)[1:]).pvalue > LEVEL
-
-
-def test_the_share_of_short_targets_is_short_seq_prob():
-    # many documents of exactly one full row: its first pair tells whether the target was shorter
-    documents = make_documents([[1] * 50] * 2)
-    longest = [
-        len(first.tokens_a) + len(first.tokens_b) == 50
-        for seed in range(4000)
-        for first in [pairs(documents, 0, 53, short_seq_prob=0.3, seed=seed)[0]]
-        if not first.is_random_next
-    ]
-    # of 2 to 50, drawn evenly, one is no shorter
-    full = 0.7 + 0.3 / 49
-    # a full target is met as often by a true B as a short one: half of the time each
-    assert stats.binomtest(sum(longest), len(longest), full).pvalue > LEVEL
-
-
-@pytest.mark.parametrize(
-    "short_seq_prob",
-    [
-        0.0,
-        pytest.param(
-            0.5,
-        ),
-    ],
-)
-def test_the_number_of_rows_a_document_gives_is_distributed_as_the_originals(short_seq_prob):
-    documents = make_documents([[3, 5, 4, 2, 6] * 8, [4, 3, 5] * 10, [5, 2] * 10])
-    as_text = [[["word"] * len(sentence) for sentence in document] for document in documents]
-    rng = random.Random(1)
-    passes = range(500)
-    theirs = [
-        len(original.create_instances_from_document(as_text, 0, 43, short_seq_prob, 0.15, 5, ["word"], rng))
-        for _ in passes
-    ]
-    ours = [len(pairs(documents, 0, 43, short_seq_prob, seed)) for seed in passes]
-    bins = [0, *np.unique(np.quantile(theirs + ours, [0.2, 0.4, 0.6, 0.8])), 1000]
-    table = np.array([np.histogram(counts, bins)[0] for counts in (theirs, ours)])
-    assert stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue > LEVEL
-
-
-@pytest.mark.parametrize("seed_b, same", [(0, True), (1, False)])
-def test_pairs_depend_on_the_seed_alone(seed_b, same):
-    documents = make_documents([[3, 4, 2, 5, 6] * 5, [4, 3, 2] * 5])
-    first, second = (
-        [(pair.tokens_a.tolist(), pair.tokens_b.tolist()) for pair in pairs(documents, 0, 20, seed=seed)]
-        for seed in (0, seed_b)
-    )
-    assert (first == second) == same
+@GIVEN
+@given(cases(fewest=1))
+def test_single_segments_are_the_text_once_cut_only_where_a_sentence_is_longer(case):
+    window, documents, max_seq_length, short_seq_prob, _ = case
+    longest = max_seq_length - 2
+    edges, ends = window.sentence_starts.tolist(), bounds(window)
+    whole = cut(sentence_pairs.sample_segments, *case, whole=True)
+    assert [piece for a, _, _ in whole for piece in a] == list(range(ends[documents.start], ends[documents.stop]))
+    for a, b, is_random in whole:
+        assert len(b) == 0 and not is_random
+        assert a[0] in edges and a[-1] + 1 in edges
+        assert document_of(window, a[0]) == document_of(window, a[-1])
+        last = max(edge for edge in edges if edge <= a[-1])
+        assert last - a[0] < longest, "one sentence less does not fill the row"
+        if short_seq_prob == 0 and a[-1] + 1 not in ends:
+            assert len(a) >= longest
+    for (full, _, _), (kept, empty, _) in zip(whole, cut(sentence_pairs.sample_segments, *case), strict=True):
+        assert len(kept) == min(len(full), longest) and len(empty) == 0
+        assert set(kept) <= set(full)
 
 
 def pop_one_at_a_time(length_a, length_b, budget):
@@ -201,21 +129,104 @@ def pop_one_at_a_time(length_a, length_b, budget):
 
 
 @GIVEN
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(2, 60), st.integers(0, 2**32))
-def test_truncation_takes_from_the_longer_and_from_the_ends_only(length_a, length_b, budget, seed):
-    a, b = np.arange(length_a), np.arange(1000, 1000 + length_b)
-    kept_a, kept_b = sentence_pairs.truncate_pair(a, b, budget, np.random.default_rng(seed))
-    assert (len(kept_a), len(kept_b)) == pop_one_at_a_time(length_a, length_b, budget)
-    for kept, source in ((kept_a, a), (kept_b, b)):
-        assert np.all(np.diff(kept) == 1)
-        assert set(kept.tolist()) <= set(source.tolist())
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1), st.integers(2, 60), st.integers(0, 99))
+def test_truncation_leaves_what_the_loop_one_piece_at_a_time_leaves(lengths, budget, seed):
+    length_a, length_b = (np.array(column) for column in zip(*lengths, strict=True))
+    start_a, start_b = np.arange(len(lengths)) * 1000, np.arange(len(lengths)) * 1000 + 500
+    before = Rows(start_a, length_a, start_b, length_b, start_a > 0)
+    after = sentence_pairs._truncate(before, budget, np.random.default_rng(seed))
+    kept = list(zip(after.length_a.tolist(), after.length_b.tolist(), strict=True))
+    assert kept == [pop_one_at_a_time(a, b, budget) for a, b in lengths]
+    for start, length, old_start, old_length in (
+        (after.start_a, after.length_a, start_a, length_a),
+        (after.start_b, after.length_b, start_b, length_b),
+    ):
+        assert np.all(start >= old_start) and np.all(start + length <= old_start + old_length)
+    assert np.array_equal(after.is_random_next, before.is_random_next)
 
 
-def test_truncation_takes_from_front_and_back_alike():
-    fronts = 0
-    for seed in range(200):
-        kept, _ = sentence_pairs.truncate_pair(np.arange(150), np.arange(50), 100, np.random.default_rng(seed))
-        assert len(kept) == 50
-        fronts += int(kept[0])
-    # 100 pieces leave A each time, each from the front at even odds
-    assert stats.binomtest(fronts, 200 * 100, 0.5).pvalue > LEVEL
+@pytest.mark.parametrize("length_a, length_b, lost", [(14, 5, 4), (5, 14, 4), (19, 0, 4)])
+def test_each_piece_leaves_from_the_front_or_the_back_at_even_odds(length_a, length_b, lost):
+    count = 20_000
+    full = np.full(count, 0)
+    rows = Rows(full, full + length_a, full, full + length_b, full > 0)
+    after = sentence_pairs._truncate(rows, 15, np.random.default_rng(1))
+    fronts = np.bincount(np.maximum(after.start_a, after.start_b), minlength=lost + 1)
+    expected = stats.binom.pmf(range(lost + 1), lost, 0.5) * count
+    assert stats.chisquare(fronts, expected).pvalue > LEVEL
+
+
+def test_a_document_of_one_sentence_gets_a_random_b_and_two_documents_are_enough():
+    window = make_window([[4], [3]])
+    for seed in range(20):
+        assert pairs(window, range(1), 20, seed=seed) == [(range(4), range(4, 7), True)]
+        assert pairs(window, range(1, 2), 20, seed=seed) == [(range(4, 7), range(4), True)]
+
+
+def test_the_shortest_rows_hold_a_piece_each():
+    window = make_window([[7, 1, 9], [30]])
+    for short in (0.0, 1.0):
+        for a, b, _ in pairs(window, range(2), 5, short):
+            assert len(a) == len(b) == 1
+
+
+def test_b_is_random_half_of_the_time_and_the_cut_falls_anywhere_alike():
+    window = make_window([[1] * 60_000, [1] * 100])
+    found = pairs(window, range(1), 13, short_seq_prob=0.0)[:-1]  # the last may be one sentence, always random
+    assert len(found) > 3000
+    assert stats.binomtest(sum(r for *_, r in found), len(found), 0.5).pvalue > LEVEL
+    lengths = np.bincount([len(a) for a, _, _ in found], minlength=10)
+    assert lengths[0] == 0 and len(lengths) == 10
+    assert stats.chisquare(lengths[1:]).pvalue > LEVEL
+
+
+def test_random_bs_come_from_all_other_documents_and_all_their_sentences_alike():
+    window = make_window([[1] * 50, [1] * 60_000, *[[1] * 50] * 4])
+    found = [b[0] for _, b, r in pairs(window, range(1, 2), 13, short_seq_prob=0.0) if r]
+    documents = np.bincount([document_of(window, b) for b in found], minlength=6)
+    assert documents[1] == 0
+    assert stats.chisquare(np.delete(documents, 1)).pvalue > LEVEL
+    sentences = np.bincount([b - bounds(window)[document_of(window, b)] for b in found], minlength=50)
+    assert stats.chisquare(sentences).pvalue > LEVEL
+
+
+def test_the_share_of_short_documents_is_short_seq_prob_and_their_lengths_are_even():
+    window = make_window([[1] * 21] * 8001)
+    rows = cut(sentence_pairs.sample_segments, window, range(8000), 23, 0.3)
+    counts = np.bincount([len(a) for a, _, _ in rows if a[0] % 21 == 0], minlength=22)  # each document's first row
+    assert counts[:2].sum() == 0
+    expected = np.array([0.3 / 20] * 19 + [0.7 + 0.3 / 20]) * 8000
+    assert stats.chisquare(counts[2:], expected).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("short_seq_prob", [0.0, 0.5, 1.0])
+def test_rows_are_distributed_as_the_originals(short_seq_prob):
+    lengths = [[3, 5, 4, 2, 6] * 8, [4, 3, 5] * 10, [5, 2] * 10]
+    as_text = [[["word"] * size for size in document] for document in lengths]
+    rng, passes = random.Random(1), 400
+    theirs = [
+        original.create_instances_from_document(as_text, 0, 43, short_seq_prob, 0.15, 5, ["word"], rng)
+        for _ in range(passes)
+    ]
+    window = make_window(lengths)
+    ours = [pairs(window, range(1), 43, short_seq_prob, seed) for seed in range(passes)]
+
+    def same(first, second):
+        bins = [0, *np.unique(np.quantile(first + second, [0.2, 0.4, 0.6, 0.8])), 1000]
+        table = np.array([np.histogram(values, bins)[0] for values in (first, second)])
+        return stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue > LEVEL
+
+    assert same([len(rows) for rows in theirs], [len(rows) for rows in ours])
+    # one row a pass, as the rows of a pass hang together
+    middle = [(rows[len(rows) // 2], theirs_[len(theirs_) // 2]) for rows, theirs_ in zip(ours, theirs, strict=True)]
+    assert same([len(i.tokens) for _, i in middle], [len(a) + len(b) + 3 for (a, b, _), _ in middle])
+    assert same([i.tokens.index("[SEP]") for _, i in middle], [len(a) + 1 for (a, _, _), _ in middle])
+    shares = [[i.is_random_next for _, i in middle], [r for (_, _, r), _ in middle]]
+    assert stats.chi2_contingency([np.bincount(labels, minlength=2) for labels in shares]).pvalue > LEVEL
+
+
+def test_rows_depend_on_the_seed_alone():
+    window = make_window([[3, 4, 2, 5, 6] * 5, [4, 3, 2] * 5])
+    first, again, other = (pairs(window, range(2), 20, seed=seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert len(list(itertools.chain(first))) > 5

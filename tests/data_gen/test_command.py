@@ -1,0 +1,169 @@
+"""The generator as a command: what stops it from outside, and what it leaves then."""
+
+import contextlib
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from data_gen.run_local import LocalRunner
+from tfrecords import manifest
+
+
+def command(generator, corpus, *flags, output="out@3"):
+    return [
+        sys.executable, "-m", "data_gen.create_pretraining_data", f"--input_file={corpus}", "--max_seq_length=32",
+        f"--vocab_file={generator.vocab_file}", f"--output_file={generator.folder / output}",
+        "--max_predictions_per_seq=5", "--dupe_factor=2", *flags,
+    ]  # fmt: skip
+
+
+def start(*arguments, **named):
+    return subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True, start_new_session=True, **named)
+
+
+def children(pid):
+    """All processes below one, by /proc."""
+    parents = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents[int(path.parent.name)] = int(parent)
+    found, new = [], [pid]
+    while new := [child for child, parent in parents.items() if parent in new]:
+        found += new
+    return found
+
+
+def workers_of(pid):
+    """The workers: children of the server that they are forked from, which is a child of main."""
+    return [worker for child in children(pid) for worker in children(child)]
+
+
+def all_end(pids, seconds=30):
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        states = []
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                states.append(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+        if set(states) <= {"Z"}:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def whole_shards(folder, prefix="out"):
+    return {path.name: path.read_bytes() for path in folder.glob(f"{prefix}-*-of-00003")}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Some seconds of work."""
+    path = tmp_path / "corpus"
+    numbers = random.Random(1)
+    words = "the of and to in a is that for it as was with be by on not he his but at are this have from".split()
+    with path.open("w") as file:
+        for line in range(60_000):
+            file.write(" ".join(numbers.choices(words, k=12)) + ("\n\n" if line % 20 == 19 else "\n"))
+    return path
+
+
+@pytest.fixture
+def expected(generator, corpus):
+    with LocalRunner(1) as runner:
+        generator.run("whole@3", input_file=corpus, runner=runner)
+    return {name.replace("whole", "out"): content for name, content in whole_shards(generator.folder, "whole").items()}
+
+
+def test_killed_stopped_and_robbed_of_a_worker_it_goes_on_and_ends_with_the_same_bytes(generator, corpus, expected):
+    """SIGKILL, SIGTERM and Ctrl-C to main, SIGKILL to a worker, then to the end."""
+    folder, numbers = generator.folder, random.Random()
+    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None):
+        process = start(generator, corpus, "--num_workers=2")
+        while len(workers := workers_of(process.pid)) < 2 and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(numbers.uniform(0, 2))
+        below = children(process.pid)
+        if process.poll() is not None:
+            break  # it was done already
+        if how is None:
+            os.kill(workers[0], signal.SIGKILL)
+        elif how is signal.SIGINT:
+            os.killpg(process.pid, how)  # as the terminal does
+        else:
+            process.send_signal(how)
+        _, said = process.communicate(timeout=60)
+        assert all_end(below), how
+        if process.returncode != 0:
+            code = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130, None: 1}[how]
+            assert (process.returncode, "Traceback" in said) == (code, False), said
+            assert not (folder / "out.manifest.json").exists()
+            if how is not signal.SIGKILL:
+                last = said.strip().splitlines()[-1]
+                assert ("run the same command again" in last) and said.count("again") == 1, said
+        found = whole_shards(folder)
+        assert found == {name: expected[name] for name in found}
+    done = start(generator, corpus, "--num_workers=3")
+    _, said = done.communicate(timeout=120)
+    assert done.returncode == 0, said
+    assert whole_shards(folder) == expected
+    assert not list(manifest.find_faults(str(folder / "out.manifest.json")))
+    assert not [name for name in generator.files() if "work" in name or "tmp-" in name]
+
+
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line_and_the_rerun_goes_on(generator, corpus, expected):
+    full = start(generator, corpus, "--num_workers=1", preexec_fn=limit_files)
+    _, said = full.communicate(timeout=120)
+    assert full.returncode == 1
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "File too large" in errors[0] and "Traceback" not in said, said
+    assert not [name for name in generator.files() if name.startswith("out-") or "tmp-" in name]
+    again = start(generator, corpus, "--num_workers=1")
+    _, said = again.communicate(timeout=120)
+    assert again.returncode == 0, said
+    assert whole_shards(generator.folder) == expected
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 1 MiB; only root can make one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
+    yield path if made.returncode == 0 else None
+    if made.returncode == 0:
+        subprocess.run(["umount", path], check=True)
+
+
+def test_a_full_disk_is_told_in_one_line_and_nothing_looks_finished(generator, corpus, small_disk):
+    if small_disk is None:
+        return  # the test above stands for it
+    full = start(generator, corpus, f"--output_file={small_disk}/out@3", "--num_workers=2")
+    _, said = full.communicate(timeout=120)
+    assert full.returncode == 1
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "No space left on device" in errors[0] and "Traceback" not in said, said
+    assert [path.name for path in small_disk.iterdir()] == ["out.work"]
+
+
+def test_bad_input_and_unwritable_folders_are_one_line(generator, corpus):
+    for flags, message in (
+        ([f"--input_file={corpus}x"], f"--input_file: {corpus}x: no such file"),
+        (["--output_file=/proc/nowhere/out"], "/proc/nowhere"),
+    ):
+        done = subprocess.run(command(generator, corpus, *flags), capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("error: ") and message in last and "Traceback" not in done.stderr

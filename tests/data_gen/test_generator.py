@@ -1,0 +1,352 @@
+"""Whole runs: what is in the records, that the same bytes come of every way of making them, and what is refused."""
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import pathlib
+import random
+import re
+
+import numpy as np
+import pytest
+from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
+from official.nlp.tools.tokenization import FullTokenizer
+
+from data_gen import documents, shards, token_blocks
+from data_gen import generator as generator_module
+from data_gen.run_local import LocalRunner
+from tfrecords.errors import InputError
+
+S, P = 32, 5  # the fixture's
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    """Many blocks, units and groups of a small corpus."""
+    monkeypatch.setattr(documents, "CHUNK_BYTES", 2000)
+    plan = documents.plan_sources
+    monkeypatch.setattr(generator_module, "plan_sources", lambda path, form: plan(path, form, 2000))
+    monkeypatch.setattr(shards, "_UNITS_PER_GROUP", 2)
+
+
+class Disorderly(LocalRunner):
+    """Answers in a random order, every task done twice."""
+
+    def __init__(self, seed):
+        super().__init__(1)
+        self._random = random.Random(seed)
+
+    def map(self, function, tasks):
+        tasks = list(tasks) * 2
+        self._random.shuffle(tasks)
+        answers = {}
+        for task in tasks:
+            answers[id(task)] = function(task)
+        answers = list(answers.values())
+        self._random.shuffle(answers)
+        yield from answers
+
+
+def records(generator, prefix):
+    return {n.removeprefix(prefix): b for n, b in generator.files().items() if n.startswith(prefix + "-")}
+
+
+def test_any_runner_number_of_workers_and_order_gives_the_same_bytes(generator, small_units):
+    generator.run("a@3")
+    expected = records(generator, "a")
+    assert len(expected) == 3 and len(set(expected.values())) == 3
+    for seed in range(3):
+        generator.run(f"disorderly{seed}@3", runner=Disorderly(seed))
+        assert records(generator, f"disorderly{seed}") == expected
+    for workers in (2, 3):
+        with LocalRunner(workers) as runner:
+            generator.run(f"{workers}@3", runner=runner, num_workers=workers)
+        assert records(generator, str(workers)) == expected
+    generator.run("other@3", random_seed=1)
+    assert not set(records(generator, "other").values()) & set(expected.values())
+
+
+def test_a_finished_set_is_left_alone_and_a_lost_shard_is_made_again(generator, small_units):
+    made = generator.run("a@3")
+    before = generator.files()
+    times = {path.name: path.stat().st_mtime_ns for path in generator.folder.iterdir()}
+    assert generator.run("a@3", num_workers=5) == made
+    assert {path.name: path.stat().st_mtime_ns for path in generator.folder.iterdir()} == times
+    (generator.folder / "a-00001-of-00003").unlink()
+    generator.run("a@3")
+    assert generator.files() == before
+    os.truncate(generator.folder / "a-00002-of-00003", 5)
+    generator.run("a@3")
+    assert generator.files() == before
+
+
+def test_another_corpus_or_setting_is_refused_and_the_set_untouched(generator, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.write_text("the of\nand to\n\nin is\n")
+    generator.run(input_file=corpus)
+    before = generator.files()
+    with pytest.raises(InputError, match=r"made otherwise \(--max_seq_length=32 there, 40 now\)"):
+        generator.run(input_file=corpus, max_seq_length=40)
+    corpus.write_text("the of\nand to\n\nin as\n")
+    with pytest.raises(InputError, match="another corpus: corpus of 21 bytes there"):
+        generator.run(input_file=corpus)
+    assert generator.files() == before
+
+
+def test_two_runs_in_one_process_do_not_mix(generator, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.write_text("the of\nand to\n\nin is\n")
+    generator.run(input_file=corpus)
+    (generator.folder / "out").unlink()
+    (generator.folder / "out.manifest.json").unlink()
+    corpus.write_text("he his\nat by\n\nnot be\n")
+    generator.run(input_file=corpus)
+    second = generator.files()["out"]
+    (generator.folder / "fresh").mkdir()
+    token_blocks._load_block.cache_clear()
+    generator.run("fresh/out", input_file=corpus)
+    assert generator.files()["fresh/out"] == second
+
+
+@pytest.mark.parametrize("pack, suffix", [(gzip.compress, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")])
+def test_a_compressed_corpus_gives_the_same_records(generator, tmp_path, pack, suffix):
+    packed = tmp_path / f"corpus{suffix}"
+    packed.write_bytes(pack(pathlib.Path(generator.corpus_file).read_bytes()))
+    generator.run("a")
+    generator.run("b", input_file=packed)
+    assert generator.files()["a"] == generator.files()["b"]
+
+
+def test_rows_unmasked_are_text_of_the_corpus_with_masks_segments_and_padding_to_match(generator, read_rows, unmask):
+    generator.run("a,b", short_seq_prob=0.3)
+    theirs = FullTokenizer(generator.vocab_file)
+    text = pathlib.Path(generator.corpus_file).read_text()
+    corpus = [f" {' '.join(theirs.tokenize(part))} " for part in text.split("\n\n")]
+    seen, rows = set(), read_rows(generator.folder / "a", generator.folder / "b")
+    assert len(rows) > 200
+    for row in rows:
+        used = sum(row["input_mask"])
+        assert row["input_mask"] == [1] * used + [0] * (S - used) and not any(row["input_ids"][used:])
+        tokens = theirs.convert_ids_to_tokens(unmask(row))
+        middle = tokens.index("[SEP]")
+        assert (tokens[0], tokens[-1], tokens.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
+        assert row["segment_ids"] == [0] * (middle + 1) + [1] * (used - middle - 1) + [0] * (S - used)
+        count = int(sum(row["masked_lm_weights"]))
+        assert count == min(P, max(1, round(used * 0.15)))
+        assert row["masked_lm_weights"] == [1.0] * count + [0.0] * (P - count)
+        assert not any(row["masked_lm_positions"][count:] + row["masked_lm_ids"][count:])
+        assert not {0, middle, used - 1} & set(row["masked_lm_positions"][:count])
+        a, b = (f" {' '.join(segment)} " for segment in (tokens[1:middle], tokens[middle + 1 : -1]))
+        of_a, of_b = ({i for i, document in enumerate(corpus) if part in document} for part in (a, b))
+        assert of_a and of_b
+        if row["next_sentence_labels"] == [0]:
+            assert of_a & of_b
+        seen |= of_a
+    assert seen == set(range(len(corpus)))
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+def test_objectives_and_masking_decide_what_a_record_holds(generator, read_rows, objective, masking):
+    if (objective, masking) == ("ltr", "dynamic"):
+        return
+    generator.run(objective=objective, masking=masking)
+    names = {"input_ids", "input_mask", "segment_ids"}
+    if masking == "static" and objective != "ltr":
+        names |= {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
+    if objective == "mlm_nsp":
+        names |= {"next_sentence_labels"}
+    vocabulary = pathlib.Path(generator.vocab_file).read_text().split()
+    rows = read_rows(generator.folder / "out")
+    assert rows
+    for row in rows:
+        assert set(row) == names
+        if objective != "mlm_nsp":
+            assert not any(row["segment_ids"])
+        if "masked_lm_ids" not in names:
+            assert vocabulary.index("[MASK]") not in row["input_ids"]
+            assert row["input_ids"].count(vocabulary.index("[SEP]")) == (2 if objective == "mlm_nsp" else 1)
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_tf_models_officials_reader_reads_the_same_values(generator, read_rows, objective, packed):
+    if packed and objective == "mlm":
+        return
+    generator.run(objective=objective, gzip_compress=packed)
+    path = generator.folder / "out"
+    rows = read_rows(path, gzip=packed)
+    assert (path.read_bytes()[:2] == b"\x1f\x8b") == packed
+    if packed:  # which their reader cannot read
+        path.with_name("plain").mkdir()
+        generator.run("plain/out")
+        assert rows == read_rows(generator.folder / "plain" / "out")
+        path = generator.folder / "plain" / "out"
+    loader = BertPretrainDataLoader(
+        BertPretrainDataConfig(
+            input_path=str(path), seq_length=S, max_predictions_per_seq=P, global_batch_size=7, is_training=False,
+            drop_remainder=False, use_next_sentence_label=objective == "mlm_nsp",
+        )
+    )  # fmt: skip
+    batches = list(loader.load().as_numpy_iterator())
+    theirs = {name: np.concatenate([batch[name] for batch in batches]).tolist() for name in batches[0]}
+    ours = {name: [row[name] for row in rows] for name in rows[0]}
+    ours["input_word_ids"], ours["input_type_ids"] = ours.pop("input_ids"), ours.pop("segment_ids")
+    assert theirs == ours
+
+
+@pytest.mark.parametrize("max_ngram_size", [None, 3])
+def test_whole_word_masking_reaches_the_records(generator, tmp_path, read_rows, unmask, max_ngram_size):
+    corpus = tmp_path / "corpus"  # "zqx" is z ##q ##x
+    corpus.write_text("the zqx of kjw and vzk\nin zzq to qqj\n\nis wvx it xyz\nhe kkq\n" * 20)
+    masks = {"do_whole_word_mask": True, "max_ngram_size": max_ngram_size, "masked_lm_prob": 0.3}
+    generator.run(input_file=corpus, **masks)
+    continues = [piece.startswith("##") for piece in pathlib.Path(generator.vocab_file).read_text().split()]
+    partial = words = 0
+    for row in read_rows(generator.folder / "out"):
+        ids, weights = unmask(row), row["masked_lm_weights"]
+        chosen = {p for p, w in zip(row["masked_lm_positions"], weights, strict=True) if w}
+        inside = [i for i in range(2, len(ids)) if continues[ids[i]] and ids[i - 1] != 3]
+        words += sum(i in chosen for i in inside)
+        partial += sum((i in chosen) != (i - 1 in chosen) for i in inside)
+    assert partial == 0 and words > 50
+
+
+def test_the_manifests_figures_are_those_of_the_records(generator, small_units, read_rows):
+    made = generator.run("a@3", short_seq_prob=0.5)
+    entries = json.loads((generator.folder / "a.manifest.json").read_text())
+    names = [f"a-0000{i}-of-00003" for i in range(3)]
+    files = {name: (generator.folder / name).read_bytes() for name in names}
+    per_shard = [read_rows(generator.folder / name) for name in names]
+    assert entries["shards"] == [
+        {"name": n, "examples": len(r), "bytes": len(files[n]), "sha256": hashlib.sha256(files[n]).hexdigest()}
+        for n, r in zip(names, per_shard, strict=True)
+    ]
+    assert [shard.name for shard in made] == names
+    rows = sum(per_shard, [])
+    pieces = sum(sum(row["input_mask"]) for row in rows)
+    assert entries["examples"] == len(rows)
+    assert entries["padding_share"] == pytest.approx(1 - pieces / (len(rows) * S), abs=1e-6)
+    assert entries["masked_share"] == pytest.approx(sum(sum(r["masked_lm_weights"]) for r in rows) / pieces, abs=1e-6)
+    assert entries["random_next_share"] == pytest.approx(np.mean([r["next_sentence_labels"] for r in rows]))
+    text = pathlib.Path(generator.corpus_file).read_text()
+    tokens = FullTokenizer(generator.vocab_file).tokenize(text)
+    assert entries["documents"] == 40
+    assert entries["sentences"] == len([line for line in text.split("\n") if line])
+    assert entries["tokens"] == len(tokens)
+    assert entries["unknown_share"] == pytest.approx(tokens.count("[UNK]") / len(tokens), abs=1e-6)
+    vocabulary = pathlib.Path(generator.vocab_file).read_bytes()
+    assert entries["vocab_sha256"] == hashlib.sha256(vocabulary).hexdigest()
+    assert entries["vocab_size"] == len(vocabulary.split())
+    assert entries["settings"]["max_seq_length"] == S and entries["settings"]["short_seq_prob"] == 0.5
+    assert [(e["name"], e["bytes"]) for e in entries["corpus"]] == [("corpus.txt", len(text.encode()))]
+
+
+def test_more_shards_than_documents_part_the_passes_and_still_more_are_refused(generator, tmp_path, read_rows):
+    corpus = tmp_path / "corpus"
+    corpus.write_text("the of\nand to\n\nin is\nit at\n")
+    generator.run("a@6", input_file=corpus, dupe_factor=3)
+    assert all(read_rows(generator.folder / f"a-0000{i}-of-00006") for i in range(6))
+    with pytest.raises(InputError, match=r"7 shards, but --input_file holds 2 document.*at most 6 shards"):
+        generator.run("b@7", input_file=corpus, dupe_factor=3)
+    assert not [name for name in generator.files() if name.startswith("b")]
+
+
+def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):
+    generator.run(dupe_factor=5)
+    texts = [str(row["input_ids"]) for row in read_rows(generator.folder / "out")]
+    assert len(set(texts)) > 0.95 * len(texts)
+
+
+def test_odd_text_is_read(generator, tmp_path, read_rows, unmask):
+    corpus = tmp_path / "corpus"
+    corpus.write_bytes("\ufeffthe of\r\n\u3000\r\nan\x00d to\n\n".encode() + b"in \xff\xfeis" + b"\n\n" + b"the " * 500)
+    generator.run(input_file=corpus, objective="mlm", dupe_factor=1)
+    pieces = pathlib.Path(generator.vocab_file).read_text().split()
+    texts = {" ".join(pieces[i] for i in unmask(row)[1:-1]) for row in read_rows(generator.folder / "out")}
+    assert texts == {"the of", "and to", "in is", " ".join(["the"] * (S - 2))}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"input_file": "{0}/none.txt"}, "--input_file: {0}/none.txt: no such file"),
+        ({"input_file": "{0}/*.text"}, "--input_file: {0}/*.text: the glob matches no file"),
+        ({"input_file": "{0}/one.txt"}, "--input_file={0}/one.txt: holds 1 document, but"),
+        ({"input_file": "{0}/empty.txt"}, "--input_file={0}/empty.txt: holds no text"),
+        ({"input_file": "{0}/blank.txt"}, "--input_file={0}/blank.txt: holds no text"),
+        ({"input_file": "{0}/blank.txt", "objective": "mlm"}, "--input_file={0}/blank.txt: holds no text"),
+        ({"input_file": "{0}/bad.jsonl", "input_format": "jsonl"}, "{0}/bad.jsonl, line 3: not JSON"),
+        ({"input_file": "{0}/cut.txt.gz"}, "{0}/cut.txt.gz: ends in the middle of its compressed data"),
+        ({"input_file": "{0}/one.txt", "input_format": "wikipedia"}, "{0}/one.txt: at byte 0: expected a MediaWiki"),
+        ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),
+        ({"vocab_file": "{0}/no-mask.txt"}, "{0}/no-mask.txt: the special token [MASK] is missing"),
+        ({"output_file": " , "}, "--output_file is empty"),
+        ({"output_file": "{0}/out,{0}/two.txt"}, "--output_file: {0}/two.txt is read too"),
+        ({"output_file": "{0}/link.txt"}, "--output_file: {0}/link.txt is read too"),
+        ({"output_file": "{0}/../{1}/two.txt"}, "is read too"),
+        ({"output_file": "{0}/out,{0}/out"}, "is given twice"),
+        ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists, and no manifest says how"),
+        ({"output_file": "{0}/folder"}, "--output_file: {0}/folder is a folder"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_input_that_cannot_be_used_is_named_and_nothing_is_written(generator, tmp_path, two, changes, message, workers):
+    (tmp_path / "two.txt").write_text("the of\n\nand to\n")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "two.txt")
+    (tmp_path / "one.txt").write_text("the of\nand to\n")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "blank.txt").write_text("\n \n\u3000\n\r\n\x00\n")
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n\n{"text": "b"\n')
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"the of\n\nand to\n" * 99)[:-9])
+    (tmp_path / "no-mask.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    arguments = {"input_file": "{0}/two.txt", "output_file": "{0}/out", **changes}
+    arguments = {name: value.format(tmp_path, tmp_path.name) for name, value in arguments.items()}
+    runner = two if workers == 2 else LocalRunner(1)
+    with pytest.raises(InputError, match=re.escape(message.format(tmp_path))):
+        generator_module.create_pretraining_data(generator.settings(**arguments), runner)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+@pytest.fixture(scope="module")
+def two():
+    with LocalRunner(2) as runner:
+        yield runner
+
+
+def test_one_document_is_enough_without_random_sentences(generator, tmp_path, read_rows):
+    corpus = tmp_path / "corpus"
+    corpus.write_text("the of\nand to")
+    generator.run(input_file=corpus, objective="mlm", dupe_factor=1)
+    assert len(read_rows(generator.folder / "out")) >= 1
+
+
+def test_verify_names_what_is_not_as_it_was_written(generator):
+    generator.run("a@3")
+    settings = generator.settings("a@3", verify=True)
+    generator_module.verify(settings)
+    path = generator.folder / "a-00001-of-00003"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}: record .* is damaged"):
+        generator_module.verify(settings)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}: missing"):
+        generator_module.verify(settings)
+    (generator.folder / "a.manifest.json").unlink()
+    with pytest.raises(InputError, match="no such manifest"):
+        generator_module.verify(settings)
+
+
+def test_relative_outputs(generator, monkeypatch):
+    monkeypatch.chdir(generator.folder)
+    here = generator.settings(output_file="here")
+    generator_module.create_pretraining_data(here, LocalRunner(1))
+    assert sorted(generator.files()) == ["here", "here.manifest.json"]
+    assert generator_module.create_pretraining_data(here, LocalRunner(1))
