@@ -28,7 +28,7 @@ def main(settings: GeneratorSettings) -> None:
         from data_gen.run_local import LocalRunner
 
         runner = LocalRunner(settings.num_workers)
-    # the workers start first: they and this process import TensorFlow at the same time
+    # the workers start first, before this process uses TensorFlow
     with runner:
         from data_gen.generator import create_pretraining_data
 

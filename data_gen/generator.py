@@ -18,7 +18,7 @@ from data_gen.progress import Progress
 from data_gen.runner import Runner
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards
-from data_gen.token_blocks import Block, TokenizeTask, read_blocks, tokenize_source
+from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
 
@@ -42,28 +42,23 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     vocabulary = load_vocabulary(settings.vocab_file)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
-    finished = job.finished_shards()
-    if all(finished):
+    if all(finished := job.finished_shards()):
         job.clear()
         logging.info("%s is whole already: nothing to do", job.manifest_path)
         return finished
     try:
         job.open()
-        return _make(files, vocabulary, job, runner, finished)
+        return _make(files, vocabulary, job, runner)
     finally:
         job.release()
 
 
-def _make(
-    files: Sequence[str],
-    vocabulary: Sequence[str],
-    job: Job,
-    runner: Runner,
-    finished: Sequence[manifest.Shard | None],
-) -> list[manifest.Shard]:
+def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Runner) -> list[manifest.Shard]:
     """All steps from text to manifest."""
     settings = job.settings
     try:
+        # looked at again, now that no other run can change it
+        finished = job.finished_shards()
         blocks = _tokenize(files, settings, job, runner)
         _check_documents(blocks, settings)
         shards, facts = make_shards(blocks, vocabulary, job, runner, finished)
@@ -105,7 +100,7 @@ def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runne
     sources = [source for path in files for source in plan_sources(path, settings.input_format)]
     tasks = [
         TokenizeTask(
-            source,
+            group,
             settings.input_format,
             settings.text_field,
             settings.vocab_file,
@@ -113,14 +108,14 @@ def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runne
             settings.do_lower_case,
             f"{job.folder}/tokens/{index:06d}",
         )
-        for index, source in enumerate(sources)
+        for index, group in enumerate(group_sources(sources))
     ]
     blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
-    with Progress("tokenizing", sum(source.end - source.start for source in sources), "B") as progress:
-        progress.start_at(sum(task.source.end - task.source.start for task in blocks))
-        for task, done in runner.map(tokenize_source, [task for task in tasks if task not in blocks]):
+    with Progress("tokenizing", sum(task.size for task in tasks), "B") as progress:
+        progress.start_at(sum(task.size for task in blocks))
+        for task, done in runner.map(tokenize_sources, [task for task in tasks if task not in blocks]):
             blocks[task] = done
-            progress.update(task.source.end - task.source.start)
+            progress.update(task.size)
     return [block for task in tasks for block in blocks[task]]
 
 

@@ -3,16 +3,18 @@
 A worker that dies is noticed at once, and no worker outlives the process that started it.
 """
 
+import importlib
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection
 from typing import Any
 
-# Imported once, in the server that workers are forked from.
+# Imported once, before the workers are forked, so that they share its memory.
 _PRELOAD = ["data_gen.token_blocks", "data_gen.examples"]
 
 
@@ -25,15 +27,15 @@ class LocalRunner:
 
     def __init__(self, num_workers: int | None = None):
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
+        self._context = None
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> "LocalRunner":
         if self.num_workers > 1:
-            # forked from a process without threads at work, which holds TensorFlow's code for all of them
-            multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOAD)
+            self._context = _context()
             try:
                 for _ in range(self.num_workers):
-                    self._workers.append(_Worker())
+                    self._workers.append(_Worker(self._context))
             except BaseException:
                 self.__exit__()
                 raise
@@ -79,14 +81,25 @@ class LocalRunner:
         for worker in workers:
             worker.end()
             self._workers.remove(worker)
-        self._workers += [_Worker() for _ in workers]
+        self._workers += [_Worker(self._context) for _ in workers]
+
+
+def _context():
+    """How processes are started: forked from one that has TensorFlow loaded, but not at work."""
+    if "tensorflow" not in sys.modules:  # a script: nothing is at work in this process yet
+        for name in _PRELOAD:
+            importlib.import_module(name)
+        return multiprocessing.get_context("fork")
+    # a process that may use TensorFlow cannot be forked; a server that does not is started for that
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    return context
 
 
 class _Worker:
     """A process and the pipe through which it gets tasks."""
 
-    def __init__(self):
-        context = multiprocessing.get_context("forkserver")
+    def __init__(self, context):
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()

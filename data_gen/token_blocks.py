@@ -10,13 +10,13 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.tokenization import BertTokenizer
-from data_gen.documents import Document, Source, read_documents
+from data_gen.documents import CHUNK_BYTES, Document, Source, read_documents
 from data_gen.sentence_pairs import Window
 from tfrecords import writer
 
@@ -45,9 +45,9 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizeTask:
-    """One source to tokenize: what to read and how, and the path that its files begin with."""
+    """Neighbouring sources to tokenize: what to read and how, and the path that the task's files begin with."""
 
-    source: Source
+    sources: tuple[Source, ...]
     input_format: str
     text_field: str
     vocab_file: str
@@ -60,21 +60,55 @@ class TokenizeTask:
         """The file that says that the task is done, and holds its result."""
         return f"{self.prefix}.json"
 
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(source.end - source.start for source in self.sources)
 
-def tokenize_source(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
-    """Tokenizes a source into blocks, on disk when this returns with them.
+
+def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
+    """Neighbouring sources of CHUNK_BYTES together, so that many small files are no more blocks than a large one."""
+    groups: list[list[Source]] = []
+    size = 0
+    for source in sources:
+        length = source.end - source.start
+        if not groups or size + length > CHUNK_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(source)
+        size += length
+    return [tuple(group) for group in groups]
+
+
+def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
+    """Tokenizes sources into blocks, on disk when this returns with them.
 
     Raises:
-      InputError: the source cannot be read.
+      InputError: a source cannot be read.
     """
     tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
     blocks = []
-    for index, documents in enumerate(read_documents(task.source, task.input_format, task.text_field)):
+    for index, documents in enumerate(_collected(task)):
         block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, tokenizer)
         if block.documents:
             blocks.append(block)
     writer.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
     return task, blocks
+
+
+def _collected(task: TokenizeTask) -> Iterator[list[Document]]:
+    """The task's documents, in lists of about CHUNK_BYTES of text."""
+    documents: list[Document] = []
+    size = 0
+    for source in task.sources:
+        for chunk in read_documents(source, task.input_format, task.text_field):
+            documents += chunk
+            size += sum(len(sentence) for document in chunk for sentence in document)
+            if size > CHUNK_BYTES // 2:
+                yield documents
+                documents, size = [], 0
+    if documents:
+        yield documents
 
 
 def read_blocks(task: TokenizeTask) -> list[Block] | None:
