@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection
 from typing import Any
 
+from data_gen.runner import use_one_core
+
 # Imported once, in the server that workers are forked from.
 _PRELOAD = ["data_gen.token_blocks", "data_gen.examples"]
 
@@ -48,7 +50,7 @@ class LocalRunner:
           Exception: what `function` raises.
         """
         if not self._workers:
-            _use_one_core()
+            use_one_core()
             yield from map(function, tasks)
             return
         todo = iter(tasks)
@@ -105,7 +107,7 @@ def _work(pipe: connection.Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _use_one_core()
+    use_one_core()
     while True:
         try:
             function, task = pipe.recv()
@@ -124,14 +126,3 @@ def _work(pipe: connection.Connection) -> None:
 def _end_with_parent() -> None:
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-def _use_one_core() -> None:
-    import tensorflow as tf
-
-    try:
-        tf.config.set_visible_devices([], "GPU")
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:
-        pass  # TensorFlow runs already: in a process that does other work too
