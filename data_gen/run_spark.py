@@ -169,7 +169,7 @@ class _Joined:
         """What an executor begins with."""
         return []
 
-    def addInPlace(self, value: list, more: list) -> list:  # noqa: N802, Spark's name
+    def addInPlace(self, value: list, more: list) -> list:
         """Both, in the first one's place."""
         value.extend(more)
         return value
@@ -257,6 +257,7 @@ def _start(master: str, num_workers: int | None, log):
     from pyspark.java_gateway import launch_gateway
 
     python_logging.getLogger("py4j").setLevel(python_logging.CRITICAL)  # tells of every connection that closes
+    warnings.filterwarnings("ignore", module="pyspark")  # of what it cannot do with a newer pandas
     # so that executors on this machine run what runs here; a cluster's setting goes first
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName("create_pretraining_data").set("spark.ui.showConsoleProgress", "false")
@@ -272,7 +273,8 @@ def _start(master: str, num_workers: int | None, log):
     if num_workers and not context.master.startswith("spark://"):
         context.stop()
         raise InputError(
-            f"--num_workers={num_workers}: with the master {context.master} Spark's own settings say how many; leave it out"
+            f"--num_workers={num_workers}: with the master {context.master} Spark's own settings say how many; leave the "
+            "flag out"
         )
     root = str(pathlib.Path(__file__).resolve().parents[1])
     if root != sysconfig.get_paths()["purelib"]:
@@ -289,6 +291,9 @@ def _reason(error: Exception, log: str) -> str:
     if java is not None:
         with contextlib.suppress(Exception):  # Java may have gone by now
             text = java.getMessage() or java.toString()
+            while java.getCause() is not None:
+                java = java.getCause()
+            text = text if java.toString() in text or "\n" in text else f"{text} ({java.toString()})"
     elif "JAVA_GATEWAY_EXITED" in text:  # then only the log knows
         text = pathlib.Path(log).read_text(errors="replace")
         text = next((line for line in text.splitlines() if re.search(r"Exception|Error|\bmust\b", line)), text)
