@@ -87,14 +87,21 @@ def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
 
 
 def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
-    """Writes a shard from its units, all their records shuffled, and removes the units."""
-    facts = sum((read_facts(unit) for unit in task.units), Facts())
-    size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
-    shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
-    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
-    for unit in task.units:
-        tf.io.gfile.remove(unit.path)
-        tf.io.gfile.remove(unit.result_path)
+    """Writes a shard from its units, all their records shuffled, and removes the units.
+
+    May be called again for a shard that it has written: a cluster repeats the tasks of a worker that was lost, also of
+    one that was done but for the removal, or had yet to tell.
+    """
+    if (made := _read_result(task)) is not None:
+        shard, facts = made
+    else:
+        facts = sum((read_facts(unit) for unit in task.units), Facts())
+        size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
+        shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
+        writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
+    for path in (path for unit in task.units for path in (unit.path, unit.result_path)):
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
     return task.path, shard, facts
 
 
