@@ -38,6 +38,9 @@ class LocalRunner:
         return self
 
     def __exit__(self, *exception) -> None:
+        self._kill_workers()
+
+    def _kill_workers(self) -> None:
         for worker in self._workers:
             worker.process.kill()
             worker.process.join()
@@ -66,6 +69,7 @@ class LocalRunner:
                 worker = busy.pop(pipe)
                 result, error = worker.receive()
                 if error is not None:
+                    self._kill_workers()  # none shall write to a folder that is removed on bad input
                     raise error
                 idle.append(worker)
                 yield result
