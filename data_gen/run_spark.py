@@ -273,8 +273,8 @@ def _start(master: str, num_workers: int | None, log):
     if num_workers and not context.master.startswith("spark://"):
         context.stop()
         raise InputError(
-            f"--num_workers={num_workers}: with the master {context.master} Spark's own settings say how many; leave the "
-            "flag out"
+            f"--num_workers={num_workers}: with the master {context.master} Spark's own settings say how many; leave "
+            "the flag out"
         )
     root = str(pathlib.Path(__file__).resolve().parents[1])
     if root != sysconfig.get_paths()["purelib"]:
