@@ -47,6 +47,7 @@ class SparkRunner:
         self._master, self._asked = master, num_workers
         self._log = ""
         self._context = None
+        self._attempts = 1
 
     @property
     def num_workers(self) -> int:
@@ -59,14 +60,16 @@ class SparkRunner:
         with os.fdopen(handle, "wb") as log:
             try:
                 self._context = _start(self._master, self._asked, log)
-            except InputError:
-                os.remove(self._log)
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if isinstance(error, InputError) or not isinstance(error, Exception):  # a signal
+                    os.remove(self._log)
+                    raise
                 raise InputError(
                     f"--spark_master={self._master}: Spark does not start: {_reason(error, self._log)} "
                     f"(its log: {self._log})"
                 ) from error
+        if not self._context.master.startswith("local"):
+            self._attempts = int(self._context.getConf().get("spark.task.maxFailures", "4"))
         return self
 
     def __exit__(self, kind, error, trace) -> None:
@@ -88,9 +91,9 @@ class SparkRunner:
             return
         # outcomes come home one by one in the accumulator, and all of them once more at the job's end
         outcomes = self._context.accumulator([], _Joined())
-        attempt = _Attempt(function, outcomes, self._attempts())
+        attempt = _Attempt(function, outcomes, self._attempts)
         # a partition a task: Spark hands them out one by one, and repeats only what was lost
-        job = _Job(self._context.parallelize(list(enumerate(tasks)), len(tasks)).map(attempt))
+        job = _Job(lambda: self._context.parallelize(list(enumerate(tasks)), len(tasks)).map(attempt).collect())
         watch = _Watch(self._context)
         given, seen = set(), 0
         while True:
@@ -99,24 +102,21 @@ class SparkRunner:
             seen += len(arrived)
             for index, result, error, trace in arrived + job.outcomes:
                 if error is not None:
-                    self._cancel()
+                    with contextlib.suppress(Exception):
+                        self._cancel()
                     raise error from (ChildProcessError(f"on an executor:\n{trace}") if trace else None)
                 if index not in given:
                     given.add(index)
                     yield result
             if ended:
                 break
-            watch.look()
+            with contextlib.suppress(Exception):  # where Spark's process has ended, of which the job will tell
+                watch.look()
         if job.error is not None:
             raise ChildProcessError(
                 f"Spark gave up: {_reason(job.error, self._log)}; what is finished is kept: run the same command "
                 f"again (Spark's log: {self._log})"
             ) from job.error
-
-    def _attempts(self) -> int:
-        """How often Spark tries a task."""
-        local = self._context.master.startswith("local")
-        return 1 if local else int(self._context.getConf().get("spark.task.maxFailures", "4"))
 
     def _cancel(self) -> None:
         """Ends all tasks, so that none writes any more when this returns."""
@@ -178,10 +178,10 @@ class _Joined:
 class _Job:
     """A job at work in a thread of its own, so that this one hears of signals and can report."""
 
-    def __init__(self, results):
+    def __init__(self, collect: Callable[[], list]):
         self.outcomes: list = []
         self.error: Exception | None = None
-        self._results = results
+        self._collect = collect
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -192,7 +192,7 @@ class _Job:
 
     def _run(self) -> None:
         try:
-            self.outcomes = self._results.collect()
+            self.outcomes = self._collect()
         except Exception as error:
             self.error = error
 
@@ -201,13 +201,14 @@ class _Watch:
     """Tells a person of what Spark keeps to itself: that nobody takes the work, that some of it was lost."""
 
     def __init__(self, context):
-        self._tracker = context.statusTracker()
+        self._context = context
         self._failed = 0
         self._told = time.monotonic()
 
     def look(self) -> None:
         """Logs what has changed."""
-        stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+        tracker = self._context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         for stage in filter(None, stages):
             if stage.numFailedTasks > self._failed:
                 self._failed = stage.numFailedTasks
@@ -293,7 +294,7 @@ def _reason(error: Exception, log: str) -> str:
             text = java.getMessage() or java.toString()
             while java.getCause() is not None:
                 java = java.getCause()
-            text = text if java.toString() in text or "\n" in text else f"{text} ({java.toString()})"
+            text = text if (java.getMessage() or "") in text else f"{text} ({java.toString()})"
     elif "JAVA_GATEWAY_EXITED" in text:  # then only the log knows
         text = pathlib.Path(log).read_text(errors="replace")
         text = next((line for line in text.splitlines() if re.search(r"Exception|Error|\bmust\b", line)), text)
