@@ -6,7 +6,6 @@ speculation, writes the same bytes under the same name.
 """
 
 import contextlib
-import logging as python_logging
 import os
 import pathlib
 import pickle
@@ -257,7 +256,8 @@ def _start(master: str, num_workers: int | None, log):
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    python_logging.getLogger("py4j").setLevel(python_logging.CRITICAL)  # tells of every connection that closes
+    # tells of every connection that closes, and with a traceback of each that breaks, which the job tells in one line
+    logging.get_absl_handler().addFilter(lambda record: f"{os.sep}py4j{os.sep}" not in record.pathname)
     warnings.filterwarnings("ignore", module="pyspark")  # of what it cannot do with a newer pandas
     # so that executors on this machine run what runs here; a cluster's setting goes first
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -282,6 +282,8 @@ def _start(master: str, num_workers: int | None, log):
         # this is a checkout, which executors on this machine would not find by themselves
         context.environment["PYTHONPATH"] = root
     context.environment["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    # where Spark's process is lost it would print a traceback before the job can tell
+    context._accumulatorServer.handle_error = lambda *_: None
     return context
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pyspark
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(pyspark.__file__).parent
 ENVIRONMENT = {
     **os.environ,
@@ -80,7 +81,7 @@ class Run:
     """
 
     def __init__(self, folder: pathlib.Path, **flags):
-        script = pathlib.Path(__file__).resolve().parents[2] / "data_gen" / "create_pretraining_data.py"
+        script = ROOT / "data_gen" / "create_pretraining_data.py"
         words = [sys.executable, str(script), *(f"--{name}={value}" for name, value in flags.items())]
         self.process = subprocess.Popen(
             words, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
