@@ -3,10 +3,12 @@
 A worker that dies is noticed at once, and no worker outlives the process that started it.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection
@@ -34,7 +36,9 @@ class LocalRunner:
             # forked from a process without threads at work, which holds TensorFlow's code for all of them
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(_PRELOAD)
-            self._workers = [_Worker(context) for _ in range(self.num_workers)]
+            # the server takes no module path from this process, and would preload what is installed, not what runs
+            with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
+                self._workers = [_Worker(context) for _ in range(self.num_workers)]
         return self
 
     def __exit__(self, *exception) -> None:
@@ -73,6 +77,18 @@ class LocalRunner:
                     raise error
                 idle.append(worker)
                 yield result
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 class _Worker:
