@@ -68,14 +68,9 @@ def made_in(folder):
 
 def start(spark, cluster, corpus, output, **changes):
     # relative paths, though executors work in other directories
-    flags = {
-        "input_file": "corpus.txt",
-        "vocab_file": "vocab.txt",
-        "output_file": f"{output}/set@4",
-        **FLAGS,
-        **changes,
-    }
-    return spark.Run(corpus, runner="spark", spark_master=cluster.url, **flags)
+    files = {"input_file": "corpus.txt", "vocab_file": "vocab.txt", "output_file": f"{output}/set@4"}
+    runner = {"runner": "spark", "spark_master": cluster.url}
+    return spark.Run(corpus, **{**runner, **files, **FLAGS, **changes})
 
 
 def units_made(corpus, output):
