@@ -32,8 +32,9 @@ test-spark: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,spark]'
 	$(BIN)/python -m pytest -m spark
 
+# the generator on the real corpus where there is one: make bench DATA=path/to/data
 bench: setup
-	$(BIN)/python benchmarks/run.py
+	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
 lint: setup
 	$(BIN)/ruff check .

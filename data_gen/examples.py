@@ -110,7 +110,7 @@ def make_unit(task: UnitTask) -> tuple[Unit, Facts]:
 
 def read_facts(task: UnitTask) -> Facts | None:
     """The facts of a unit that an earlier run finished; None if it did not."""
-    if not tf.io.gfile.exists(task.result_path):
+    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
         return Facts(**json.load(file))

@@ -44,29 +44,42 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
     finished = job.finished_shards()
     if all(finished):
-        job.remove_folder()
+        job.clear()
         logging.info("%s is whole already: nothing to do", job.manifest_path)
         return finished
-    job.open()
+    try:
+        job.open()
+        return _make(files, vocabulary, job, runner, finished)
+    finally:
+        job.release()
+
+
+def _make(
+    files: Sequence[str],
+    vocabulary: Sequence[str],
+    job: Job,
+    runner: Runner,
+    finished: Sequence[manifest.Shard | None],
+) -> list[manifest.Shard]:
+    """All steps from text to manifest."""
+    settings = job.settings
     try:
         blocks = _tokenize(files, settings, job, runner)
         _check_documents(blocks, settings)
         shards, facts = make_shards(blocks, vocabulary, job, runner, finished)
-        if not any(finished):  # else the manifest is there, and says the same
-            summary = _summary(blocks, facts, settings)
-            entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-            text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-            writer.write_text(job.manifest_path, text)
-            logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
-        else:
-            logging.info("made %d missing shard(s) again", finished.count(None))
-        job.remove_folder()
     except InputError:
         # the corpus has to change, and nothing that was made of it can be used then
-        job.remove_folder()
+        job.close()
         raise
-    finally:
-        job.release()
+    if any(finished):  # then the manifest is there, and says the same
+        logging.info("made %d missing shard(s) again", finished.count(None))
+    else:
+        summary = _summary(blocks, facts, settings)
+        entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
+        text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
+        writer.write_text(job.manifest_path, text)
+        logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
+    job.close()
     return shards
 
 

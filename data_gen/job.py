@@ -77,16 +77,14 @@ def hash_range(task: HashTask) -> tuple[HashTask, str]:
 
 def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
     """Name, size and fingerprint (SHA-256 of the SHA-256 of its ranges) of each file."""
+    parts: dict[str, str] = dict.fromkeys(files, "")
+    for task in sorted(hashes, key=lambda task: task.start):
+        parts[task.path] += hashes[task]
     entries = []
     for path in files:
-        parts = "".join(digest for task, digest in sorted(hashes.items(), key=_start) if task.path == path)
-        digest = hashlib.sha256(parts.encode()).hexdigest()
+        digest = hashlib.sha256(parts[path].encode()).hexdigest()
         entries.append({"name": os.path.basename(path), "bytes": tf.io.gfile.stat(path).length, "fingerprint": digest})
     return entries
-
-
-def _start(item: tuple[HashTask, str]) -> int:
-    return item[0].start
 
 
 class Job:
@@ -109,7 +107,7 @@ class Job:
             "settings": dataclasses.asdict(settings),
             "vocab_sha256": vocab_sha256,
             "corpus": corpus,
-            "outputs": [os.path.basename(path) for path in outputs],
+            "outputs": _names(outputs),
         }
         self._lock = None
 
@@ -145,7 +143,8 @@ class Job:
         for path in self.outputs:
             if tf.io.gfile.exists(path):
                 raise InputError(
-                    f"--output_file: {path} exists, and no manifest says what made it; delete it or give another name"
+                    f"--output_file: {path} exists, and no manifest says how it was made; delete it, or give another "
+                    "name"
                 )
 
     def open(self) -> None:
@@ -156,16 +155,16 @@ class Job:
         """
         tf.io.gfile.makedirs(self.folder)
         self._take_lock()
-        try:
-            self._check_plan()
-        except InputError:
-            self.release()
-            raise
+        self._check_plan()
         self._remove_leftovers()
 
     def _check_plan(self) -> None:
         path = f"{self.folder}/plan.json"
-        if tf.io.gfile.exists(path):
+        if not tf.io.gfile.exists(path):
+            # what stands here without a plan is of a run that was killed while it removed its folder
+            self._empty_folder()
+            writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
+        else:
             with tf.io.gfile.GFile(path) as file:
                 plan = json.load(file)
             if different := self._differences(plan):
@@ -174,13 +173,22 @@ class Job:
                     "or delete the folder, or give another --output_file"
                 )
             logging.info("going on with the unfinished run in %s", self.folder)
-        else:
-            writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
 
-    def remove_folder(self) -> None:
-        """Removes what a run that is over has left, if anything."""
+    def close(self) -> None:
+        """Removes the folder of a run that is over."""
+        tf.io.gfile.rmtree(self.folder)
+        self.release()
+
+    def clear(self) -> None:
+        """Removes what a run left that was killed after its manifest was written.
+
+        Raises:
+          InputError: that run is still at work.
+        """
         if tf.io.gfile.exists(self.folder):
-            tf.io.gfile.rmtree(self.folder)
+            self._take_lock()
+            self.close()
+        self._remove_leftovers()
 
     def release(self) -> None:
         """Lets another run take the folder over."""
@@ -198,10 +206,25 @@ class Job:
         except OSError as error:
             raise InputError(f"{self.folder}: another run is at work on this set; wait for it, or stop it") from error
 
+    def _empty_folder(self) -> None:
+        for name in tf.io.gfile.listdir(self.folder):
+            path = f"{self.folder}/{name.rstrip('/')}"
+            if tf.io.gfile.isdir(path):
+                tf.io.gfile.rmtree(path)
+            elif name != "lock":
+                tf.io.gfile.remove(path)
+
     def _remove_leftovers(self) -> None:
-        for path in (self.folder + "/*", self.folder + "/*/*", *self.outputs):
-            for leftover in tf.io.gfile.glob(f"{path}{writer.TEMPORARY}*"):
-                tf.io.gfile.remove(leftover)
+        ours = {*self.outputs, self.manifest_path}
+        folders = {os.path.dirname(path) for path in ours}
+        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in ("tokens", "units", "shards"))):
+            if not tf.io.gfile.isdir(folder or "."):
+                continue
+            # a listing, as a name may hold what a glob takes for a pattern
+            for name in tf.io.gfile.listdir(folder or "."):
+                whole, temporary, _ = name.rpartition(writer.TEMPORARY)
+                if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
+                    tf.io.gfile.remove(os.path.join(folder, name))
 
     def _differences(self, other: Mapping) -> str:
         """How this run differs from another one, in a few words; empty if it does not."""
@@ -213,11 +236,24 @@ class Job:
         for name, value in mine["settings"].items():
             if name not in _IMMATERIAL and settings.get(name) != value:
                 found.append(f"--{name}={settings.get(name)} there, {value} now")
-        if mine["outputs"] != other.get("outputs"):
-            found.append(f"{len(other.get('outputs', []))} shard(s) there, {len(mine['outputs'])} now")
+        there, now = other.get("outputs", []), mine["outputs"]
+        if len(there) != len(now):
+            found.append(f"{len(there)} shard(s) there, {len(now)} now")
+        elif there != now:
+            old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
+            found.append(f"--output_file: {old} there, {new} now")
         if mine["vocab_sha256"] != other.get("vocab_sha256"):
             found.append("another vocabulary")
         return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+
+
+def _names(outputs: Sequence[str]) -> list[str]:
+    """What the shards are called in the manifest, which stands beside the first one."""
+    folder = os.path.dirname(outputs[0])
+    for path in outputs:
+        if "://" in path and os.path.dirname(path) != folder:
+            raise InputError(f"--output_file: {path} is not in {folder}; give shards that stand in one folder")
+    return [os.path.relpath(path, folder or ".") for path in outputs]
 
 
 def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:

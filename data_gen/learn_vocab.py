@@ -1,6 +1,11 @@
 """Learns a WordPiece vocabulary from text.
 
 python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
+
+Special tokens come first, [PAD] with id 0, then --num_unused slots; the published vocabularies have
+their [unusedN] between [PAD] and [UNK] instead. To keep a vocabulary and add to it:
+
+python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.txt --vocab_size=31522
 """
 
 import pathlib

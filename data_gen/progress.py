@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar on a terminal, else a line every ten seconds."""
+"""What a person sees of long work: a bar on a terminal, else a log line every ten seconds."""
 
 import sys
 import time
@@ -13,17 +13,17 @@ class Progress:
     """Counts work done; a context manager.
 
     Args:
-      what: what is being done ("tokenizing").
-      total: how much there is to do, in `unit`.
-      unit: "B" for bytes, else a word ("documents").
+      what: a word or two for what is being done.
+      total: units of work in all; None where nobody knows.
+      unit: what is counted; "B" is shown in megabytes.
     """
 
-    def __init__(self, what: str, total: int, unit: str):
+    def __init__(self, what: str, total: int | None, unit: str):
         self._what, self._total, self._unit = what, total, unit
         self._done, self._done_before = 0, 0
-        self._started = self._last_line = time.monotonic()
+        self._start = self._last_line = time.monotonic()
         self._bar = tqdm.tqdm(
-            total=total, desc=what, unit=unit, unit_scale=True, disable=not sys.stderr.isatty(), dynamic_ncols=True
+            total=total, unit=unit, desc=what, unit_scale=unit == "B", disable=not sys.stderr.isatty(), leave=False
         )
 
     def __enter__(self) -> "Progress":
@@ -34,33 +34,33 @@ class Progress:
 
     def start_at(self, done: int) -> None:
         """Tells what an earlier run has done; it does not count for the rate."""
-        self._done = self._done_before = done
+        self._done += done
+        self._done_before += done
         self._bar.update(done)
 
-    def update(self, done: int, note: str = "") -> None:
-        """Adds `done` to the work done; `note` stands at the line's end."""
-        self._done += done
+    def update(self, amount: int = 1, note: str = "") -> None:
+        """Adds work done; `note` stands at the line's end."""
+        self._done += amount
         self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(done)
+        self._bar.update(amount)
         now = time.monotonic()
         if self._bar.disable and now - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            rate = (self._done - self._done_before) / (now - self._started)
-            left = (self._total - self._done) / rate if rate else float("inf")
-            amounts = " of ".join(_amount(value, self._unit) for value in (self._done, self._total))
-            speed = f"{_amount(rate, self._unit)}/s, {_duration(left)} left"
-            logging.info("%s: %s, %s%s", self._what, amounts, speed, f", {note}" if note else "")
+            logging.info("%s%s", self._line(now - self._start), f", {note}" if note else "")
 
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "B":
-        return f"{value / 1e6:,.1f} MB"
-    return f"{value:,.0f} {unit}"
+    def _line(self, seconds: float) -> str:
+        scale, unit, digits = (1e6, "MB", 1) if self._unit == "B" else (1, self._unit, 0)
+        rate = (self._done - self._done_before) / seconds
+        line = f"{self._what}: {self._done / scale:,.{digits}f}"
+        if self._total is not None:
+            line += f" of {self._total / scale:,.{digits}f}"
+        line += f" {unit}, {rate / scale:,.{digits}f} {unit}/s"
+        if self._total is not None and rate:
+            line += f", {_duration((self._total - self._done) / rate)} left"
+        return line
 
 
 def _duration(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "unknown time"
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -34,20 +34,21 @@ class LocalRunner:
     def __enter__(self) -> "LocalRunner":
         if self.num_workers > 1:
             # forked from a process without threads at work, which holds TensorFlow's code for all of them
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(_PRELOAD)
-            # the server takes no module path from this process, and would preload what is installed, not what runs
-            with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
-                self._workers = [_Worker(context) for _ in range(self.num_workers)]
+            multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOAD)
+            try:
+                # the server takes no module path from this process, and would preload what is installed, not what runs
+                with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
+                    for _ in range(self.num_workers):
+                        self._workers.append(_Worker())
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *exception) -> None:
-        self._kill_workers()
-
-    def _kill_workers(self) -> None:
         for worker in self._workers:
-            worker.process.kill()
-            worker.process.join()
+            worker.end()
+        self._workers = []
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, in the order in which they are done.
@@ -62,21 +63,29 @@ class LocalRunner:
             return
         todo = iter(tasks)
         idle, busy = list(self._workers), {}
-        while True:
-            while idle and (task := next(todo, None)) is not None:
-                worker = idle.pop()
-                worker.give(function, task)
-                busy[worker.pipe] = worker
-            if not busy:
-                return
-            for pipe in connection.wait(list(busy)):
-                worker = busy.pop(pipe)
-                result, error = worker.receive()
-                if error is not None:
-                    self._kill_workers()  # none shall write to a folder that is removed on bad input
-                    raise error
-                idle.append(worker)
-                yield result
+        try:
+            while True:
+                while idle and (task := next(todo, None)) is not None:
+                    worker = idle.pop()
+                    busy[worker.pipe] = worker
+                    worker.give(function, task)
+                if not busy:
+                    return
+                for pipe in connection.wait(list(busy)):
+                    result, error = busy[pipe].receive()
+                    idle.append(busy.pop(pipe))
+                    if error is not None:
+                        raise error
+                    yield result
+        finally:
+            # nobody waits for what these do any more: they must neither write on nor answer the next call
+            self._replace([worker for worker in busy.values() if worker in self._workers])
+
+    def _replace(self, workers: list["_Worker"]) -> None:
+        for worker in workers:
+            worker.end()
+            self._workers.remove(worker)
+        self._workers += [_Worker() for _ in workers]
 
 
 @contextlib.contextmanager
@@ -94,7 +103,8 @@ def _environment(name: str, value: str) -> Iterator[None]:
 class _Worker:
     """A process and the pipe through which it gets tasks."""
 
-    def __init__(self, context):
+    def __init__(self):
+        context = multiprocessing.get_context("forkserver")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()
@@ -103,14 +113,19 @@ class _Worker:
     def give(self, function: Callable, task: Any) -> None:
         try:
             self.pipe.send((function, task))
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except OSError as error:
             raise self._died() from error
 
     def receive(self) -> tuple[Any, Exception | None]:
         try:
             return self.pipe.recv()
-        except (EOFError, ConnectionResetError) as error:
+        except (EOFError, OSError) as error:  # OSError: in the midst of an answer
             raise self._died() from error
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
 
     def _died(self) -> ChildProcessError:
         self.process.join(1)
@@ -139,8 +154,10 @@ def _work(pipe: connection.Connection) -> None:
             message = (None, error)
         try:
             pipe.send(message)
-        except (TypeError, AttributeError, pickle.PicklingError):  # an error that holds what cannot be sent
-            pipe.send((None, RuntimeError(repr(message[1]))))
+        except (TypeError, AttributeError, pickle.PicklingError) as problem:  # it holds what cannot be sent
+            pipe.send((None, RuntimeError(repr(message[1] or problem))))
+        except BrokenPipeError:
+            return  # nobody is there any more
 
 
 def _end_with_parent() -> None:

@@ -124,10 +124,44 @@ def _absolute(paths: str) -> str:
 class VocabularySettings:
     """Settings of `learn_vocab`."""
 
-    input_file: str = setting("text to learn from; commas and globs")
+    input_file: str = setting("text to learn from, plain, .gz, .bz2 or .xz; commas and globs")
     output_file: str = setting("vocabulary file to write")
-    vocab_size: int = setting("largest number of pieces, special tokens counted", 30522)
+    vocab_size: int = setting(
+        "number of pieces, special tokens and [unusedN] counted; fewer if the text has no more", 30522
+    )
     do_lower_case: bool = setting("lower-case and strip accents, as the tokenizer will", True)
+    num_unused: int = setting("so many [unusedN] to fill later, right after the five special tokens", 0)
+    max_words: int = setting(
+        "at most so many different words in memory, some 150 bytes each; beyond it the rarest are dropped", 4_000_000
+    )
+    extend_vocab: str = setting("vocabulary to keep, ids unchanged, and to add the text's most useful pieces to", "")
+    extend_slots: str = setting(
+        "where --extend_vocab puts them: end, up to --vocab_size in all; unused, into the file's [unusedN]",
+        "end",
+        choices=("end", "unused"),
+    )
+    num_added: int = setting("with --extend_slots=unused: how many slots to fill; 0 fills all", 0)
 
     def __post_init__(self):
-        require(self.vocab_size >= 10, f"--vocab_size={self.vocab_size}: must be at least 10")
+        require(self.num_unused >= 0, f"--num_unused={self.num_unused}: must be at least 0")
+        require(
+            self.vocab_size >= 10 + self.num_unused,
+            f"--vocab_size={self.vocab_size}: must be at least 10 more than --num_unused={self.num_unused}",
+        )
+        require(self.max_words >= 1000, f"--max_words={self.max_words}: must be at least 1000")
+        require(self.num_added >= 0, f"--num_added={self.num_added}: must be at least 0")
+        if self.extend_vocab:
+            require(
+                not self.num_unused,
+                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own; leave one out",
+            )
+            require(
+                not self.num_added or self.extend_slots == "unused",
+                f"--num_added={self.num_added}: goes with --extend_slots=unused; "
+                "at the end, --vocab_size says how many pieces there are in all",
+            )
+        else:
+            require(
+                self.extend_slots == "end" and not self.num_added,
+                "--extend_slots and --num_added go with --extend_vocab; name the vocabulary to extend",
+            )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,6 +26,7 @@ class JoinTask:
     """A shard and the tasks of its units; the seed decides the order of its records."""
 
     path: str
+    name: str
     result_path: str
     units: Sequence[UnitTask]
     seed: tuple[int, ...]
@@ -56,6 +56,7 @@ def make_shards(
     plan = _plan(blocks, vocabulary, job)
     joins = [join for join, shard in zip(plan, finished, strict=True) if shard is None]
     done = {join.path: result for join in joins if (result := _read_result(join)) is not None}
+    _remove_units([join for join in joins if join.path in done])
     todo = [join for join in joins if join.path not in done]
     units = [unit for join in joins for unit in join.units]
     ready = {unit.unit.name for join in todo for unit in join.units if read_facts(unit) is not None}
@@ -65,11 +66,14 @@ def make_shards(
         progress.start_at(sum(task.unit.documents for task in kept))
         for group in _groups(todo, max(_UNITS_PER_GROUP, 4 * runner.num_workers)):
             tasks = [unit for join in group for unit in join.units if unit.unit.name not in ready]
+            # in the corpus's order, as neighbouring units have most blocks of their windows in common
+            tasks.sort(key=lambda task: (task.unit.block, task.unit.start, task.unit.first_pass))
             for unit, facts in runner.map(make_unit, tasks):
                 made += facts.examples
                 progress.update(unit.documents, f"{made:,} examples")
             for path, shard, facts in runner.map(join_units, group):
                 done[path] = (shard, facts)
+            _remove_units(group)
     shards = [shard or done[join.path][0] for join, shard in zip(plan, finished, strict=True)]
     return shards, sum((facts for _, facts in done.values()), Facts())
 
@@ -87,30 +91,32 @@ def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
 
 
 def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
-    """Writes a shard from its units, all their records shuffled, and removes the units.
-
-    May be called again for a shard that it has written: a cluster repeats the tasks of a worker that was lost, also of
-    one that was done but for the removal, or had yet to tell.
-    """
-    if (made := _read_result(task)) is not None:
-        shard, facts = made
-    else:
-        facts = sum((read_facts(unit) for unit in task.units), Facts())
-        size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
-        shard = Shard(os.path.basename(task.path), facts.examples, size, digest)
-        writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
-    for path in (path for unit in task.units for path in (unit.path, unit.result_path)):
-        if tf.io.gfile.exists(path):
-            tf.io.gfile.remove(path)
+    """Writes a shard from its units, all their records shuffled."""
+    facts = sum((read_facts(unit) for unit in task.units), Facts())
+    size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
+    shard = Shard(task.name, facts.examples, size, digest)
+    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
     return task.path, shard, facts
 
 
+def _remove_units(joins: Sequence[JoinTask]) -> None:
+    """Removes the units of finished shards; not when they are joined, as a cluster may join the same ones again."""
+    for join in joins:
+        for unit in join.units:
+            # what says that the records are there goes before them
+            for path in (unit.result_path, unit.path):
+                if tf.io.gfile.exists(path):
+                    tf.io.gfile.remove(path)
+
+
 def _read_result(task: JoinTask) -> tuple[Shard, Facts] | None:
-    """What an earlier run found of a shard that it finished; None if it did not."""
-    if not tf.io.gfile.exists(task.result_path):
+    """What an earlier run found of a shard that it finished; None if it did not, or the shard has gone since."""
+    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
         shard, facts = json.load(file)
+    if tf.io.gfile.stat(task.path).length != shard["bytes"]:
+        return None
     return Shard(**shard), Facts(**facts)
 
 
@@ -136,10 +142,11 @@ def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[
     return [
         JoinTask(
             path,
+            name,
             f"{job.folder}/shards/{index:05d}.json",
             [task_of(unit) for unit in units],
             (settings.random_seed, index),
             settings.gzip_compress,
         )
-        for index, (path, units) in enumerate(zip(job.outputs, members, strict=True))
+        for index, (path, name, units) in enumerate(zip(job.outputs, job.identity["outputs"], members, strict=True))
     ]

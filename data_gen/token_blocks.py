@@ -7,7 +7,9 @@ by many work units.
 import dataclasses
 import functools
 import io
+import itertools
 import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +20,8 @@ from data_gen.documents import Document, Source, read_documents
 from data_gen.sentence_pairs import Window
 from tfrecords import writer
 
-_SENTENCES_PER_CALL = 8192
+# What is tokenized at once: a call takes some 50 bytes of memory a character.
+_CHARACTERS_PER_CALL = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +82,8 @@ def read_blocks(task: TokenizeTask) -> list[Block] | None:
     if not tf.io.gfile.exists(task.result_path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
-        return [Block(**entries) for entries in json.load(file)]
+        blocks = [Block(**entries) for entries in json.load(file)]
+    return blocks if all(tf.io.gfile.exists(block.path) for block in blocks) else None
 
 
 def load_window(blocks: Sequence[Block], job: str) -> Window:
@@ -100,7 +104,8 @@ def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertT
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-@functools.lru_cache(maxsize=64)
+# neighbouring units share most of their windows; a window of 64 MiB is some 33 blocks of 1 MB each
+@functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job
     with tf.io.gfile.GFile(path, "rb") as file, np.load(io.BytesIO(file.read())) as arrays:
@@ -127,13 +132,26 @@ def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokeni
 def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndarray, np.ndarray]:
     """Ids of all sentences, one after the other, and the length of each."""
     dtype = np.uint16 if len(tokenizer.vocabulary) <= 1 << 16 else np.int32
+    parts = [_parts(sentence) for sentence in sentences]
+    texts = [text for texts in parts for text in texts]
+    sizes = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    edges = np.searchsorted(sizes, np.arange(_CHARACTERS_PER_CALL, sizes[-1] if texts else 0, _CHARACTERS_PER_CALL))
     tokens, lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
-    for start in range(0, len(sentences), _SENTENCES_PER_CALL):
+    for start, end in itertools.pairwise([0, *edges.tolist(), len(texts)]):
         # eagerly: tracing a graph would take longer than a small corpus does
-        encoded = tokenizer.encode(tf.constant(sentences[start : start + _SENTENCES_PER_CALL], tf.string))
+        encoded = tokenizer.encode(tf.constant(texts[start:end], tf.string, [end - start]))
         tokens.append(encoded.values.numpy().astype(dtype))
         lengths.append(encoded.row_lengths().numpy())
-    return np.concatenate(tokens), np.concatenate(lengths)
+    part_of = np.repeat(np.arange(len(sentences)), [len(texts) for texts in parts])
+    by_sentence = np.bincount(part_of, np.concatenate(lengths), minlength=len(sentences))
+    return np.concatenate(tokens), by_sentence.astype(np.int64)
+
+
+def _parts(sentence: str) -> list[str]:
+    """A sentence, cut at white space where it is too long for one call; words are cut into pieces each by itself."""
+    if len(sentence) <= _CHARACTERS_PER_CALL:
+        return [sentence]
+    return re.findall(rf"(?s).{{1,{_CHARACTERS_PER_CALL}}}(?!\S)|\S+", sentence)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

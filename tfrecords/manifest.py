@@ -14,7 +14,7 @@ from tfrecords.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of a set: its name without the folder, number of examples, size, SHA-256 of its bytes."""
+    """One file of a set: its path from the manifest's folder, number of examples, size, SHA-256 of its bytes."""
 
     name: str
     examples: int

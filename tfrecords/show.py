@@ -129,6 +129,7 @@ def main(words: Sequence[str]) -> int:
 def run() -> None:
     """Runs the script with the process's flags."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
     sys.modules["__main__"].__doc__ = __doc__
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one its manifest names", **own)

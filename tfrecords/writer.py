@@ -16,7 +16,7 @@ from tfrecords.errors import InputError
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 # Files of so many bytes together are held in memory to be shuffled.
-MERGED_AT_ONCE = 96 << 20
+MERGED_AT_ONCE = 64 << 20
 _FRAMES_AT_ONCE = 1024
 # Around each record: its length, and a checksum of the length and of the record.
 _FRAME_BYTES = 16

@@ -1,277 +1,158 @@
-import hashlib
-import json
+import contextlib
 import os
 import pathlib
-import random
-import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 
-import numpy as np
 import pytest
-import tensorflow as tf
-from official.nlp.data import create_pretraining_data as original
-from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
-from official.nlp.tools.tokenization import FullTokenizer
-from scipy import stats
 
-from bert_tf.tokenization import BertTokenizer
-from data_gen import run_local
-from data_gen.settings import GeneratorSettings
+from data_gen.run_local import LocalRunner
 from tfrecords.errors import InputError
 
-LEVEL = 1e-3  # of every statistical test here; seeds are fixed, so a pass stays a pass
-S, P = 64, 10
+# Tasks are Python expressions, as workers can import no test: `runner.map(eval, ...)`.
+PID = "__import__('os').getpid()"
+FAIL = "(_ for _ in ()).throw(__import__('tfrecords.errors').errors.InputError('as asked'))"
 
 
-def generate(folder, vocab_file, input_file, output="train.tfrecord", **changes):
-    outputs = ",".join(str(folder / name) for name in output.split(","))
-    settings = GeneratorSettings(
-        **{
-            "input_file": str(input_file),
-            "output_file": outputs,
-            "vocab_file": str(vocab_file),
-            "max_seq_length": S,
-            "max_predictions_per_seq": P,
-            "dupe_factor": 2,
-            **changes,
-        }
-    )
-    return run_local.create_pretraining_data(settings)
+def sleep(seconds, then="None"):
+    return f"(__import__('time').sleep({seconds}), {then})[1]"
 
 
-def read(*paths):
-    """Every record as a dict of lists."""
-    rows = []
-    for record in tf.data.TFRecordDataset([str(path) for path in paths]).as_numpy_iterator():
-        found = tf.train.Example.FromString(record).features.feature
-        rows.append({k: list(v.float_list.value if "weights" in k else v.int64_list.value) for k, v in found.items()})
-    return rows
+def is_alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def ends(pid, seconds=20):
+    limit = time.monotonic() + seconds
+    while is_alive(pid) and time.monotonic() < limit:
+        time.sleep(0.02)
+    return not is_alive(pid)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, vocab_file, corpus_file):
-    folder = tmp_path_factory.mktemp("made")
-    shards = generate(folder, vocab_file, corpus_file, "a,b,c")
-    return folder, shards
+def runner():
+    with LocalRunner(2) as found:
+        yield found
 
 
-@pytest.fixture(scope="module")
-def rows(made):
-    return read(*(made[0] / name for name in "abc"))
+def test_every_task_is_done_once_by_the_workers_and_answers_come_as_they_are_done(runner):
+    assert sorted(runner.map(eval, [f"{i}**2" for i in range(100)])) == [i**2 for i in range(100)]
+    assert list(runner.map(eval, [])) == []
+    assert next(runner.map(eval, [sleep(5, "'slow'"), "'quick'"])) == "quick"
+    pids = set(runner.map(eval, [sleep(0.05, PID)] * 8))
+    assert len(pids) == 2 and os.getpid() not in pids
 
 
-def test_tf_models_officials_reader_reads_the_same_values(made):
-    path = made[0] / "a"
-    loader = BertPretrainDataLoader(
-        BertPretrainDataConfig(
-            input_path=str(path), seq_length=S, max_predictions_per_seq=P, global_batch_size=7, is_training=False,
-            drop_remainder=False,
-        )
-    )  # fmt: skip
-    batches = list(loader.load().as_numpy_iterator())
-    theirs = {name: np.concatenate([batch[name] for batch in batches]).tolist() for name in batches[0]}
-    ours = {name: [row[name] for row in read(path)] for name in read(path)[0]}
-    ours["input_word_ids"], ours["input_type_ids"] = ours.pop("input_ids"), ours.pop("segment_ids")
-    assert theirs == ours
+def test_tasks_are_taken_one_by_one_as_workers_are_free(runner):
+    taken = []
+
+    def tasks():
+        for i in range(50):
+            taken.append(i)
+            yield str(i)
+
+    answers = runner.map(eval, tasks())
+    next(answers)
+    assert len(taken) <= 3
+    answers.close()
 
 
-def test_rows_are_cls_a_sep_b_sep_with_masks_segments_and_padding_to_match(rows, vocab_file):
-    tokenizer = BertTokenizer(vocab_file)
-    for row in rows:
-        used = sum(row["input_mask"])
-        assert row["input_mask"] == [1] * used + [0] * (S - used)
-        assert row["input_ids"][used:] == [0] * (S - used)
-        # a random replacement may put [SEP] or [CLS] anywhere, so look at the text before masking
-        ids = unmasked(row)
-        assert ids[0] == tokenizer.cls_id and ids[-1] == tokenizer.sep_id
-        (middle,) = [i for i, piece in enumerate(ids[:-1]) if piece == tokenizer.sep_id]
-        assert row["segment_ids"] == [0] * (middle + 1) + [1] * (used - middle - 1) + [0] * (S - used)
-        count = int(sum(row["masked_lm_weights"]))
-        assert count == min(P, max(1, round(used * 0.15)))
-        assert row["masked_lm_weights"] == [1.0] * count + [0.0] * (P - count)
-        assert row["masked_lm_positions"][count:] == row["masked_lm_ids"][count:] == [0] * (P - count)
-        assert not {0, middle, used - 1} & set(row["masked_lm_positions"][:count])
-        assert row["next_sentence_labels"] in ([0], [1])
+def test_one_worker_is_this_process_and_takes_tasks_one_by_one():
+    with LocalRunner(1) as runner:
+        assert set(runner.map(eval, [PID] * 3)) == {os.getpid()}
+        with pytest.raises(InputError, match="as asked"):
+            list(runner.map(eval, ["1", FAIL]))
 
 
-def unmasked(row):
-    """The ids before masking: labels put back where they stood, padding cut off."""
-    ids = row["input_ids"][: sum(row["input_mask"])]
-    for position, label, weight in zip(
-        row["masked_lm_positions"], row["masked_lm_ids"], row["masked_lm_weights"], strict=True
-    ):
-        if weight:
-            ids[position] = label
-    return ids
+def test_the_number_of_workers_is_that_of_the_cores_unless_given():
+    assert LocalRunner().num_workers == len(os.sched_getaffinity(0))
+    assert LocalRunner(7).num_workers == 7
 
 
-def test_rows_unmasked_are_text_of_the_corpus_and_a_true_b_is_of_as_document(rows, vocab_file, corpus_file):
-    theirs = FullTokenizer(vocab_file)
-    with open(corpus_file, encoding="utf-8") as file:
-        documents = [f" {' '.join(theirs.tokenize(text))} " for text in file.read().split("\n\n")]
-    seen = set()
-    for row in rows:
-        tokens = theirs.convert_ids_to_tokens(unmasked(row))
-        middle = tokens.index("[SEP]")
-        a, b = (f" {' '.join(segment)} " for segment in (tokens[1:middle], tokens[middle + 1 : -1]))
-        of_a, of_b = ({i for i, document in enumerate(documents) if text in document} for text in (a, b))
-        assert of_a and of_b
-        if row["next_sentence_labels"] == [0]:
-            assert of_a & of_b
-        seen |= of_a
-    assert seen == set(range(len(documents)))
+def test_what_a_task_raises_comes_home(runner):
+    with pytest.raises(InputError, match="^as asked$"):
+        list(runner.map(eval, ["1", FAIL, "2"]))
+    with pytest.raises(ZeroDivisionError):
+        list(runner.map(eval, ["1/0"]))
+    # an answer that cannot be sent is told, not waited for
+    with pytest.raises(RuntimeError, match="lambda"):
+        list(runner.map(eval, ["lambda: 1"]))
 
 
-def test_whole_word_masking_reaches_the_records(tmp_path, vocab_file):
-    # words of the letters' own pieces: "zqx" is z ##q ##x
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("the zqx of kjw and vzk\nin zzq to qqj\n\nis wvx it xyz\nhe kkq\n" * 20)
-    generate(tmp_path, vocab_file, corpus, do_whole_word_mask=True, masked_lm_prob=0.3)
-    continues = [piece.startswith("##") for piece in BertTokenizer(vocab_file).vocabulary]
-    partial = 0
-    for row in read(tmp_path / "train.tfrecord"):
-        ids = unmasked(row)
-        chosen = {p for p, w in zip(row["masked_lm_positions"], row["masked_lm_weights"], strict=True) if w}
-        partial += sum(
-            (i in chosen) != (i - 1 in chosen) for i in range(2, len(ids)) if continues[ids[i]] and ids[i - 1] != 3
-        )
-    assert partial == 0
+def test_after_an_error_no_worker_works_on_and_no_old_answer_comes(runner, tmp_path):
+    late = tmp_path / "late"
+    with pytest.raises(InputError):
+        list(runner.map(eval, [sleep(0.5, f"open({str(late)!r}, 'w').close() or 'stale'"), FAIL]))
+    assert sorted(runner.map(eval, ["1", "2", "3"])) == [1, 2, 3]
+    time.sleep(0.7)
+    assert not late.exists()
 
 
-def test_outputs_are_filled_in_turn_and_the_manifest_tells_what_is_in_them(made, vocab_file, corpus_file):
-    folder, shards = made
-    assert sorted(os.listdir(folder)) == ["a", "a.manifest.json", "b", "c"]
-    counts = [len(read(folder / name)) for name in "abc"]
-    assert max(counts) - min(counts) <= 1 and min(counts) > 0
-    with open(folder / "a.manifest.json") as file:
-        manifest = json.load(file)
-
-    def sha(path):
-        return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
-
-    assert manifest["shards"] == [
-        {"name": name, "examples": count, "sha256": sha(folder / name)}
-        for name, count in zip("abc", counts, strict=True)
-    ]
-    assert [shard.examples for shard in shards] == counts
-    assert (manifest["vocab_size"], manifest["vocab_sha256"]) == (
-        len(pathlib.Path(vocab_file).read_text().split()),
-        sha(vocab_file),
-    )
-    assert manifest["settings"]["input_file"] == corpus_file
-    assert manifest["settings"]["max_seq_length"] == S
+def test_an_abandoned_call_leaves_no_answers(runner):
+    answers = runner.map(eval, ["'first'", sleep(0.2, "'stale'"), sleep(0.2, "'stale'")])
+    assert next(answers) == "first"
+    answers.close()
+    assert sorted(runner.map(eval, ["1", "2", "3", "4"])) == [1, 2, 3, 4]
 
 
-def test_one_output_or_several_hold_the_same_examples_in_the_same_order(tmp_path, made, vocab_file, corpus_file):
-    generate(tmp_path, vocab_file, corpus_file)
-    parts = [read(made[0] / name) for name in "abc"]
-    whole = read(tmp_path / "train.tfrecord")
-    assert whole == [parts[i % 3][i // 3] for i in range(len(whole))]
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
+def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how):
+    with LocalRunner(2) as runner:
+        other = next(runner.map(eval, [PID]))
+        die = f"__import__('os').kill({PID}, __import__('signal').{how})"
+        started = time.monotonic()
+        with pytest.raises(ChildProcessError, match=f"a worker process died .*{how}.*run the same command again"):
+            list(runner.map(eval, [die, sleep(60)]))
+        assert time.monotonic() - started < 30
+    assert not is_alive(other)
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path, made, vocab_file, corpus_file):
-    generate(tmp_path, vocab_file, corpus_file, "a,b,c")
-    for name in "abc":
-        assert (tmp_path / name).read_bytes() == (made[0] / name).read_bytes()
-    generate(tmp_path, vocab_file, corpus_file, "other", random_seed=12346)
-    other = read(tmp_path / "other")
-    assert [row["input_ids"] for row in other] != [row["input_ids"] for row in read(*(tmp_path / n for n in "abc"))]
+def test_a_worker_that_dies_while_it_is_idle_is_told():
+    with LocalRunner(2) as runner:
+        for pid in {*runner.map(eval, [sleep(0.2, PID)] * 4)}:
+            os.kill(pid, signal.SIGKILL)
+            assert ends(pid)
+        with pytest.raises(ChildProcessError, match="SIGKILL"):
+            list(runner.map(eval, ["1", "2"]))
 
 
-def test_each_pass_over_the_corpus_is_cut_and_masked_anew(tmp_path, vocab_file, corpus_file):
-    generate(tmp_path, vocab_file, corpus_file, dupe_factor=5)
-    texts = [str(row["input_ids"]) for row in read(tmp_path / "train.tfrecord")]
-    assert len(set(texts)) > 0.95 * len(texts)
+def test_workers_ignore_the_signals_that_the_terminal_sends_to_all(runner):
+    pids = {*runner.map(eval, [sleep(0.2, PID)] * 4)}
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)
+    time.sleep(0.2)
+    assert {*runner.map(eval, [sleep(0.2, PID)] * 4)} == pids
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"input_file": "{0}/none.txt"}, "--input_file: {0}/none.txt: no such file"),
-        ({"input_file": "{0}/*.text"}, "--input_file: {0}/*.text: the glob matches no file"),
-        ({"input_file": "{0}/one.txt"}, "--input_file={0}/one.txt: holds 1 document(s)"),
-        ({"input_file": "{0}/empty.txt"}, "--input_file={0}/empty.txt: holds 0 document(s)"),
-        ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),
-        ({"vocab_file": "{0}/no-mask.txt"}, "{0}/no-mask.txt: the special token [MASK] is missing"),
-        ({"output_file": " , "}, "--output_file is empty"),
-        ({"output_file": "{0}/out,{0}/two.txt"}, "--output_file: {0}/two.txt is read too"),
-        pytest.param(
-            {"output_file": "{0}/../{1}/two.txt"},
-            "is read too",
-        ),
-        pytest.param(
-            {"output_file": "{0}/out,{0}/out"},
-            "--output_file",
-        ),
-    ],
-)
-def test_input_that_cannot_be_used_is_named_and_nothing_is_written(tmp_path, vocab_file, changes, message):
-    (tmp_path / "two.txt").write_text("the of\n\nand to\n")
-    (tmp_path / "one.txt").write_text("the of\nand to\n")
-    (tmp_path / "empty.txt").write_text("\n\n")
-    (tmp_path / "no-mask.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    arguments = {"input_file": "{0}/two.txt", "output_file": "{0}/out", "vocab_file": vocab_file, **changes}
-    arguments = {name: value.format(tmp_path, tmp_path.name) for name, value in arguments.items()}
-    with pytest.raises(InputError, match=re.escape(message.format(tmp_path))):
-        run_local.create_pretraining_data(GeneratorSettings(**arguments))
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+def test_leaving_ends_busy_workers():
+    with LocalRunner(2) as runner:
+        pids = {*runner.map(eval, [sleep(0.2, PID)] * 4)}
+        answers = runner.map(eval, ["1", sleep(60), sleep(60)])
+        next(answers)
+    assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
 
 
-def test_a_failure_midway_leaves_existing_records_and_manifest_untouched(
-    tmp_path, vocab_file, corpus_file, monkeypatch
-):
-    generate(tmp_path, vocab_file, corpus_file, "a,b")
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    calls, pad = [], run_local.pad
-
-    def fail_at_last(*arguments):
-        calls.append(1)
-        if len(calls) == 20:
-            raise RuntimeError("midway")
-        return pad(*arguments)
-
-    monkeypatch.setattr(run_local, "pad", fail_at_last)
-    with pytest.raises(RuntimeError, match="midway"):
-        generate(tmp_path, vocab_file, corpus_file, "a,b", random_seed=1)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def original_lengths_predictions_and_labels(vocab_file, input_file, dupe_factor):
-    instances = original.create_training_instances(
-        [input_file],
-        FullTokenizer(vocab_file),
-        original.get_processor_text_fn(False, True),
-        S,
-        dupe_factor,
-        0.0,
-        0.15,
-        P,
-        random.Random(1),
-    )
-    return np.array([(len(i.tokens), len(i.masked_lm_positions), i.is_random_next) for i in instances])
-
-
-def test_examples_are_distributed_as_the_originals(tmp_path, vocab_file, corpus_file):
-    # full rows only: how short ones are drawn is compared in test_sentence_pairs
-    # long documents, as corpora have them: four of the fixture's joined to one
-    text = pathlib.Path(corpus_file).read_text().split("\n\n")
-    long = tmp_path / "long.txt"
-    long.write_text("\n\n".join("\n".join(text[i : i + 4]) for i in range(0, 40, 4)))
-    dupes = 60
-    theirs = original_lengths_predictions_and_labels(vocab_file, str(long), dupes)
-    generate(tmp_path, vocab_file, long, short_seq_prob=0.0, dupe_factor=dupes)
-    ours = np.array(
-        [
-            (sum(row["input_mask"]), sum(row["masked_lm_weights"]), row["next_sentence_labels"][0])
-            for row in read(tmp_path / "train.tfrecord")
-        ]
-    )
-    assert len(ours) == pytest.approx(len(theirs), rel=0.03)
-    shares = [rows[:, 1].sum() / rows[:, 0].sum() for rows in (ours, theirs)]
-    assert shares[0] == pytest.approx(shares[1], rel=0.01)
-    labels = [np.bincount(rows[:, 2].astype(int), minlength=2) for rows in (ours, theirs)]
-    assert stats.chi2_contingency(labels).pvalue > LEVEL
-    # quarters of the row length; 64 is full
-    lengths = [np.histogram(rows[:, 0], [0, 32, 48, 60, 64, 65])[0] for rows in (ours, theirs)]
-    filled = np.sum(lengths, 0) > 20
-    assert stats.chi2_contingency(np.array(lengths)[:, filled]).pvalue > LEVEL
+def test_no_worker_outlives_a_killed_main():
+    program = f"""
+        from data_gen.run_local import LocalRunner
+        if __name__ == "__main__":
+            with LocalRunner(3) as runner:
+                print(*set(runner.map(eval, [{sleep(0.3, PID)!r}] * 9)), flush=True)
+                list(runner.map(eval, ["all(i == 0 for i in iter(int, 1))", {sleep(600)!r}]))  # and one is idle
+    """
+    main = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in main.stdout.readline().split()]
+    assert len(pids) == 3 and all(is_alive(pid) for pid in pids)
+    time.sleep(0.2)
+    main.kill()
+    main.wait()
+    with contextlib.closing(main.stdout):
+        assert all(ends(pid) for pid in pids)

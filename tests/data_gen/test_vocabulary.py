@@ -1,5 +1,11 @@
+import bz2
 import collections
 import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -79,9 +85,9 @@ def test_pieces_are_those_that_counting_anew_before_each_merge_gives(word_counts
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.permutations(["ab", "ba", "aab", "abb", "cab", "bac", "ccc", "abcabc"]))
-def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(words):
-    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(words), 1), 14)
-    assert vocabulary.learn_pieces(dict.fromkeys(words, 1), 14) == in_order
+def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(order):
+    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(order), 1), 14)
+    assert vocabulary.learn_pieces(dict.fromkeys(order, 1), 14) == in_order
     assert len(in_order) == 14
 
 
@@ -107,26 +113,6 @@ def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
     )
     assert output.read_text(encoding="utf-8").splitlines() == pieces
     return pieces, output
-
-
-@pytest.mark.parametrize(
-    "lower, expected",
-    [
-        (True, {"the": 3, "cafe": 2, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
-        (False, {"The": 2, "the": 1, "Café": 1, "cafe\u0301": 1, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
-    ],
-)
-def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path, lower, expected):
-    path = tmp_path / "text"
-    path.write_text("The the, Café's\n\n\u00a0cafe\u0301 中中! The\x00\n", encoding="utf-8")
-    assert vocabulary.count_words([str(path)], lower) == expected
-
-
-def test_words_are_counted_over_all_files_and_batches_of_lines(tmp_path):
-    paths = [tmp_path / name for name in "ab"]
-    for path in paths:
-        path.write_text("the of\nof\n" * 2000)
-    assert vocabulary.count_words([str(path) for path in paths], True) == {"the": 4000, "of": 8000}
 
 
 @pytest.mark.parametrize("size", [60, 100, 150])
@@ -190,3 +176,104 @@ def test_the_corpus_is_never_overwritten(tmp_path):
     with pytest.raises(InputError, match="is read too"):
         vocabulary.learn_vocabulary(own)
     assert corpus.read_text() == "the of and"
+
+
+def test_reserved_slots_come_after_the_special_tokens_and_count(tmp_path):
+    pieces, _ = learn(tmp_path, ["ab ab abc"], 20, num_unused=7)
+    assert pieces[:5] == SPECIAL_TOKENS
+    assert pieces[5:12] == [f"[unused{i}]" for i in range(7)]
+    assert pieces[12:] == ["##b", "##c", "a", "ab", "abc"]
+    plain, _ = learn(tmp_path, ["ab ab abc"], 13, "plain.txt")
+    assert plain == [*SPECIAL_TOKENS, *pieces[12:]]
+
+
+def test_a_size_that_cannot_be_met_is_explained(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        pieces, _ = learn(tmp_path, ["ab ab c"], 1000)
+    assert len(pieces) == 9
+    assert "9 pieces, fewer than --vocab_size=1000: every word of the corpus is one piece already" in caplog.text
+
+
+def test_an_alphabet_larger_than_the_size_is_explained_and_the_size_met(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        pieces, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
+    assert pieces == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
+    assert "4 of 9 single-character pieces left out, the most frequent of them 1 times" in caplog.text
+    assert "give a larger --vocab_size" in caplog.text
+
+
+def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
+    text = "the of the café of of z"
+    _, output = learn(tmp_path, [text], 12)
+    tokenizer = BertTokenizer(str(output))
+    pieces = [tokenizer.tokenize(word) for word in text.split()]
+    summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
+    unknown = pieces.count(["[UNK]"]) / 7
+    assert 0 < unknown < 1
+    assert summary["fit"] == pytest.approx({"pieces_per_word": sum(map(len, pieces)) / 7, "unknown_share": unknown})
+    assert (summary["words"], summary["different_words"], summary["largest_count_error"]) == (7, 4, 0)
+
+
+def test_dropped_words_are_told(tmp_path, caplog):
+    text = " ".join(f"a{i}" for i in range(3000)) + " the" * 9
+    learn(tmp_path, [text], 30, max_words=1000)
+    summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
+    assert summary["dropped_words"] == 2501 and summary["different_words"] == 500
+    assert "more different words than --max_words=1000: dropped the rarest, 2501 words" in caplog.text
+    assert "no count is too low by more than 1" in caplog.text
+
+
+def test_only_the_most_frequent_words_teach_merges_where_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(vocabulary, "MAX_MERGE_WORDS", 1)
+    assert vocabulary.learn_pieces({"ab": 3, "cd": 2, "ce": 2}, 100) == ["##b", "##d", "##e", "a", "c", "ab"]
+
+
+def test_compressed_text_gives_the_same_vocabulary_and_damage_is_refused(tmp_path):
+    plain, _ = learn(tmp_path, ["the of and the"], 20)
+    whole = bz2.compress(b"the of and the")
+    flags = {"input_file": str(tmp_path / "t.bz2"), "output_file": str(tmp_path / "new.txt"), "vocab_size": 20}
+    (tmp_path / "t.bz2").write_bytes(whole)
+    assert vocabulary.learn_vocabulary(VocabularySettings(**flags)) == plain
+    (tmp_path / "new.txt").unlink()
+    (tmp_path / "t.bz2").write_bytes(whole[:-5])
+    with pytest.raises(InputError, match=r"t\.bz2"):
+        vocabulary.learn_vocabulary(VocabularySettings(**flags))
+    assert not (tmp_path / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"vocab_size": 9}, "vocab_size=9"),
+        ({"vocab_size": 100, "num_unused": 91}, "at least 10 more than --num_unused=91"),
+        ({"num_unused": -1}, "num_unused"),
+        ({"max_words": 10}, "max_words"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        VocabularySettings(input_file="a", output_file="b", **flags)
+
+
+LEARN_AND_EXTEND = """
+import random
+from data_gen.vocabulary import learn_pieces
+from data_gen.vocabulary_extension import extend_pieces
+from data_gen.words import _BoundedCounter
+r = random.Random(1)
+counter = _BoundedCounter(300)
+for _ in range(40):
+    words = {"".join(r.choices("abcd", k=r.randint(1, 6))).encode(): r.randint(1, 3) for _ in range(50)}
+    counter.add(list(words), list(words.values()))
+counts = counter.result().counts
+print(learn_pieces(counts, 150), extend_pieces(["[UNK]", *"abc", "##a", "##b", "##c"], counts, 60))
+"""
+
+
+def test_equal_counts_are_settled_alike_whatever_the_hash_seed():
+    def start(seed):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen([sys.executable, "-c", LEARN_AND_EXTEND], stdout=subprocess.PIPE, env=environment)
+
+    outputs = [process.communicate()[0] for process in (start("1"), start("2"))]
+    assert outputs[0] == outputs[1] and len(outputs[0]) > 1000

@@ -1,0 +1,191 @@
+"""The generator beside tf-models-official's, in one run: time, examples and memory of the whole command.
+
+python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
+
+FOLDER holds corpus/english.txt and vocab/uncased-30522.txt; without it (and without BERT_TF_DATA) the text is the
+English that CPython carries, with a vocabulary learned from it. Both get the same flags. Per round both run once,
+taking turns; the best round counts.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_INTERVAL = 0.2  # seconds between two looks at the memory
+# What happens after the imports is timed inside of the process, and printed as its last line: seconds by the wall's
+# clock, and of the processor, which other work on the machine disturbs less.
+OURS_INSIDE = """
+import sys, time
+from bert_tf import command_line
+from data_gen import examples, generator, run_local, settings
+parsed = command_line.parse(settings.GeneratorSettings, sys.argv[1:])
+started = time.perf_counter(), time.process_time()
+with run_local.LocalRunner(parsed.num_workers) as runner:
+    generator.create_pretraining_data(parsed, runner)
+print(time.perf_counter() - started[0], time.process_time() - started[1])
+"""
+THEIRS = """
+import sys, time
+from official.nlp.data import create_pretraining_data as incumbent
+incumbent.FLAGS(sys.argv)
+started = time.perf_counter(), time.process_time()
+incumbent.main(None)
+print(time.perf_counter() - started[0], time.process_time() - started[1])
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A command's wall time in seconds, peak memory in bytes (0 where /proc is missing), and what it printed."""
+
+    seconds: float
+    peak_bytes: int
+    output: str
+
+
+def measure(command: list[str]) -> Measured:
+    """Runs a command to its end.
+
+    Memory is the proportional set size of all its processes together, so that what they share counts once.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    started = time.perf_counter()
+    # a session of its own tells its processes from all others
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    peak = [0]
+    watcher = threading.Thread(target=_watch, args=(process, peak))
+    watcher.start()
+    output, errors = process.communicate()
+    seconds = time.perf_counter() - started
+    watcher.join()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{errors}")
+    return Measured(seconds, peak[0], output)
+
+
+def _watch(process: subprocess.Popen, peak: list[int]) -> None:
+    while process.poll() is None:
+        peak[0] = max(peak[0], _memory(process.pid))
+        time.sleep(_INTERVAL)
+
+
+def _memory(session: int) -> int:
+    total = 0
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(folder.name)) == session:
+                lines = (folder / "smaps_rollup").read_text().splitlines()
+                total += sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        except OSError:
+            pass  # it has just ended
+    return total
+
+
+def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
+    """The corpus and the vocabulary of a data folder; made in `folder` of what every CPython carries without one."""
+    if data:
+        return f"{data}/corpus/english.txt", f"{data}/vocab/uncased-30522.txt"
+    sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]
+    import demo_text
+
+    from data_gen.settings import VocabularySettings
+    from data_gen.vocabulary import learn_vocabulary
+
+    corpus, vocabulary = str(folder / "text.txt"), str(folder / "vocab.txt")
+    demo_text.write_corpus(demo_text.read_modules(), pathlib.Path(corpus), dev=False)
+    learn_vocabulary(VocabularySettings(input_file=corpus, output_file=vocabulary, vocab_size=8000))
+    return corpus, vocabulary
+
+
+def flags(corpus: str, vocabulary: str, output: pathlib.Path, dupe_factor: int) -> list[str]:
+    """The flags that both generators know, at the values at which both are usually compared."""
+    return [
+        f"--input_file={corpus}", f"--vocab_file={vocabulary}", f"--output_file={output}", "--do_lower_case=true",
+        "--max_seq_length=128", "--max_predictions_per_seq=20", f"--dupe_factor={dupe_factor}",
+    ]  # fmt: skip
+
+
+def ours(*words: str) -> list[str]:
+    """Our command."""
+    return [sys.executable, "-m", "data_gen.create_pretraining_data", *words]
+
+
+def count_records(path: pathlib.Path) -> int:
+    """Records of a file, by the lengths before each; nothing is decoded."""
+    count, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while file.tell() < size:
+            # a record's length, the length's checksum, the record and its checksum
+            file.seek(4 + int.from_bytes(file.read(8), "little") + 4, os.SEEK_CUR)
+            count += 1
+    return count
+
+
+def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> None:
+    """Measures both and prints the table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        corpus, vocabulary = data_files(data, folder)
+        results: dict[str, list[tuple[int, Measured]]] = {}
+        for turn in range(rounds):
+
+            def words(peer, turn=turn):
+                # other names each time: what is there already would not be made again
+                return flags(corpus, vocabulary, folder / f"{peer}-{turn}", dupe_factor)
+
+            commands = {
+                "bert_tf 1 worker": ours(*words("bert_tf 1 worker"), "--num_workers=1"),
+                "bert_tf 2 workers": ours(*words("bert_tf 2 workers"), "--num_workers=2"),
+                "inside": [sys.executable, "-c", OURS_INSIDE, *words("inside"), "--num_workers=1"],
+                "tf-models-official": [sys.executable, "-c", THEIRS, *words("tf-models-official")],
+            }
+            for peer, command in commands.items():
+                measured, output = measure(command), folder / f"{peer}-{turn}"
+                results.setdefault(peer, []).append((count_records(output), measured))
+                output.unlink()
+        _show(pathlib.Path(corpus).stat().st_size, dupe_factor, results)
+
+
+def _show(size: int, dupe_factor: int, results: dict[str, list[tuple[int, Measured]]]) -> None:
+    best = {peer: min(runs, key=lambda run: run[1].seconds) for peer, runs in results.items()}
+    examples, inside = best.pop("inside")
+    theirs = best["tf-models-official"]
+    print(f"\nGenerator, {size / 1e6:.1f} MB of English, dupe_factor {dupe_factor}, S=128, whole command")
+    print(f"  {'':<22} {'wall':>9} {'ratio':>8} {'examples':>10} {'peak memory':>13} {'ratio':>8}")
+    for peer, (count, run) in best.items():
+        memory = f"{run.peak_bytes / 1e6:>10,.0f} MB {run.peak_bytes / max(1, theirs[1].peak_bytes):>6.2f} x"
+        speed = theirs[1].seconds / run.seconds
+        print(f"  {peer:<22} {run.seconds:>7.1f} s {speed:>6.2f} x {count:>10,} {memory}")
+    print("\nGenerator, one core, after imports")
+    inside_both = {"bert_tf": (examples, inside.output), "tf-models-official": (theirs[0], theirs[1].output)}
+    rates = {
+        peer: [count / float(seconds) for seconds in output.split()[-2:]]
+        for peer, (count, output) in inside_both.items()
+    }
+    for index, unit in enumerate(("examples/s", "examples per second of the processor")):
+        for peer, rate in rates.items():
+            print(
+                f"  {peer:<22} {rate[index]:>9,.0f} {rate[index] / rates['tf-models-official'][index]:>7.2f} x  {unit}"
+            )
+
+
+def main() -> None:
+    """Reads the arguments and reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each; the best counts")
+    parser.add_argument("--dupe_factor", type=int, default=5, help="passes over the text")
+    report(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Merging the most frequent pair of neighbouring pieces, again and again (byte-pair encoding over words).
+
+Paper: section 3 ("Input/Output Representations").
+"""
+
+import array
+import collections
+import heapq
+import itertools
+from collections.abc import Sequence
+
+JOINER = "##"
+
+Pair = tuple[str, str]
+
+
+class Merges:
+    """Words as lists of pieces, with the count of every pair of neighbours kept up to date.
+
+    Some 300 bytes a word of average length, and the strings of the pieces.
+
+    Args:
+      words: each word's pieces; those that continue a word start with "##".
+      counts: how often each word occurs.
+    """
+
+    def __init__(self, words: list[list[str]], counts: Sequence[int]):
+        self._words, self._counts = words, counts
+        self._pair_counts: collections.Counter[Pair] = collections.Counter()
+        # numbers of the words that hold a pair, or once held it; plain 32-bit integers to save memory
+        self._words_with: dict[Pair, array.array] = collections.defaultdict(lambda: array.array("i"))
+        for index, symbols in enumerate(words):
+            for pair in itertools.pairwise(symbols):
+                self._pair_counts[pair] += counts[index]
+                self._words_with[pair].append(index)
+        # an entry's count may be above its pair's count of today, never below for want of another entry
+        self._heap = [(-count, pair) for pair, count in self._pair_counts.items()]
+        heapq.heapify(self._heap)
+
+    def highest_count(self) -> int:
+        """The count of the most frequent pair; 0 when no pair is left. Equal counts go in the order of characters."""
+        while self._heap:
+            negative_count, pair = self._heap[0]
+            count = self._pair_counts.get(pair, 0)
+            if count == -negative_count:
+                return count
+            if 0 < count < -negative_count:
+                heapq.heapreplace(self._heap, (-count, pair))
+            else:  # merged meanwhile, or there is another entry of its higher count
+                heapq.heappop(self._heap)
+        return 0
+
+    def merge_most_frequent(self) -> str | None:
+        """Merges the most frequent pair everywhere; None when no pair is left."""
+        if not self.highest_count():
+            return None
+        _, pair = heapq.heappop(self._heap)
+        merged = pair[0] + pair[1].removeprefix(JOINER)
+        touched, risen = set(), set()
+        for index in set(self._words_with[pair]):
+            before, count = self._words[index], self._counts[index]
+            after = _merge_symbols(before, pair, merged)
+            if len(after) == len(before):
+                continue
+            self._words[index] = after
+            for other in itertools.pairwise(before):
+                self._pair_counts[other] -= count
+                touched.add(other)
+            for other in itertools.pairwise(after):
+                self._pair_counts[other] += count
+                if merged in other:  # the others were there before
+                    risen.add(other)
+                    self._words_with[other].append(index)
+        for other in touched:
+            if self._pair_counts[other] == 0:
+                del self._pair_counts[other], self._words_with[other]
+        for other in risen:
+            if other in self._pair_counts:
+                heapq.heappush(self._heap, (-self._pair_counts[other], other))
+        return merged
+
+
+def _merge_symbols(symbols: list[str], pair: Pair, merged: str) -> list[str]:
+    first, second = pair
+    result, position, last = [], 0, len(symbols) - 1
+    while position <= last:
+        if symbols[position] == first and position < last and symbols[position + 1] == second:
+            result.append(merged)
+            position += 2
+        else:
+            result.append(symbols[position])
+            position += 1
+    return result

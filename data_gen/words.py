@@ -1,0 +1,151 @@
+"""Counting a corpus's words in bounded memory, as the tokenizer sees them.
+
+The counts are exact while the corpus has no more different words than the limit. Beyond it the
+rarest words are dropped and counted anew when they come again (lossy counting), so that a word's
+count can only be too low, by at most `WordCounts.largest_error`.
+"""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from bert_tf.word_splitting import TOO_LONG, WordSplitter
+from data_gen.compressed import is_compressed, open_binary
+from data_gen.progress import Progress
+
+# Bytes of text that go through the tokenizer's table at once.
+_BLOCK = 1 << 18
+# Words of web noise are long: their bytes are bounded too, at so many for each word of the limit.
+_BYTES_PER_WORD = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class WordCounts:
+    """How often each word occurs, and what the limit on different words cost.
+
+    Attributes:
+      counts: word to number of occurrences.
+      dropped_words: words dropped for being rare; a word dropped twice counts twice.
+      dropped_occurrences: occurrences that went uncounted with them.
+      largest_error: no count is too low by more; 0 where nothing was dropped.
+    """
+
+    counts: dict[str, int]
+    dropped_words: int
+    dropped_occurrences: int
+    largest_error: int
+
+
+def count_words(files: Sequence[str], do_lower_case: bool, max_words: int) -> WordCounts:
+    """Counts words as the tokenizer sees them: normalised, split at spaces and punctuation.
+
+    Args:
+      files: text, compressed or not (see `compressed.open_binary`).
+      do_lower_case: as the tokenizer will.
+      max_words: largest number of different words held at a time, some 150 bytes each.
+
+    Returns:
+      The counts. Without drops they do not depend on the order of lines; with drops they are the
+      same for the same text.
+
+    Raises:
+      InputError: a compressed file is damaged.
+    """
+    split = WordSplitter(do_lower_case)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def unique_words(lines):
+        words, _, counts = tf.unique_with_counts(split(lines).values)
+        return words, counts
+
+    sizes = None if any(map(is_compressed, files)) else sum(tf.io.gfile.stat(path).length for path in files)
+    total = _BoundedCounter(max_words)
+    with Progress("counting words", sizes, "B") as progress:
+        for path in files:
+            for block in read_blocks(path):
+                words, counts = unique_words(tf.constant(block.split(b"\n")))
+                total.add(words.numpy().tolist(), counts.numpy().tolist())
+                progress.update(len(block))
+    return total.result()
+
+
+def read_blocks(path: str) -> Iterator[bytes]:
+    """A file's text in blocks of bounded size, cut at line ends wherever a line ends within a block.
+
+    A longer line is cut at a space, and where it has none between two characters: such a word is
+    longer than the tokenizer looks at, or a script without spaces, whose characters are words.
+    """
+    with open_binary(path) as file:
+        rest = b""
+        while block := file.read(_BLOCK):
+            block = rest + block
+            end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1 or _start_of_last_character(block)
+            rest = block[end:]
+            if end:
+                yield block[:end]
+        if rest:
+            yield rest
+
+
+def _start_of_last_character(block: bytes) -> int:
+    # a UTF-8 character has at most three bytes after its first
+    starts = (i for i in range(len(block) - 1, max(len(block) - 5, -1), -1) if block[i] & 0xC0 != 0x80)
+    return next(starts, len(block))
+
+
+class _BoundedCounter:
+    """Counts words, dropping the rarer half whenever there are too many."""
+
+    def __init__(self, max_words: int):
+        self._max_words, self._max_bytes = max_words, _BYTES_PER_WORD * max_words
+        # as bytes: of a short word they take less memory than a str, and need no decoding
+        self._counts: dict[bytes, int] = {}
+        self._bytes = 0
+        self._dropped_words = self._dropped_occurrences = self._largest_error = 0
+
+    def add(self, words: Sequence[bytes], counts: Sequence[int]) -> None:
+        total = self._counts
+        before = len(total)
+        for word, count in zip(words, counts, strict=True):
+            total[word] = total.get(word, 0) + count
+        if len(total) > before:  # new words stand last
+            self._bytes += sum(map(len, itertools.islice(reversed(total), len(total) - before)))
+            if len(total) > self._max_words or self._bytes > self._max_bytes:
+                self._drop_rarest()
+
+    def result(self) -> WordCounts:
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # words that the tokenizer does not look at
+        # taken out one by one, so that not every word is held twice
+        words = list(self._counts)
+        counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}
+        return WordCounts(counts, self._dropped_words, self._dropped_occurrences, self._largest_error)
+
+    def _drop_rarest(self) -> None:
+        """Keeps the most frequent words, half of what fits; of equally rare ones those that came last."""
+        words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
+        for word, count in self._counts.items():
+            bytes_of[count] += len(word)
+        words_left, bytes_left = self._max_words // 2, self._max_bytes // 2
+        for count in sorted(words_of, reverse=True):
+            if words_of[count] > words_left or bytes_of[count] > bytes_left:
+                break
+            words_left -= words_of[count]
+            bytes_left -= bytes_of[count]
+        rarest, last = count, set()
+        for word in reversed(self._counts):
+            # the longer ago a word came, the longer it has failed to come again
+            if self._counts[word] == rarest:
+                words_left -= 1
+                bytes_left -= len(word)
+                if words_left < 0 or bytes_left < 0:
+                    break
+                last.add(word)
+        kept = {word: count for word, count in self._counts.items() if count > rarest or word in last}
+        self._dropped_words += len(self._counts) - len(kept)
+        self._dropped_occurrences += sum(self._counts.values()) - sum(kept.values())
+        self._largest_error += rarest
+        self._bytes = sum(map(len, kept))
+        self._counts = kept

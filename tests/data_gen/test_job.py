@@ -1,0 +1,171 @@
+import json
+import os
+import re
+
+import pytest
+
+from data_gen import job
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+from tfrecords.errors import InputError
+
+
+def settings(**changes):
+    return GeneratorSettings(**{"input_file": "a.txt", "output_file": "out", "vocab_file": "v", **changes})
+
+
+def corpus(*contents):
+    return [{"name": f"{i}.txt", "bytes": len(c), "fingerprint": c} for i, c in enumerate(contents)]
+
+
+def make(folder, outputs=("out",), vocabulary="v1", texts=("abc",), **changes):
+    return job.Job(settings(**changes), [str(folder / name) for name in outputs], vocabulary, corpus(*texts))
+
+
+@pytest.mark.parametrize(
+    "output_file, paths",
+    [
+        ("a", ["a"]),
+        (" a , x/b ,", ["a", "x/b"]),
+        ("a@2", ["a-00000-of-00002", "a-00001-of-00002"]),
+        ("a@1", ["a-00000-of-00001"]),
+        ("u@h/a@2,b", ["u@h/a-00000-of-00002", "u@h/a-00001-of-00002", "b"]),
+        ("u@h", ["u@h"]),
+    ],
+)
+def test_output_paths(output_file, paths):
+    assert job.output_paths(output_file) == paths
+
+
+@pytest.mark.parametrize("output_file", ["", " , ", "a@0", "a@100000"])
+def test_impossible_outputs_are_refused(output_file):
+    with pytest.raises(InputError, match="--output_file"):
+        job.output_paths(output_file)
+
+
+def test_there_are_as_many_names_as_shards_up_to_the_most():
+    paths = job.output_paths("a@99999")
+    assert len(set(paths)) == 99_999
+    assert paths[-1] == "a-99998-of-99999"
+
+
+def entries(*paths):
+    paths = [str(path) for path in paths]
+    return job.corpus_entries(paths, dict(LocalRunner(1).map(job.hash_range, job.plan_hashes(paths))))
+
+
+def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "_HASHED_AT_ONCE", 10)
+    content = bytes(range(35))
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "b").write_bytes(b"")
+    first = entries(tmp_path / "a", tmp_path / "b")
+    assert [(e["name"], e["bytes"]) for e in first] == [("a", 35), ("b", 0)]
+    assert first[0]["fingerprint"] != first[1]["fingerprint"]
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a").write_bytes(content)
+    assert entries(tmp_path / "c" / "a") == first[:1]
+    for index in range(35):
+        changed = bytearray(content)
+        changed[index] ^= 1
+        (tmp_path / "a").write_bytes(changed)
+        assert entries(tmp_path / "a")[0]["fingerprint"] != first[0]["fingerprint"]
+    # ranges that changed places
+    (tmp_path / "a").write_bytes(content[10:20] + content[:10] + content[20:])
+    assert entries(tmp_path / "a")[0]["fingerprint"] != first[0]["fingerprint"]
+
+
+def test_a_file_given_twice_is_there_twice(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    once, twice = entries(tmp_path / "a"), entries(tmp_path / "a", tmp_path / "a")
+    assert twice == once * 2
+
+
+@pytest.mark.parametrize(
+    "first, second, difference",
+    [
+        ({"max_seq_length": 64}, {}, "--max_seq_length=64 there, 128 now"),
+        ({"random_seed": 1}, {"random_seed": 2}, "--random_seed=1 there, 2 now"),
+        ({"masking": "dynamic"}, {}, "--dupe_factor=1 there, 10 now; --masking=dynamic there, static now"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "2 shard(s) there, 3 now"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "--output_file: b there, c now"),
+        ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "another vocabulary"),
+        ({"texts": ["abc"]}, {"texts": ["abd"]}, "another corpus: 0.txt of 3 bytes there, 0.txt of 3 bytes now"),
+        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "a corpus of 1 file(s) there, of 2 now"),
+    ],
+)
+def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tmp_path, first, second, difference):
+    begun = make(tmp_path, **first)
+    begun.open()
+    begun.release()
+    other = make(tmp_path, **second)
+    with pytest.raises(InputError, match=re.escape(f"an unfinished run made otherwise ({difference})")):
+        other.open()
+    other.release()
+    again = make(tmp_path, **first)
+    again.open()
+    again.release()
+
+
+def test_what_does_not_change_the_records_may_differ(tmp_path):
+    begun = make(tmp_path)
+    begun.open()
+    begun.release()
+    same = make(tmp_path, input_file="elsewhere/a.txt", vocab_file="elsewhere/v", num_workers=7, runner="spark")
+    same.open()
+    same.release()
+
+
+def test_another_recipe_is_another_set(tmp_path, monkeypatch):
+    begun = make(tmp_path)
+    begun.open()
+    begun.release()
+    monkeypatch.setattr(job, "_RECIPE", job._RECIPE + 1)
+    with pytest.raises(InputError, match="another version of the generator"):
+        make(tmp_path).open()
+
+
+def test_two_runs_at_once_are_refused_until_the_first_lets_go(tmp_path):
+    first, second = make(tmp_path), make(tmp_path)
+    first.open()
+    with pytest.raises(InputError, match="another run is at work on this set"):
+        second.open()
+    second.release()
+    assert os.path.exists(first.folder + "/plan.json"), "the first one's folder stays"
+    first.release()
+    second.open()
+    second.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path):
+    names = ["out[1]", "other"]
+    keep = ["out[1]x.tmp-1", "out1.tmp-1", "third.tmp-1", "x.manifest.json.tmp-1", "tmp-1"]
+    gone = ["out[1].tmp-1", "other.tmp-123", "out[1].manifest.json.tmp-9"]
+    folder = tmp_path / "out[1].work"
+    inner = ["plan.json.tmp-1", "tokens/000000-00000.npz.tmp-1", "units/a.tfrecord.tmp-1", "shards/00000.json.tmp-1"]
+    begun = make(tmp_path, names)
+    begun.open()
+    for name in ("tokens", "units", "shards"):
+        (folder / name).mkdir()
+    for name in keep + gone:
+        (tmp_path / name).write_text("")
+    for name in inner:
+        (folder / name).write_text("")
+    (folder / "units" / "a.tfrecord").write_text("")
+    begun.release()
+    make(tmp_path, names).open()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*keep, "out[1].work"])
+    assert sorted(p.name for p in folder.rglob("*") if p.is_file()) == ["a.tfrecord", "lock", "plan.json"]
+
+
+def test_a_folder_without_a_plan_is_emptied(tmp_path):
+    tokens = tmp_path / "out.work" / "tokens"
+    tokens.mkdir(parents=True)
+    (tokens / "000000.json").write_text("[]")
+    begun = make(tmp_path)
+    begun.open()
+    assert not tokens.exists()
+    with open(begun.folder + "/plan.json") as file:
+        assert json.load(file) == begun.identity
+    begun.release()

@@ -1,0 +1,27 @@
+import logging
+
+import pytest
+
+from data_gen import progress
+
+
+@pytest.mark.parametrize(
+    "total, unit, expected",
+    [
+        (8_000_000, "B", "counting: 2.0 of 8.0 MB, 0.1 MB/s, 1 min 0 s left"),
+        (None, "B", "counting: 2.0 MB, 0.1 MB/s"),
+        (4_000_000, "pieces", "counting: 2,000,000 of 4,000,000 pieces, 100,000 pieces/s, 20 s left"),
+    ],
+)
+def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, total, unit, expected):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO), progress.Progress("counting", total, unit) as shown:
+        for now[0] in (105.0, 109.0):
+            shown.update(500_000)
+        assert not caplog.records
+        now[0] = 120.0
+        shown.update(1_000_000)
+        now[0] = 121.0
+        shown.update(1)
+    assert [record.getMessage() for record in caplog.records] == [expected]

@@ -1,0 +1,106 @@
+import collections
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_gen import words
+
+
+def count(path, lower=True, max_words=1000):
+    return words.count_words([str(path)], lower, max_words)
+
+
+@pytest.mark.parametrize(
+    "lower, expected",
+    [
+        (True, {"the": 3, "cafe": 2, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
+        (False, {"The": 2, "the": 1, "Café": 1, "cafe\u0301": 1, "'": 1, "s": 1, ",": 1, "中": 2, "!": 1}),
+    ],
+)
+def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path, lower, expected):
+    (tmp_path / "text").write_text("The the, Café's\n\n\u00a0cafe\u0301 中中! The\x00\n", encoding="utf-8")
+    assert count(tmp_path / "text", lower) == words.WordCounts(expected, 0, 0, 0)
+
+
+def test_words_are_counted_over_all_files_compressed_or_not(tmp_path):
+    text = b"the of\nof\n" * 50_000  # more than a block
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "b.gz").write_bytes(gzip.compress(text))
+    found = words.count_words([str(tmp_path / name) for name in ("a", "b.gz")], True, 1000)
+    assert found.counts == {"the": 100_000, "of": 200_000}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(["a", "é", "中", "😀", " ", "\n", "word"]), max_size=40), st.sampled_from([8, 11, 64]))
+def test_blocks_are_the_text_cut_at_line_ends_or_spaces_and_within_no_character(tmp_path_factory, parts, block):
+    path = tmp_path_factory.mktemp("blocks") / "text"
+    text = "".join(parts)
+    path.write_text(text, encoding="utf-8", newline="")
+    before, words._BLOCK = words._BLOCK, block
+    try:
+        blocks = [found.decode("utf-8") for found in words.read_blocks(str(path))]
+    finally:
+        words._BLOCK = before
+    assert "".join(blocks) == text
+    for found in blocks[:-1]:
+        assert len(found.encode()) <= 2 * block
+        assert found.endswith("\n") or "\n" not in found
+        assert found.endswith(("\n", " ")) or " " not in found
+
+
+def test_one_endless_line_is_read_in_blocks(tmp_path):
+    (tmp_path / "text").write_text("中" * 200_000 + " of" * 200_000, encoding="utf-8")
+    assert max(map(len, words.read_blocks(str(tmp_path / "text")))) <= 2 * words._BLOCK
+    assert count(tmp_path / "text").counts == {"中": 200_000, "of": 200_000}
+
+
+batches = st.lists(
+    st.dictionaries(st.integers(0, 60).map(lambda i: b"w" * (i % 9 + 1) + b"%d" % i), st.integers(1, 5)), max_size=12
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(batches, st.integers(4, 80))
+def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(stream, max_words):
+    true, counter = collections.Counter(), words._BoundedCounter(max_words)
+    for batch in stream:
+        true.update(batch)
+        counter.add(list(batch), list(batch.values()))
+        assert len(counter._counts) <= max_words
+        assert sum(map(len, counter._counts)) <= words._BYTES_PER_WORD * max_words
+    found = counter.result()
+    counts = {word.encode(): number for word, number in found.counts.items()}
+    if len(true) <= max_words:
+        assert counts == true and not found.largest_error and not found.dropped_words
+    assert all(true[w] - found.largest_error <= counts.get(w, 0) <= true[w] for w in true)
+    assert found.dropped_occurrences == true.total() - sum(counts.values())
+    assert found.dropped_words >= len(true) - len(counts)
+
+
+def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
+    counter = words._BoundedCounter(6)
+    counter.add([b"a", b"b", b"c", b"d", b"e", b"f"], [1, 2, 1, 9, 1, 1])
+    counter.add([b"c", b"g"], [1, 1])
+    # b and c have 2, d 9: three fit; then nothing of those with 1
+    assert counter.result() == words.WordCounts({"b": 2, "c": 2, "d": 9}, 4, 4, 1)
+    counter = words._BoundedCounter(4)
+    counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
+    assert counter.result() == words.WordCounts({"c": 7, "e": 1}, 3, 3, 1)
+
+
+def test_long_words_count_by_their_bytes():
+    counter = words._BoundedCounter(10)
+    counter.add([b"x" * 100, b"y" * 100, b"often"], [1, 1, 5])
+    assert not counter._largest_error  # 205 bytes of 240
+    counter.add([b"z" * 100], [1])
+    assert counter.result() == words.WordCounts({"often": 5, "z" * 100: 1}, 2, 2, 1)
+
+
+def test_frequent_words_come_through_noise(tmp_path):
+    lines = (f"noise{i} the of{' and' if i % 2 else ''}" for i in range(60_000))
+    (tmp_path / "text").write_text("\n".join(lines))
+    found = count(tmp_path / "text")
+    assert len(found.counts) <= 1000 and found.dropped_words > 50_000 and found.largest_error
+    assert {w: found.counts[w] for w in ("the", "of", "and")} == {"the": 60_000, "of": 60_000, "and": 30_000}
