@@ -212,10 +212,11 @@ class _Watch:
             if stage.numFailedTasks > self._failed:
                 self._failed = stage.numFailedTasks
                 logging.warning("%d task(s) failed or were lost with an executor; Spark makes them again", self._failed)
-            waits = not (stage.numActiveTasks or stage.numCompletedTasks)
-            if waits and time.monotonic() - self._told > _SECONDS_BETWEEN_WARNINGS:
+            if stage.numActiveTasks:
                 self._told = time.monotonic()
-                logging.warning("no executor takes work yet: is one there, with a free core and enough memory?")
+            elif time.monotonic() - self._told > _SECONDS_BETWEEN_WARNINGS:
+                self._told = time.monotonic()
+                logging.warning("no executor takes work: is the master there, and an executor with a free core and memory?")
 
 
 def _check(master: str) -> None:

@@ -48,6 +48,8 @@ class Cluster:
 
     def stop(self) -> None:
         """Kills all that it started, and what that started."""
+        for run in _runs:  # of a test that failed
+            run.kill()
         for daemon in self._daemons:
             for pid in [*descendants(daemon.pid), daemon.pid]:
                 with contextlib.suppress(ProcessLookupError):
@@ -72,6 +74,9 @@ class Cluster:
             )
 
 
+_runs: list[subprocess.Popen] = []
+
+
 class Run:
     """create_pretraining_data in a process of its own.
 
@@ -86,6 +91,7 @@ class Run:
         self.process = subprocess.Popen(
             words, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        _runs.append(self.process)
 
     def finish(self, seconds: float = 300) -> tuple[int, str]:
         """Exit code and all output; kills the process after so long."""
