@@ -216,7 +216,7 @@ class _Watch:
                 self._told = time.monotonic()
             elif time.monotonic() - self._told > _SECONDS_BETWEEN_WARNINGS:
                 self._told = time.monotonic()
-                logging.warning("no executor takes work: is the master there, and an executor with a free core and memory?")
+                logging.warning("no executor takes work: are master and executors there, with a free core and memory?")
 
 
 def _check(master: str) -> None:
