@@ -1,10 +1,10 @@
-# setup | demo | test | test-real | bench | lint
+# setup | demo | test | test-real | test-spark | bench | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
-.PHONY: setup demo test test-real bench lint clean
+.PHONY: setup demo test test-real test-spark bench lint clean
 
 setup: $(VENV)/installed
 
@@ -20,11 +20,17 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -m "not real"
+	$(BIN)/python -m pytest -n 2 -m "not real and not spark"
 
 # what needs the real data folder: make test-real DATA=path/to/data
 test-real: setup
 	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m real
+
+# what needs Java 17, and PySpark, which the rest does without
+test-spark: setup
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make test-spark needs Java 17: install openjdk-17-jre-headless" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --editable '.[dev,text,spark]'
+	$(BIN)/python -m pytest -m spark
 
 # the generator on the real corpus where there is one: make bench DATA=path/to/data
 bench: setup

@@ -23,6 +23,7 @@ def main(settings: GeneratorSettings) -> None:
     if settings.runner == "spark":
         from data_gen.run_spark import SparkRunner
 
+        settings = settings.with_absolute_paths()
         runner = SparkRunner(settings.spark_master, settings.num_workers)
     else:
         from data_gen.run_local import LocalRunner

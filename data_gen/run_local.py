@@ -3,6 +3,7 @@
 A worker that dies is noticed at once, and no worker outlives the process that started it.
 """
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -13,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection
 from typing import Any
+
+from data_gen.runner import use_one_core
 
 # Imported once, before the workers are forked, so that they share its memory.
 _PRELOAD = ["data_gen.token_blocks", "data_gen.examples"]
@@ -34,8 +37,10 @@ class LocalRunner:
         if self.num_workers > 1:
             self._context = _context()
             try:
-                for _ in range(self.num_workers):
-                    self._workers.append(_Worker(self._context))
+                # a server takes no module path from this process, and would preload what is installed, not what runs
+                with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
+                    for _ in range(self.num_workers):
+                        self._workers.append(_Worker(self._context))
             except BaseException:
                 self.__exit__()
                 raise
@@ -54,7 +59,7 @@ class LocalRunner:
           Exception: what `function` raises.
         """
         if not self._workers:
-            _use_one_core()
+            use_one_core()
             yield from map(function, tasks)
             return
         todo = iter(tasks)
@@ -94,6 +99,18 @@ def _context():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
     return context
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 class _Worker:
@@ -137,7 +154,7 @@ def _work(pipe: connection.Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _use_one_core()
+    use_one_core()
     while True:
         try:
             function, task = pipe.recv()
@@ -158,14 +175,3 @@ def _work(pipe: connection.Connection) -> None:
 def _end_with_parent() -> None:
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-def _use_one_core() -> None:
-    import tensorflow as tf
-
-    try:
-        tf.config.set_visible_devices([], "GPU")
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:
-        pass  # TensorFlow runs already: in a process that does other work too

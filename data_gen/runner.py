@@ -18,4 +18,17 @@ class Runner(Protocol):
 
         Functions and tasks must be picklable. A function may be called more than once for the same task, where
         a cluster lost a worker or thinks it slow: it must write the same each time, under its name when whole.
+        When an error comes out of here, no task is at work any more.
         """
+
+
+def use_one_core() -> None:
+    """Keeps TensorFlow in this process to one core, and off any GPU: there is a process for each core."""
+    import tensorflow as tf
+
+    try:
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        pass  # TensorFlow runs already: in a process that does other work too

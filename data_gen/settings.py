@@ -1,6 +1,7 @@
 """Settings of the data-generating scripts: every field is a flag."""
 
 import dataclasses
+import os
 
 from bert_tf.command_line import require, setting
 
@@ -47,7 +48,9 @@ class GeneratorSettings:
         choices=("static", "dynamic"),
     )
     gzip_compress: bool = setting("compress the records with gzip", False)
-    num_workers: int | None = setting("processes to work with; default: one a core", None)
+    num_workers: int | None = setting(
+        "processes to work with; default: one a core; --runner=spark: on a standalone cluster at most so many", None
+    )
     runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
     spark_master: str = setting("--runner=spark: URL of the master; empty: what spark-submit was given", "")
     verify: bool = setting("write nothing; check what --output_file names against its manifest", False)
@@ -72,6 +75,11 @@ class GeneratorSettings:
     def masks(self) -> bool:
         """Whether the records hold masked rows."""
         return self.masking == "static" and self.objective != "ltr"
+
+    def with_absolute_paths(self) -> "GeneratorSettings":
+        """The same, for workers in other working directories."""
+        paths = {name: _absolute(getattr(self, name)) for name in ("input_file", "output_file", "vocab_file")}
+        return dataclasses.replace(self, **paths)
 
     def _check_rows(self) -> None:
         require(
@@ -105,6 +113,11 @@ class GeneratorSettings:
             "--mask_fraction={}, --random_fraction={} and --keep_fraction={}: none may be negative, and they must "
             "add up to 1".format(*fractions),
         )
+
+
+def _absolute(paths: str) -> str:
+    parts = filter(None, (part.strip() for part in paths.split(",")))
+    return ",".join(part if "://" in part else os.path.abspath(part) for part in parts)
 
 
 @dataclasses.dataclass(frozen=True)
