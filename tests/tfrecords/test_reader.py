@@ -116,13 +116,10 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
                 "make the file again", cut  # fmt: skip
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path, parts):
+def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
     path = tmp_path / "data"
-    small_file(path, True)
-    whole = path.read_bytes() * parts
-    path.write_bytes(whole)
-    assert list(reader.checked_records(str(path))) == RECORDS * parts
+    whole = small_file(path, True)
+    assert list(reader.checked_records(str(path))) == RECORDS
     for cut in range(1, len(whole)):
         path.write_bytes(whole[:cut])
         damage = reader.find_damage([str(path)])
