@@ -32,8 +32,9 @@ test-spark: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,spark]'
 	$(BIN)/python -m pytest -m spark
 
-# the generator on the real corpus where there is one: make bench DATA=path/to/data
+# beside the peers, which it installs; on the real corpus where there is one: make bench DATA=path/to/data
 bench: setup
+	$(BIN)/python -m pip install --quiet --editable '.[dev,text,bench]'
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
 lint: setup

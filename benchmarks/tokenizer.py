@@ -95,11 +95,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", help="text to read, one line a text; the demo's English if not given")
     parser.add_argument("--vocabulary", help="vocab.txt; learned from the demo's English if not given")
-    parser.add_argument("--lines", type=int, default=40_000, help="how many lines to read")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder that has both")
+    parser.add_argument("--lines", type=int, help="how many lines to read; all if not given")
     arguments = parser.parse_args()
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     corpus, vocabulary = arguments.corpus, arguments.vocabulary
+    if arguments.data:
+        corpus = corpus or f"{arguments.data}/corpus/english.txt"
+        vocabulary = vocabulary or f"{arguments.data}/vocab/uncased-30522.txt"
     with tempfile.TemporaryDirectory() as folder:
         if not (corpus and vocabulary):
             demo_corpus, demo_vocabulary = demo_files(pathlib.Path(folder))
