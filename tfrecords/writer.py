@@ -50,7 +50,7 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
     """
     taken = {_real_path(path): "is read too" for path in read}
     for path in outputs:
-        reason = "is a folder" if tf.io.gfile.isdir(path) else taken.get(_real_path(path))
+        reason = "is a folder" if path.endswith("/") or tf.io.gfile.isdir(path) else taken.get(_real_path(path))
         if reason:
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"

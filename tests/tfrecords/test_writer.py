@@ -196,6 +196,7 @@ def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
         ([new, str(tmp_path / "link")], "link is read too"),
         ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
         ([str(tmp_path / "folder")], "folder is a folder"),
+        ([f"{new}/"], "is a folder"),
     ]:
         with pytest.raises(InputError, match=f"--output_file: .*{message}"):
             writer.check_outputs(outputs, read)
