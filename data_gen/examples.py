@@ -19,6 +19,8 @@ from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
 from tfrecords import records, schema, writer
 
+# Tells the units' streams of numbers apart from others of the same seed.
+_UNITS = 1
 # so many rows at a time stay in the processor's cache
 _ROWS_PER_STEP = 2048
 
@@ -96,7 +98,7 @@ def make_unit(task: UnitTask) -> tuple[Unit, Facts]:
     first = sum(block.documents for block in task.window[: task.own_block])
     documents = range(first + unit.start, first + unit.stop)
     # one stream of numbers a unit: none depends on what was made before it
-    seeds = np.random.SeedSequence((settings.random_seed, unit.block, unit.start, unit.first_pass))
+    seeds = np.random.SeedSequence((settings.random_seed, _UNITS, unit.block, unit.start, unit.first_pass))
     rng = np.random.Generator(np.random.PCG64(seeds))
     facts, made = Facts(), []
     for _ in range(unit.first_pass, unit.last_pass):

@@ -17,6 +17,8 @@ from data_gen.work_units import Unit, assign_shards, plan_units, window_around
 from tfrecords import writer
 from tfrecords.manifest import Shard
 
+# Told apart from the streams of numbers of units (`examples`) and of the plan (`work_units`).
+_JOINING = 3
 # Shards are finished in groups of so many units, so that units and shards are not both on the disk in full.
 _UNITS_PER_GROUP = 64
 
@@ -145,7 +147,7 @@ def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[
             name,
             f"{job.folder}/shards/{index:05d}.json",
             [task_of(unit) for unit in units],
-            (settings.random_seed, index),
+            (settings.random_seed, _JOINING, index),
             settings.gzip_compress,
         )
         for index, (path, name, units) in enumerate(zip(job.outputs, job.identity["outputs"], members, strict=True))

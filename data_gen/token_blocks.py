@@ -182,10 +182,11 @@ def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndar
 
 
 def _parts(sentence: str) -> list[str]:
-    """A sentence, cut at white space where it is too long for one call; words are cut into pieces each by itself."""
+    """A sentence, cut at spaces where it is too long for one call; words are cut into pieces each by itself."""
     if len(sentence) <= _CHARACTERS_PER_CALL:
         return [sentence]
-    return re.findall(rf"(?s).{{1,{_CHARACTERS_PER_CALL}}}(?!\S)|\S+", sentence)
+    # only at an ASCII space: others that Python takes for white space the tokenizer may drop within a word
+    return re.findall(rf"(?s).{{1,{_CHARACTERS_PER_CALL}}}(?![^ ])|[^ ]+", sentence)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

@@ -18,6 +18,8 @@ from tfrecords.errors import InputError
 WINDOW_BYTES = 64 << 20
 # So that the records of a unit, about 7 bytes a token, fit in memory several times.
 TOKENS_PER_UNIT = 8 << 20
+# Tells the plan's stream of numbers apart from others of the same seed.
+_PLANNING = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,5 +102,5 @@ def assign_shards(units: Sequence[Unit], shards: int, seed: int) -> list[list[Un
     Units are dealt out in random order, so that each shard, and each part of a shard, is a sample of the whole
     corpus and not one corner of it.
     """
-    order = np.random.default_rng(seed).permutation(len(units))
+    order = np.random.default_rng((seed, _PLANNING)).permutation(len(units))
     return [[units[i] for i in order[shard::shards]] for shard in range(shards)]

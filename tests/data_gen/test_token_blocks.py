@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.tokenization import BertTokenizer
+from data_gen import documents, token_blocks
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "b", "##b", "c", ".", "ab"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    path.write_text("\n".join(PIECES))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocabulary):
+    return BertTokenizer(vocabulary)
+
+
+# among them what Python takes for white space and the tokenizer drops within a word
+TEXT = st.text(st.sampled_from("aabc. \t\u3000\x85\x1c\xa0Á日"), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sentences=st.lists(TEXT, max_size=5), at_once=st.integers(1, 30))
+def test_long_sentences_are_tokenized_as_if_at_once(tokenizer, sentences, at_once):
+    expected = [tokenizer.encode([sentence]).values.numpy().tolist() for sentence in sentences]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_blocks, "_CHARACTERS_PER_CALL", at_once)
+        tokens, lengths = token_blocks._encode(sentences, tokenizer)
+    assert [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])] == (expected or [[]])
+
+
+def tokenize(folder, paths, vocabulary):
+    sources = [source for path in paths for source in documents.plan_sources(str(path), "lines")]
+    groups = token_blocks.group_sources(sources)
+    blocks = []
+    for index, group in enumerate(groups):
+        task = token_blocks.TokenizeTask(group, "lines", "text", vocabulary, "", True, f"{folder}/{index:03d}")
+        assert token_blocks.read_blocks(task) is None
+        done, found = token_blocks.tokenize_sources(task)
+        assert done == task and token_blocks.read_blocks(task) == found
+        blocks += found
+    return blocks
+
+
+def test_many_small_files_are_one_block_and_each_ends_its_document(tmp_path, vocabulary, tokenizer):
+    paths = []
+    for index in range(50):
+        paths.append(tmp_path / f"{index:02d}.txt")
+        paths[-1].write_text("ab a" + " b" * index + ".")  # no line end, no blank line
+    (block,) = tokenize(tmp_path, paths, vocabulary)
+    window = token_blocks.load_window([block], "")
+    assert (block.documents, block.sentences) == (50, 50)
+    for index in range(50):
+        start, end = window.sentence_starts[window.document_starts[index] : window.document_starts[index] + 2]
+        expected = tokenizer.encode([paths[index].read_text()]).values.numpy()
+        np.testing.assert_array_equal(window.tokens[start:end], expected)
+
+
+def test_what_has_no_piece_is_left_out_and_unknowns_are_counted(tmp_path, vocabulary):
+    path = tmp_path / "text"
+    path.write_text("a\n\x00\nx b\n\n\x00\n\n\u200b\n\nx y z.\n")
+    (block,) = tokenize(tmp_path, [path], vocabulary)
+    assert (block.documents, block.sentences, block.tokens, block.unknown) == (2, 3, 7, 4)
+    window = token_blocks.load_window([block], "")
+    assert window.document_starts.tolist() == [0, 2, 3]
+    assert window.sentence_starts.tolist() == [0, 1, 3, 7]
+
+
+def test_a_task_is_not_believed_done_without_its_blocks(tmp_path, vocabulary):
+    path = tmp_path / "text"
+    path.write_text("a\n\nb\n")
+    (block,) = tokenize(tmp_path, [path], vocabulary)
+    task = token_blocks.TokenizeTask((), "lines", "text", vocabulary, "", True, f"{tmp_path}/000")
+    assert token_blocks.read_blocks(task) == [block]
+    (tmp_path / block.path).unlink()
+    assert token_blocks.read_blocks(task) is None
