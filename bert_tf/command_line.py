@@ -178,8 +178,17 @@ def _set_up_logging(debug: bool) -> None:
     absl_logging.set_verbosity(absl_logging.INFO)
     handler = absl_logging.get_absl_handler()
     handler.addFilter(lambda record: debug or _is_ours_or_serious(record))
-    form = "%(asctime)s %(levelname).1s %(message)s"
-    handler.setFormatter(python_logging.Formatter(form, "%H:%M:%S"))
+    handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+
+
+class _LineFormatter(python_logging.Formatter):
+    """Time and message; the level only where it is more than information."""
+
+    def formatMessage(self, record: python_logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        if record.levelno > python_logging.INFO:
+            line = line.replace(record.message, f"{record.levelname.lower()}: {record.message}", 1)
+        return line
 
 
 def _is_ours_or_serious(record: python_logging.LogRecord) -> bool:

@@ -37,6 +37,8 @@ def load_vocabulary(path: str) -> list[str]:
         lines = file.read().split(b"\n")
     if lines and not lines[-1].strip():
         lines.pop()
+    if not {token.encode() for token in SPECIAL_TOKENS} & {line.strip() for line in lines}:
+        raise InputError(f"{path}: holds none of {', '.join(SPECIAL_TOKENS)}, so it is no vocabulary; check the path")
     pieces, first_line = [], {}
     for number, line in enumerate(lines, 1):
         try:

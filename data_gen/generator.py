@@ -4,7 +4,7 @@ Every step's results are files that appear only when they are whole, so a run th
 moment goes on from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -44,7 +44,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
     if all(finished := job.finished_shards()):
         job.clear()
-        logging.info("%s is whole already: nothing to do", job.manifest_path)
+        logging.info("%s: all shards are there, nothing to do (--verify checks their bytes)", job.manifest_path)
         return finished
     try:
         job.open()
@@ -67,13 +67,13 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
         job.close()
         raise
     if any(finished):  # then the manifest is there, and says the same
-        logging.info("made %d missing shard(s) again", finished.count(None))
+        logging.info("made %d missing shard%s again", *_counted(finished.count(None)))
     else:
         summary = _summary(blocks, facts, settings)
         entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
         text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
         writer.write_text(job.manifest_path, text)
-        logging.info("%s: %s", job.manifest_path, ", ".join(f"{name} {value:,}" for name, value in summary.items()))
+        logging.info("%s: %s", job.manifest_path, _in_words(summary, len(shards)))
     job.close()
     return shards
 
@@ -84,14 +84,19 @@ def verify(settings: GeneratorSettings) -> None:
     Raises:
       InputError: the set is not what was written; the message names the first shard that is not.
     """
-    path = manifest.manifest_path(output_paths(settings.output_file)[0])
+    outputs = output_paths(settings.output_file)
+    path = manifest.manifest_path(outputs[0])
     faults = list(manifest.find_faults(path))
     for fault in faults[1:]:
         logging.error("%s", fault)
     if faults:
         raise InputError(faults[0])
-    entries = manifest.read_manifest(path)
-    logging.info("%s: %d shard(s) are as they were written", path, len(entries["shards"]))
+    count = len(manifest.read_manifest(path)["shards"])
+    if count != len(outputs):
+        raise InputError(
+            f"{path}: names {count} shards, but --output_file={settings.output_file} {len(outputs)}; give it as it was"
+        )
+    logging.info("%s: %d shard%s as written", path, *_counted(count))
 
 
 def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runner: Runner) -> list[Block]:
@@ -145,5 +150,22 @@ def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings)
     if settings.masks:
         summary["masked_share"] = round(facts.predictions / facts.pieces, 6)
     if settings.objective == "mlm_nsp":
-        summary["random_next_share"] = facts.random_next / facts.examples
+        summary["random_next_share"] = round(facts.random_next / facts.examples, 6)
     return summary
+
+
+def _in_words(summary: Mapping[str, float], shards: int) -> str:
+    parts = [
+        "wrote {examples:,} examples in {shards} shard{ending}",
+        "{documents:,} documents, {sentences:,} sentences, {tokens:,} pieces ({unknown_share:.2%} [UNK])",
+        "{padding_share:.1%} padding",
+        "{masked_share:.1%} masked" if "masked_share" in summary else "",
+        "next sentence random in {random_next_share:.1%}" if "random_next_share" in summary else "",
+    ]
+    number, ending = _counted(shards)
+    return "; ".join(filter(None, parts)).format(**summary, shards=number, ending=ending)
+
+
+def _counted(number: int) -> tuple[int, str]:
+    """A number, and the ending of what is counted."""
+    return number, "" if number == 1 else "s"

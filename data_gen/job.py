@@ -129,8 +129,8 @@ class Job:
         shards = manifest.shards_of(self.manifest_path, entries)
         if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
             raise InputError(
-                f"{self.manifest_path}: the set there was made otherwise ({different}); give another --output_file, or "
-                "delete that set and its manifest"
+                f"{self.manifest_path}: the set there was made with other settings ({different}); "
+                "give another --output_file, or delete that set and its manifest"
             )
         return [
             shard if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes else None
@@ -169,8 +169,8 @@ class Job:
                 plan = json.load(file)
             if different := self._differences(plan):
                 raise InputError(
-                    f"{self.folder}: an unfinished run made otherwise ({different}); finish it with its own command, "
-                    "or delete the folder, or give another --output_file"
+                    f"{self.folder}: an unfinished run with other settings ({different}); "
+                    "finish it with its own command, or delete the folder, or give another --output_file"
                 )
             logging.info("going on with the unfinished run in %s", self.folder)
 
@@ -235,16 +235,21 @@ class Job:
         settings = other.get("settings", {})
         for name, value in mine["settings"].items():
             if name not in _IMMATERIAL and settings.get(name) != value:
-                found.append(f"--{name}={settings.get(name)} there, {value} now")
+                found.append(f"--{name}={_shown(settings.get(name))} there, {_shown(value)} now")
         there, now = other.get("outputs", []), mine["outputs"]
         if len(there) != len(now):
-            found.append(f"{len(there)} shard(s) there, {len(now)} now")
+            found.append(f"{len(there)} shards there, {len(now)} now")
         elif there != now:
             old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
             found.append(f"--output_file: {old} there, {new} now")
         if mine["vocab_sha256"] != other.get("vocab_sha256"):
             found.append("another vocabulary")
         return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+
+
+def _shown(value) -> str:
+    """A setting as one would write the flag."""
+    return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names(outputs: Sequence[str]) -> list[str]:

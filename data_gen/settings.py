@@ -53,13 +53,16 @@ class GeneratorSettings:
     )
     runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
     spark_master: str = setting("--runner=spark: URL of the master; empty: what spark-submit was given", "")
-    verify: bool = setting("write nothing; check what --output_file names against its manifest", False)
+    verify: bool = setting("write nothing; check every byte of --output_file's set against its manifest", False)
 
     def __post_init__(self):
         if self.verify:
             return
-        for name in ("input_file", "vocab_file"):
-            require(bool(getattr(self, name)), f"--{name} is missing; give it")
+        for name, what in (
+            ("input_file", "text to read"),
+            ("vocab_file", "vocabulary, learn_vocab's or a published one"),
+        ):
+            require(bool(getattr(self, name)), f"--{name} is missing; name the {what}")
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", 10 if self.masks else 1)
         self._check_rows()

@@ -69,7 +69,7 @@ def _learned(counted: WordCounts, settings: VocabularySettings) -> str:
     reserved = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(settings.num_unused))]
     pieces = [*reserved, *learn_pieces(counted.counts, settings.vocab_size - len(reserved))]
     if len(pieces) < settings.vocab_size:
-        logging.info(
+        logging.warning(
             "%d pieces, fewer than --vocab_size=%d: every word of the corpus is one piece already; "
             "give more text, or a smaller size", len(pieces), settings.vocab_size
         )  # fmt: skip
@@ -85,7 +85,7 @@ def _extended(existing: ExistingVocabulary, counted: WordCounts, settings: Vocab
             "word as one piece already; use the vocabulary as it is, or give other text"
         )
     if len(added) < existing.wanted:
-        logging.info(
+        logging.warning(
             "%d pieces added, fewer than the %d asked for: the corpus holds no more that would be used",
             len(added), existing.wanted,
         )  # fmt: skip
@@ -187,7 +187,7 @@ def _alphabet(word_counts: Mapping[str, int], size: int) -> set[str]:
     ranked = sorted(totals, key=lambda piece: (-totals[piece], piece))
     number = min(size, 2 * MAX_ALPHABET)
     if len(ranked) > number:
-        logging.info(
+        logging.warning(
             "%d of %d single-character pieces left out, the most frequent of them %d times: words with them become "
             "[UNK]%s", len(ranked) - number, len(ranked), totals[ranked[number]],
             "; they alone would fill the vocabulary, give a larger --vocab_size" if number == size else "",

@@ -127,7 +127,9 @@ def find_faults(path: str) -> Iterator[str]:
     """
     entries = read_manifest(path)
     if entries is None:
-        raise InputError(f"{path}: no such manifest; the set was never finished, or is no set of ours")
+        if tf.io.gfile.exists(path.removesuffix(".manifest.json") + ".work"):
+            raise InputError(f"{path}: no such manifest: the set is unfinished; run the command that makes it again")
+        raise InputError(f"{path}: no such manifest; check --output_file, or the set was made by something else")
     for shard in shards_of(path, entries):
         name = os.path.join(os.path.dirname(path), shard.name)
         if not tf.io.gfile.exists(name):

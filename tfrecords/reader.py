@@ -30,6 +30,8 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
         names = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
         found = sorted(name for name in names if not tf.io.gfile.isdir(name))
         if not found:
+            if tf.io.gfile.isdir(pattern):
+                raise InputError(f"--{flag}: {pattern} is a folder; give its files, say '{pattern.rstrip('/')}/*'")
             what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
             raise InputError(f"--{flag}: {pattern}: {what}; check the path")
         files += found
@@ -57,7 +59,7 @@ def first_example(path: str) -> tf.train.Example:
     """
     for record in checked_records(path):
         return parse_example(record, path, 0)
-    raise InputError(f"{path}: holds no record; make the file again, or leave it out")
+    raise InputError(f"{path}: holds no record; delete it and make it again, or leave it out")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
@@ -72,7 +74,7 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
         # protobuf's DecodeError has moved between modules from version to version
         if type(error).__name__ != "DecodeError":
             raise
-        raise InputError(f"{path}: record {index} is no tf.train.Example; make the file again") from error
+        raise InputError(f"{path}: record {index} is no tf.train.Example; delete it and make it again") from error
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
@@ -153,7 +155,7 @@ def _unpacked_size(path: str) -> tuple[bool, int]:
 
 def _fault(index: int, cut: bool) -> str:
     if cut:
-        return f"record {index} (counted from 0) is cut off: the file ends within it; make the file again"
+        return f"record {index} (counted from 0) is cut off: the file ends within it; delete it and make it again"
     if index:
-        return f"record {index} (counted from 0) is damaged; make the file again"
-    return "record 0 cannot be read; it is damaged or no TFRecord file; make the file again"
+        return f"record {index} (counted from 0) is damaged; delete it and make it again"
+    return "record 0 cannot be read; it is damaged or no TFRecord file; delete it and make it again"

@@ -67,8 +67,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     labels = _labels(values, vocabulary)
     pieces = [_marked(vocabulary[values["input_ids"][i]], labels.get(i)) for i in range(length)]
     facts = [f"{length} of {len(values['input_ids'])} pieces"]
-    if "masked_lm_weights" in values:
-        facts.append(f"{len(labels)} predicted")
+    facts.append(f"{len(labels)} predicted" if "masked_lm_weights" in values else "not masked")
     if "next_sentence_labels" in values:
         facts.append("B is random" if values["next_sentence_labels"][0] else "B follows A")
     lines = [f"{title}: {', '.join(facts)}"]
@@ -112,10 +111,13 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     """The vocabulary given, or the one that the manifest beside the file names."""
     import tensorflow as tf
 
-    from tfrecords import manifest
+    from tfrecords import manifest, reader
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; check the path")
+    if path.endswith(".manifest.json"):
+        raise InputError(f"{path}: is a manifest; name a shard instead")
+    reader.first_example(path)  # or it is no such file, and a vocabulary would not help
     if not vocab_file:
         entries = manifest.find_manifest(path) or {}
         vocab_file = entries.get("settings", {}).get("vocab_file", "")

@@ -88,7 +88,7 @@ def test_another_corpus_or_setting_is_refused_and_the_set_untouched(generator, t
     corpus.write_text("the of\nand to\n\nin is\n")
     generator.run(input_file=corpus)
     before = generator.files()
-    with pytest.raises(InputError, match=r"made otherwise \(--max_seq_length=32 there, 40 now\)"):
+    with pytest.raises(InputError, match=r"made with other settings \(--max_seq_length=32 there, 40 now\)"):
         generator.run(input_file=corpus, max_seq_length=40)
     corpus.write_text("the of\nand to\n\nin as\n")
     with pytest.raises(InputError, match="another corpus: corpus of 21 bytes there"):

@@ -87,7 +87,7 @@ def test_a_file_given_twice_is_there_twice(tmp_path):
         ({"max_seq_length": 64}, {}, "--max_seq_length=64 there, 128 now"),
         ({"random_seed": 1}, {"random_seed": 2}, "--random_seed=1 there, 2 now"),
         ({"masking": "dynamic"}, {}, "--dupe_factor=1 there, 10 now; --masking=dynamic there, static now"),
-        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "2 shard(s) there, 3 now"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "2 shards there, 3 now"),
         ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "--output_file: b there, c now"),
         ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "another vocabulary"),
         ({"texts": ["abc"]}, {"texts": ["abd"]}, "another corpus: 0.txt of 3 bytes there, 0.txt of 3 bytes now"),
@@ -99,7 +99,7 @@ def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tm
     begun.open()
     begun.release()
     other = make(tmp_path, **second)
-    with pytest.raises(InputError, match=re.escape(f"an unfinished run made otherwise ({difference})")):
+    with pytest.raises(InputError, match=re.escape(f"an unfinished run with other settings ({difference})")):
         other.open()
     other.release()
     again = make(tmp_path, **first)

@@ -43,7 +43,7 @@ def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, 
     [
         ("{0}/a,{0}/none", "--text: {0}/none: no such file"),
         ("{0}/none*", "--text: {0}/none*: the glob matches no file"),
-        ("{0}/b-folder", "--text: {0}/b-folder: no such file"),
+        ("{0}/b-folder", "--text: {0}/b-folder is a folder; give its files"),
         ("", "--text is empty"),
         (" , ", "--text is empty"),
     ],
@@ -113,7 +113,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
             assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
         else:
             assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends within it; " \
-                "make the file again", cut  # fmt: skip
+                "delete it and make it again", cut  # fmt: skip
 
 
 def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):

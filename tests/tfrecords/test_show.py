@@ -55,8 +55,12 @@ A, B = "  A: [CLS] he {[MASK]<went}ing [SEP]", "  B: {said<home} {=said} [SEP]"
     [
         (True, True, ["8 of 10 pieces, 3 predicted, B is random", A, B]),
         (True, False, ["5 of 10 pieces, 1 predicted", A]),
-        (False, True, ["8 of 10 pieces, B is random", "  A: [CLS] he [MASK]ing [SEP]", "  B: said said [SEP]"]),
-        (False, False, ["5 of 10 pieces", "  A: [CLS] he [MASK]ing [SEP]"]),
+        (
+            False,
+            True,
+            ["8 of 10 pieces, not masked, B is random", "  A: [CLS] he [MASK]ing [SEP]", "  B: said said [SEP]"],
+        ),
+        (False, False, ["5 of 10 pieces, not masked", "  A: [CLS] he [MASK]ing [SEP]"]),
     ],
 )
 def test_every_kind_of_data_is_shown(folder, capsys, packed, masked, pairs, lines):
