@@ -108,7 +108,10 @@ def test_a_python_process_and_an_executor_killed_in_mid_run_change_no_byte(spark
     assert log.count("Launching executor") - launched_before == 3
     assert re.search(r"Removing executor \S+ because it is EXITED", log)
     # both losses were told, and Spark's own log was kept out
-    assert len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark makes them again", output)) == 2
+    assert (
+        len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark makes them again", output))
+        == 2
+    )
     assert not other_lines(output)
 
 
