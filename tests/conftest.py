@@ -5,8 +5,10 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging
 
 # two devices, so that strategies over several replicas can be tested on any machine
 tf.config.set_logical_device_configuration(
@@ -36,6 +38,14 @@ def pytest_collectreport(report):
     """The same for a module that skips itself."""
     if report.skipped and os.environ.get("BERT_TF_NO_SKIPS"):
         pytest.exit(f"a module skips itself, and CI allows no skips: {report.nodeid}", returncode=1)
+
+
+@pytest.fixture(autouse=True)
+def _same_start():
+    """Each test draws the same numbers, and logs the same lines, whichever others ran before it."""
+    logging.set_verbosity(logging.INFO)
+    tf.random.set_seed(0)
+    np.random.seed(0)
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,8 @@ def test_weights_start_as_truncated_normal_and_no_two_alike():
         value = variable.numpy()
         if path.endswith(("kernel", "embeddings")):
             assert np.abs(value).max() <= 0.04 + 1e-6, path
-            assert 0.014 < value.std() < 0.0205, path
+            # cut off at two deviations, 0.02 leaves 0.0176; a table of 64 numbers may stray further than a large one
+            assert abs(value.std() - 0.0176) < 5 * 0.0176 / np.sqrt(2 * value.size), path
         else:
             np.testing.assert_array_equal(value, 1.0 if path.endswith("gamma") else 0.0)
     kernels = [v.numpy() for p, v in variables_by_path(encoder).items() if p.endswith("attention/query/kernel")]

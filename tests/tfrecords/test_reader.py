@@ -177,7 +177,7 @@ def test_files_are_read_compressed_or_not(tmp_path, packed):
     small_file(tmp_path / "data", packed)
     path = str(tmp_path / "data")
     assert reader.compression(path) == ("GZIP" if packed else "")
-    assert list(reader.read_records(path).as_numpy_iterator()) == RECORDS
+    assert list(reader.checked_records(path)) == RECORDS
 
 
 def test_a_record_that_is_no_example_is_refused_by_name(tmp_path):
