@@ -148,7 +148,6 @@ def _comes_from_the_machine(error: Exception) -> bool:
     import tensorflow as tf
 
     kinds = (
-        OSError,
         tf.errors.NotFoundError,
         tf.errors.PermissionDeniedError,
         tf.errors.FailedPreconditionError,

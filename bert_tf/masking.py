@@ -10,6 +10,8 @@ Letters: B rows, S pieces of a row, P predictions of a row, W words of a row, G 
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +41,29 @@ class MaskingRule:
     max_ngram_size: int = 1
     mask_fraction: float = 0.8
     random_fraction: float = 0.1
+
+    @classmethod
+    def of_settings(
+        cls, vocabulary: Sequence[str], settings: Mapping[str, Any], max_predictions_per_seq: int
+    ) -> "MaskingRule":
+        """The rule that the generator's settings state, for its own use and for the input pipeline's.
+
+        Args:
+          vocabulary: pieces in the order of their ids.
+          settings: the generator's, by their names, as its manifest has them.
+          max_predictions_per_seq: P.
+        """
+        whole_words = settings["do_whole_word_mask"]
+        return cls(
+            vocab_size=len(vocabulary),
+            mask_id=vocabulary.index("[MASK]"),
+            masked_lm_prob=settings["masked_lm_prob"],
+            max_predictions_per_seq=max_predictions_per_seq,
+            continues_word=np.array([piece.startswith("##") for piece in vocabulary]) if whole_words else None,
+            max_ngram_size=settings["max_ngram_size"] or 1,
+            mask_fraction=settings["mask_fraction"],
+            random_fraction=settings["random_fraction"],
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,13 +7,11 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.input_pipeline import DynamicMasking
 from bert_tf.masking import MaskingRule
 from bert_tf.settings import PretrainingSettings
-from bert_tf.tokenization import CLS, MASK, SEP, load_vocabulary
+from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer
 from tfrecords.errors import InputError
 
@@ -108,15 +106,5 @@ def _dynamic_masking(
                 f"--vocab_file={settings.vocab_file}: not the vocabulary that {os.path.basename(name)} was made with "
                 f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
             )
-    continues = np.array([piece.startswith("##") for piece in vocabulary])
-    rule = MaskingRule(
-        vocab_size=len(vocabulary),
-        mask_id=vocabulary.index(MASK),
-        masked_lm_prob=first["masked_lm_prob"],
-        max_predictions_per_seq=settings.max_predictions_per_seq,
-        continues_word=continues if first["do_whole_word_mask"] else None,
-        max_ngram_size=first["max_ngram_size"] or 1,
-        mask_fraction=first["mask_fraction"],
-        random_fraction=first["random_fraction"],
-    )
+    rule = MaskingRule.of_settings(vocabulary, first, settings.max_predictions_per_seq)
     return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))

@@ -79,9 +79,7 @@ class BertTokenizer(tf.Module):
         ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
         self._split = WordSplitter(do_lower_case)
-        self._cut_words = _wordpiece(
-            self.vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True
-        )
+        self._cut_words = word_cutter(self.vocabulary)
         self._cut_plain_texts = _wordpiece(
             [_plain_or_unreachable(piece, i) for i, piece in enumerate(self.vocabulary)],
             MAX_CHARACTERS_PER_WORD,
@@ -170,6 +168,11 @@ class BertTokenizer(tf.Module):
     def to_pieces(self, ids: np.ndarray) -> list[str]:
         """The pieces that ids stand for."""
         return [self.vocabulary[i] for i in ids]
+
+
+def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
+    """Cuts normalised words, string [W], into ids of the pieces of a vocabulary with [UNK]."""
+    return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
 
 def _wordpiece(vocabulary, max_bytes, no_pretokenization):

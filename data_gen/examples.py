@@ -27,13 +27,11 @@ _ROWS_PER_STEP = 2048
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """What rows need to know of the vocabulary."""
+    """What rows need to know of the vocabulary: two ids, and how to mask."""
 
-    size: int
     cls_id: int
     sep_id: int
-    mask_id: int
-    continues_word: np.ndarray | None
+    rule: masking.MaskingRule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,21 +133,11 @@ def example_columns(
     """
     sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
     rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
-    rule = masking.MaskingRule(
-        pieces.size,
-        pieces.mask_id,
-        settings.masked_lm_prob,
-        settings.max_predictions_per_seq,
-        pieces.continues_word,
-        settings.max_ngram_size or 1,
-        settings.mask_fraction,
-        settings.random_fraction,
-    )
     for start in range(0, len(rows.start_a), _ROWS_PER_STEP):
         part = Rows(*(column[start : start + _ROWS_PER_STEP] for column in dataclasses.astuple(rows)))
         columns, lengths, is_text = fill_rows(window.tokens, part, settings.max_seq_length, pieces)
         if settings.masks:
-            masked = masking.mask(columns["input_ids"], lengths, is_text, rule, rng)
+            masked = masking.mask(columns["input_ids"], lengths, is_text, pieces.rule, rng)
             columns |= {
                 "input_ids": masked.input_ids,
                 "masked_lm_positions": masked.positions,

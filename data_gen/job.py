@@ -101,7 +101,7 @@ class Job:
         self.settings = settings
         self.outputs = outputs
         self.manifest_path = manifest.manifest_path(outputs[0])
-        self.folder = self.manifest_path.removesuffix(".manifest.json") + ".work"
+        self.folder = manifest.work_folder(self.manifest_path)
         self.identity = {
             "recipe": _RECIPE,
             "settings": dataclasses.asdict(settings),

@@ -5,13 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
-from bert_tf.tokenization import UNK
-from bert_tf.word_splitting import MAX_CHARACTERS_PER_WORD
+from bert_tf.tokenization import UNK, word_cutter
 
 _WORDS_PER_BATCH = 100_000
-_MAX_BYTES_PER_CHARACTER = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +33,7 @@ class Segmenter:
 
     def __init__(self, vocabulary: Sequence[str]):
         self.unk_id = vocabulary.index(UNK)
-        self._tokenizer = tf_text.FastWordpieceTokenizer(
-            list(vocabulary),
-            token_out_type=tf.int32,
-            unknown_token=UNK,
-            no_pretokenization=True,
-            max_bytes_per_word=MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER,
-        )
+        self._tokenizer = word_cutter(list(vocabulary))
 
     def __call__(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Cuts words.

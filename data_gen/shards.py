@@ -4,10 +4,10 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from bert_tf.tokenization import CLS, MASK, SEP
+from bert_tf.masking import MaskingRule
+from bert_tf.tokenization import CLS, SEP
 from data_gen.examples import Facts, Pieces, UnitTask, make_unit, read_facts
 from data_gen.job import Job
 from data_gen.progress import Progress
@@ -125,16 +125,13 @@ def _read_result(task: JoinTask) -> tuple[Shard, Facts] | None:
 def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[JoinTask]:
     settings = job.settings
     units = plan_units(blocks, settings.dupe_factor, len(job.outputs))
-    pieces = Pieces(
-        size=len(vocabulary),
-        cls_id=vocabulary.index(CLS),
-        sep_id=vocabulary.index(SEP),
-        mask_id=vocabulary.index(MASK),
-        continues_word=np.array([p.startswith("##") for p in vocabulary]) if settings.do_whole_word_mask else None,
-    )
+    rule = MaskingRule.of_settings(vocabulary, dataclasses.asdict(settings), settings.max_predictions_per_seq)
+    pieces = Pieces(vocabulary.index(CLS), vocabulary.index(SEP), rule)
 
     def task_of(unit: Unit) -> UnitTask:
-        window = window_around(blocks, unit.block)
+        # without random next sentences nothing but the unit's own block is read
+        own = range(unit.block, unit.block + 1)
+        window = window_around(blocks, unit.block) if settings.objective == "mlm_nsp" else own
         return UnitTask(
             unit, blocks[window.start : window.stop], unit.block - window.start, settings, pieces, job.id,
             f"{job.folder}/units",

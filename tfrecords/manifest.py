@@ -29,6 +29,11 @@ def manifest_path(first_output: str) -> str:
     return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + _SUFFIX
 
 
+def work_folder(path: str) -> str:
+    """Where a set is made whose manifest will stand at `path`."""
+    return path.removesuffix(_SUFFIX) + ".work"
+
+
 def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
     """The manifest's text.
 
@@ -127,7 +132,7 @@ def find_faults(path: str) -> Iterator[str]:
     """
     entries = read_manifest(path)
     if entries is None:
-        if tf.io.gfile.exists(path.removesuffix(".manifest.json") + ".work"):
+        if tf.io.gfile.exists(work_folder(path)):
             raise InputError(f"{path}: no such manifest: the set is unfinished; run the command that makes it again")
         raise InputError(f"{path}: no such manifest; check --output_file, or the set was made by something else")
     for shard in shards_of(path, entries):

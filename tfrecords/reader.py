@@ -12,7 +12,7 @@ from tfrecords.errors import InputError
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 # Around each record: its length, and a checksum of the length and of the record.
-_FRAME_BYTES = 16
+FRAME_BYTES = 16
 _BLOCK_BYTES = 1 << 20
 
 
@@ -44,11 +44,6 @@ def compression(path: str) -> str:
     """How a record file is compressed, as `tf.data.TFRecordDataset` wants it: "GZIP" or ""."""
     with tf.io.gfile.GFile(path, "rb") as file:
         return "GZIP" if file.read(3) == _GZIP_MAGIC else ""
-
-
-def read_records(path: str) -> tf.data.Dataset:
-    """The serialized records of one file, compressed or not; their checksums are checked on the way."""
-    return tf.data.TFRecordDataset(path, compression_type=compression(path))
 
 
 def first_example(path: str) -> tf.train.Example:
@@ -125,14 +120,14 @@ def checked_records(path: str) -> Iterator[bytes]:
         for record in tf.data.TFRecordDataset(path, compression_type=packed).as_numpy_iterator():
             yield record
             count += 1
-            size += len(record) + _FRAME_BYTES
+            size += len(record) + FRAME_BYTES
     except tf.errors.DataLossError as error:
         cut = "truncated" in str(error)
         raise InputError(f"{path}: {_fault(count, cut)}") from error
     # TensorFlow passes over the beginning of a record that is shorter than its frame, over a missing end of what
     # is compressed, and over all that follows some of the places where one gzip member ends and another begins
     whole, unpacked = _unpacked_size(path) if packed else (True, tf.io.gfile.stat(path).length)
-    if whole and unpacked - size > _FRAME_BYTES:
+    if whole and unpacked - size > FRAME_BYTES:
         raise InputError(
             f"{path}: TensorFlow reads {count} record(s) and leaves {unpacked - size} bytes unread, since the file was "
             "compressed in several parts; unpack it, or compress it again as a whole"

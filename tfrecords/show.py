@@ -54,7 +54,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
       InputError: it has no `input_ids`, or ids beyond the vocabulary.
     """
     values = {
-        name: list((feature.int64_list or feature.float_list).value or feature.float_list.value)
+        name: list(feature.int64_list.value or feature.float_list.value)
         for name, feature in example.features.feature.items()
     }
     if not values.get("input_ids"):

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecords.errors import InputError
+from tfrecords.reader import FRAME_BYTES
 
 # Stands in the names of files that are being written; what a killed process leaves behind has it.
 TEMPORARY = ".tmp-"
@@ -18,8 +19,6 @@ _BLOCK_BYTES = 1 << 20
 # Files of so many bytes together are held in memory to be shuffled.
 MERGED_AT_ONCE = 64 << 20
 _FRAMES_AT_ONCE = 1024
-# Around each record: its length, and a checksum of the length and of the record.
-_FRAME_BYTES = 16
 
 
 @contextlib.contextmanager
@@ -111,7 +110,7 @@ def _frames_in_groups(parts: Sequence[str]) -> Iterator[list[bytes]]:
         size += len(data)
         start = 0
         while start < len(data):
-            end = start + int.from_bytes(data[start : start + 8], "little") + _FRAME_BYTES
+            end = start + int.from_bytes(data[start : start + 8], "little") + FRAME_BYTES
             frames.append(data[start:end])
             start = end
     if frames:
