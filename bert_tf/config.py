@@ -1,12 +1,13 @@
 """The shape of a BERT encoder.
 
-Paper: section 3 ("Model Architecture") and Table 6 for the sizes.
+Paper: section 3 ("Model Architecture"), Table 6 for the sizes, section 5.1 for the attention's direction.
 
 Letters: L layers, H hidden size, A attention heads, V vocabulary size.
 """
 
 import dataclasses
 import json
+import re
 
 from tfrecords.errors import InputError
 
@@ -20,10 +21,15 @@ _SIZES = {
     "large": (24, 1024, 16),
 }
 
+# As google-research/bert names its checkpoints: uncased_L-12_H-768_A-12.
+_SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
+
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# Both ways; to the pieces before only, section 5.1's "LTR"; to the pieces after only.
+DIRECTIONS = ("bidi", "ltr", "rtl")
+
 # Published configurations carry these; the encoder of the paper has nothing for them to set.
-_IGNORED_KEYS = ("directionality",)
 _IGNORED_PREFIXES = ("pooler_",)
 
 
@@ -43,6 +49,8 @@ class BertConfig:
       max_position_embeddings: longest sequence.
       type_vocab_size: number of segments.
       initializer_range: standard deviation of the truncated normal that weights start from.
+      directionality: what a position attends to besides itself: "bidi" all others, "ltr" those before it, "rtl"
+        those after it.
     """
 
     vocab_size: int
@@ -56,6 +64,7 @@ class BertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 16
     initializer_range: float = 0.02
+    directionality: str = "bidi"
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -72,6 +81,8 @@ class BertConfig:
             )
         if self.hidden_act not in ACTIVATIONS:
             raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
+        if self.directionality not in DIRECTIONS:
+            raise InputError(f"directionality={self.directionality!r}: must be one of {', '.join(DIRECTIONS)}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
@@ -97,14 +108,15 @@ class BertConfig:
 
     @classmethod
     def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
-        """One of the published sizes: tiny, mini, small, medium, base, large.
+        """One of the published sizes: tiny, mini, small, medium, base, large; or by its numbers, "L-6_H-768_A-3".
 
         Raises:
           InputError: an unknown name.
         """
-        if size not in _SIZES:
-            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}")
-        layers, hidden, heads = _SIZES[size]
+        numbers = _SIZE_BY_NUMBERS.fullmatch(size)
+        if size not in _SIZES and not numbers:
+            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}, or as L-12_H-768_A-12")
+        layers, hidden, heads = map(int, numbers.groups()) if numbers else _SIZES[size]
         return cls(
             vocab_size=vocab_size,
             hidden_size=hidden,
@@ -125,7 +137,7 @@ class BertConfig:
         known = {k: v for k, v in entries.items() if k in names}
         unknown = [
             k for k in entries
-            if k not in names and k not in _IGNORED_KEYS and not k.startswith(_IGNORED_PREFIXES)
+            if k not in names and not k.startswith(_IGNORED_PREFIXES)
         ]  # fmt: skip
         if unknown:
             raise InputError(f"unknown key {unknown[0]!r}; known are {', '.join(names)}")

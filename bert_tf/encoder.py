@@ -1,6 +1,7 @@
 """The BERT encoder: embeddings, post-norm transformer blocks, pooler.
 
-Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2.
+Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2; section 5.1 for
+attention in one direction.
 
 Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length.
 
@@ -15,8 +16,8 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 
 LAYER_NORM_EPSILON = 1e-12
-# Added to the attention scores of padding; its exponential is zero in float32 beside any real score.
-_PADDING_SCORE = -10000.0
+# Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.
+_HIDDEN_SCORE = -10000.0
 
 _ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
@@ -123,9 +124,9 @@ class Embeddings(keras.layers.Layer):
 
 
 class Attention(keras.layers.Layer):
-    """Multi-head self-attention over the whole row, without the residual.
+    """Multi-head self-attention, without the residual.
 
-    Paper: section 3 ("Model Architecture"): bidirectional, every position sees every other.
+    Paper: section 3 ("Model Architecture").
     """
 
     def __init__(self, config: BertConfig, **kwargs):
@@ -148,7 +149,7 @@ class Attention(keras.layers.Layer):
 
         Args:
           x: float [B, S, H].
-          attention_bias: float32 [B, 1, 1, S], added to the scores.
+          attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S].
           seed: int32 [2] when dropping, else None.
           site: number of the dropout.
 
@@ -196,9 +197,9 @@ class Block(keras.layers.Layer):
 
 
 class BertEncoder(keras.Model):
-    """The bidirectional transformer encoder.
+    """The transformer encoder, bidirectional unless the configuration says otherwise.
 
-    Paper: section 3.
+    Paper: section 3; section 5.1 for one direction.
 
     Args:
       config: shape and regularisation.
@@ -236,8 +237,7 @@ class BertEncoder(keras.Model):
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
         seed = dropout_seed(training, seed)
-        attention_bias = (1.0 - tf.cast(input_mask, tf.float32)) * _PADDING_SCORE
-        attention_bias = attention_bias[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+        attention_bias = _attention_bias(input_mask, self.config.directionality)
         x = embedding_output = self.embeddings(input_ids, segment_ids, seed=seed)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
@@ -245,7 +245,32 @@ class BertEncoder(keras.Model):
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
-            "pooled_output": tf.nn.tanh(self.pooler(x[:, 0])),
+            "pooled_output": tf.nn.tanh(self.pooler(self._pooled_position(x, input_mask))),
             "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
         }
+
+    def _pooled_position(self, x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+        """The position that has seen the whole row: the first, or left to right the last piece; [B, H] of [B, S, H]."""
+        if self.config.directionality != "ltr":
+            return x[:, 0]
+        last = tf.maximum(tf.reduce_sum(input_mask, axis=1) - 1, 0)  # [B]
+        return tf.gather(x, last, batch_dims=1)
+
+
+def _attention_bias(input_mask: tf.Tensor, directionality: str) -> tf.Tensor:
+    """What is added to the scores, so that padding and pieces on the wrong side are not seen.
+
+    Args:
+      input_mask: int32 [B, S].
+      directionality: see `BertConfig`.
+
+    Returns:
+      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction.
+    """
+    seen = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+    if directionality != "bidi":
+        length = tf.shape(input_mask)[1]
+        lower, upper = (-1, 0) if directionality == "ltr" else (0, -1)
+        seen *= tf.linalg.band_part(tf.ones([length, length]), lower, upper)  # [B, 1, S, S]
+    return (1.0 - seen) * _HIDDEN_SCORE

@@ -38,6 +38,7 @@ def test_defaults_are_the_originals():
         **PUBLISHED_BASE,
         "vocab_size": 7,
         "type_vocab_size": 16,
+        "directionality": "bidi",
     }
 
 
@@ -59,8 +60,20 @@ def test_named_sizes_are_the_published_ones(name, layers, hidden, heads):
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "intermediate_size": 4 * hidden,
+        "directionality": "bidi",
     }
     assert BertConfig.named(name).head_size == 64
+
+
+# Table 6
+@pytest.mark.parametrize(
+    "layers, hidden, heads", [(3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)]
+)
+def test_sizes_by_their_numbers(layers, hidden, heads):
+    config = BertConfig.named(f"L-{layers}_H-{hidden}_A-{heads}", vocab_size=9)
+    numbers = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size)
+    assert numbers == (layers, hidden, heads, 4 * hidden)
+    assert (config.vocab_size, config.type_vocab_size) == (9, 2)
 
 
 def test_a_named_size_takes_another_vocabulary_size():
@@ -90,6 +103,7 @@ def test_an_unknown_size_is_refused_with_the_known_ones():
         ({"hidden_dropout_prob": False}, "hidden_dropout_prob=False: must be of type float"),
         ({"hidden_act": 3}, "hidden_act=3: must be of type str"),
         ({"hidden_act": "swish"}, "hidden_act='swish': must be one of gelu, gelu_erf, relu, tanh, linear"),
+        ({"directionality": "both"}, "directionality='both': must be one of bidi, ltr, rtl"),
         ({"num_attention_heads": 7}, "hidden_size=768 is no multiple of num_attention_heads=7"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob=1.0: must be at least 0 and below 1"),
         ({"hidden_dropout_prob": -0.1}, "hidden_dropout_prob=-0.1"),
@@ -140,7 +154,7 @@ def test_keys_of_the_multilingual_models_that_mean_nothing_here_are_ignored():
 
 
 def test_json_round_trip_keeps_every_entry(tmp_path):
-    config = BertConfig(11, 12, 3, 4, 5, "relu", 0.6, 0.7, 8, 9, 0.01)
+    config = BertConfig(11, 12, 3, 4, 5, "relu", 0.6, 0.7, 8, 9, 0.01, "rtl")
     path = tmp_path / "bert_config.json"
     path.write_text(config.to_json_string())
     assert json.loads(config.to_json_string())["attention_probs_dropout_prob"] == 0.7

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -149,3 +151,45 @@ def test_the_number_of_weights_is_that_of_bert_base():
     # (30522 + 512 + 2) * 768 + 2 * 768, twelve layers of 7,087,872, and the pooler's 768 * 769
     encoder = BertEncoder(BertConfig.named("base"))
     assert sum(v.shape.num_elements() for v in encoder.trainable_variables) == 109_482_240
+
+
+@pytest.mark.parametrize("direction", ["bidi", "ltr", "rtl"])
+def test_gradients_reach_what_the_direction_lets_a_position_see(direction):
+    """Row 1 ends in padding, which nobody sees."""
+    encoder = BertEncoder(dataclasses.replace(CONFIG, directionality=direction))
+    mask = tf.constant([[1] * 7, [1] * 5 + [0] * 2])
+    column = np.arange(7)
+    seen = {
+        "bidi": np.ones([7, 7]),
+        "ltr": column[None, :] <= column[:, None],
+        "rtl": column[None, :] >= column[:, None],
+    }
+    for position in range(7):
+        with tf.GradientTape() as tape:
+            # one table of words for each place, so that its gradient tells the place
+            rows = tf.Variable(np.random.default_rng(0).normal(size=[2, 7, 48]), dtype=tf.float32)
+            output = sequence_output(encoder, rows, mask)
+            total = tf.reduce_sum(output[:, position] ** 2 * tf.range(48.0))
+        reached = np.abs(tape.gradient(total, rows)).max(axis=-1) > 0
+        expected = np.tile(seen[direction][position], [2, 1]).astype(bool) & np.asarray(mask, bool)
+        if position < 5:  # a padded position sees itself through its residual; nothing reads it
+            np.testing.assert_array_equal(reached[1], expected[1], err_msg=str(position))
+        np.testing.assert_array_equal(reached[0], expected[0], err_msg=str(position))
+
+
+def sequence_output(encoder, rows, mask):
+    """The encoder's last outputs for word vectors [B, S, H] in place of ids."""
+    embed = encoder.embeddings.call
+    ids = tf.zeros(mask.shape, tf.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoder.embeddings, "call", lambda *args, **kwargs: embed(*args, **kwargs) + rows)
+        return encoder({"input_ids": ids, "input_mask": mask})["sequence_output"]
+
+
+@pytest.mark.parametrize("direction, place", [("bidi", 0), ("rtl", 0), ("ltr", 4)])
+def test_the_pooler_reads_the_position_that_has_seen_the_whole_row(direction, place):
+    encoder = BertEncoder(dataclasses.replace(CONFIG, directionality=direction))
+    mask = tf.constant([[1] * 5 + [0] * 2])
+    outputs = encoder({"input_ids": tf.constant([[3, 1, 4, 1, 5, 0, 0]]), "input_mask": mask})
+    expected = tf.tanh(encoder.pooler(outputs["sequence_output"][:, place]))
+    np.testing.assert_allclose(outputs["pooled_output"], expected, atol=1e-6)
