@@ -92,7 +92,7 @@ def _check_same_architecture(config: BertConfig, prefix: str, saved: Iterable[st
     if not tf.io.gfile.exists(config_file):
         return
     made_with = BertConfig.from_json_file(config_file)
-    for name in ("num_attention_heads", "hidden_act"):
+    for name in ("num_attention_heads", "hidden_act", "directionality"):
         if getattr(made_with, name) != getattr(config, name):
             raise InputError(
                 f"{prefix}: was made with {name}={getattr(made_with, name)}, the model has {getattr(config, name)}; "

@@ -5,7 +5,7 @@ Letters: B batch, S sequence length, P predictions.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -42,6 +42,7 @@ def pretraining_batches(
     start_step: int = 0,
     input_context: tf.distribute.InputContext | None = None,
     dynamic_masking: DynamicMasking | None = None,
+    directionality: str = "bidi",
 ) -> tf.data.Dataset:
     """Batches of pre-training examples.
 
@@ -59,9 +60,11 @@ def pretraining_batches(
       input_context: this worker's share, where there are several.
       dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
         each time alike.
+      directionality: of the model; one that looks one way predicts every piece of unmasked rows.
 
     Returns:
-      A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B].
+      A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B];
+      and where rows are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`.
     """
     compressions = [reader.compression(path) for path in files]
     dataset = tf.data.Dataset.from_tensor_slices((list(files), compressions))
@@ -78,7 +81,8 @@ def pretraining_batches(
     )
 
     def parse(records):
-        return _parse_batch(records, features, vocab_size)
+        batch = _parse_batch(records, features, vocab_size)
+        return batch if directionality == "bidi" else batch | every_piece_predicted(batch, directionality)
 
     dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if dynamic_masking:
@@ -116,6 +120,36 @@ def _masked_anew(
 
     dataset = dataset.enumerate(start=first_batch)
     return dataset.map(add_masks, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def every_piece_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
+    """What a model that looks one way predicts: at every position the piece that it sees next.
+
+    [CLS] and [SEP] are not predicted, so that perplexities are of the text.
+
+    Paper: section 5.1, "LTR".
+
+    Args:
+      batch: unmasked rows; `input_ids` and `input_mask`, int32 [B, S].
+      directionality: "ltr" or "rtl".
+
+    Returns:
+      `masked_lm_positions` and `masked_lm_ids`, int32, and `masked_lm_weights`, float32, [B, S - 1].
+    """
+    ids, mask = batch["input_ids"], batch["input_mask"]
+    rows, length = tf.shape(ids)[0], ids.shape[1]
+    # every row begins with [CLS] and ends with [SEP], whatever their ids are
+    last = tf.maximum(tf.reduce_sum(mask, axis=1) - 1, 0)
+    cls, sep = ids[:, :1], tf.gather(ids, last, batch_dims=1)[:, tf.newaxis]
+    is_text = tf.cast((mask > 0) & (ids != cls) & (ids != sep), tf.float32)  # [B, S]
+    looking_on = directionality == "ltr"
+    positions = tf.range(length - 1) + (0 if looking_on else 1)
+    predicted = slice(1, None) if looking_on else slice(None, -1)
+    return {
+        "masked_lm_positions": tf.tile(positions[tf.newaxis, :], [rows, 1]),
+        "masked_lm_ids": ids[:, predicted],
+        "masked_lm_weights": is_text[:, predicted],
+    }
 
 
 def batch_share(

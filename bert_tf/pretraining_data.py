@@ -27,7 +27,7 @@ class PretrainingData:
       files: to train on.
       eval_files: to evaluate on.
       features: what each record holds.
-      dynamic_masking: how to mask the rows; None where they are masked already.
+      dynamic_masking: how to mask the rows; None where they are masked already, or every piece is predicted.
     """
 
     files: Sequence[str]
@@ -62,7 +62,10 @@ def inspect(
     manifests = {path: entries for path in every if (entries := manifest.find_manifest(path))}
     for path, entries in manifests.items():
         _check_manifest(path, entries, settings, config)
-    dynamic = None if masked else _dynamic_masking(settings, every, manifests)
+    one_way = config.directionality != "bidi"
+    if one_way:
+        _require_unmasked(every, settings, config)
+    dynamic = None if masked or one_way else _dynamic_masking(settings, every, manifests)
     return PretrainingData(files, eval_files, features, dynamic)
 
 
@@ -75,6 +78,15 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
     manifest.check_size(path, entries)
 
 
+def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, config: BertConfig) -> None:
+    for path in files:
+        if "masked_lm_positions" in reader.first_example(path).features.feature:
+            raise InputError(
+                f"{path}: its rows are masked, but {settings.bert_config_file} says directionality="
+                f"{config.directionality}, which predicts every piece; make the data with --objective=ltr"
+            )
+
+
 def _dynamic_masking(
     settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping]
 ) -> DynamicMasking:
@@ -85,8 +97,8 @@ def _dynamic_masking(
             raise InputError(f"{path}: its rows are masked already, those of {files[0]} are not; give data of one kind")
         if other.get("masking") != "dynamic":
             raise InputError(
-                f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic (left-to-right data "
-                "cannot be trained on yet); make the data with --objective=mlm_nsp or mlm"
+                f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic; make the data with "
+                "--objective=mlm_nsp or mlm, or train a configuration with directionality=ltr on it"
             )
     first = made_with[files[0]]
     for path, other in made_with.items():

@@ -74,6 +74,7 @@ def _phase(
             "input_file": run_folder.fingerprint(data.files),
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
+            "use_next_sentence_label": settings.use_next_sentence_label,
         },
         optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
@@ -98,6 +99,7 @@ def _make_trainer(
                 start_step=start_step,
                 input_context=input_context,
                 dynamic_masking=data.dynamic_masking,
+                directionality=config.directionality,
             )
         )
 
@@ -107,7 +109,7 @@ def _make_trainer(
             settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
         )
         return training.Trainer(
-            PretrainingObjective(BertPretrainer(config), data.has_pairs),
+            PretrainingObjective(BertPretrainer(config), data.has_pairs and settings.use_next_sentence_label),
             strategy,
             random_seed=settings.random_seed,
             optimizer=optimizer if settings.do_train else None,

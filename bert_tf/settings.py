@@ -7,7 +7,7 @@ from bert_tf.command_line import require, setting
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """Where and how a trainer computes; the original's flags and TensorFlow 2's."""
+    """Where and how a trainer computes, and by which rule it updates; the original's flags and TensorFlow 2's."""
 
     use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
     tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
@@ -24,10 +24,16 @@ class DeviceSettings:
     dtype: str = setting("dtype of the computation; weights stay float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
+    optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
+    adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        require(
+            not (self.optimizer == "lamb" and self.adam_bias_correction),
+            "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
+        )
         require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
         require(is_tpu or not (self.tpu_name or self.master), "--tpu_name and --master need --use_tpu")
@@ -60,9 +66,10 @@ class PretrainingSettings(DeviceSettings):
     eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint to start from: a file prefix or a folder", "")
-    vocab_file: str = setting("vocabulary of the data; needed where it was made with --masking=dynamic", "")
+    vocab_file: str = setting("vocabulary of the data; needed to mask what was made with --masking=dynamic", "")
     max_seq_length: int = setting("row length of the data", 128)
     max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
+    use_next_sentence_label: bool = setting("train the next-sentence task where the data are pairs", True)
     do_train: bool = setting("train", False)
     do_eval: bool = setting("evaluate the latest checkpoint, and with --do_train every one", False)
     train_batch_size: int = setting("rows a step, over all devices", 32)

@@ -101,9 +101,12 @@ def check_batch_size(strategy: tf.distribute.Strategy, **batch_sizes: int) -> No
 def make_optimizer(
     settings: DeviceSettings, learning_rate: float, total_steps: int, warmup_steps: int
 ) -> keras.optimizers.Optimizer:
-    """AdamW with warm-up and decay; with dynamic loss scaling under float16."""
+    """AdamW or LAMB with warm-up and decay; with dynamic loss scaling under float16."""
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
-    optimizer = optimization.AdamWeightDecay(schedule)
+    if settings.optimizer == "lamb":
+        optimizer = optimization.Lamb(schedule)
+    else:
+        optimizer = optimization.AdamWeightDecay(schedule, bias_correction=settings.adam_bias_correction)
     if settings.dtype == "float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
@@ -114,7 +117,8 @@ def optimizer_facts(
 ) -> dict:
     """What makes a run's optimizer this one, for `run_folder.Phase`."""
     return {
-        "optimizer": "AdamWeightDecay",
+        "optimizer": settings.optimizer,
+        "adam_bias_correction": settings.adam_bias_correction,
         "learning_rate": settings.learning_rate,
         "num_train_steps": num_train_steps,
         "num_warmup_steps": num_warmup_steps,

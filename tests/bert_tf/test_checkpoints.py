@@ -67,6 +67,7 @@ def test_initialize_loads_matching_heads_too(pretrained):
         ({"intermediate_size": 64}, r"blocks/0/intermediate/.* has shape"),
         ({"num_hidden_layers": 1}, r"the tensor encoder/blocks/1/.* has no place in the model"),
         ({"num_attention_heads": 4}, "made with num_attention_heads=2, the model has 4"),
+        ({"directionality": "ltr"}, "made with directionality=bidi, the model has ltr"),
         ({"hidden_act": "gelu_erf"}, "made with hidden_act=gelu, the model has gelu_erf"),
     ],
 )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.input_pipeline import DynamicMasking, clear_errors, pretraining_batches
+from bert_tf.input_pipeline import DynamicMasking, clear_errors, every_piece_predicted, pretraining_batches
 from bert_tf.masking import Masked, MaskingRule, mask
 from tests.bert_tf import masking_reference
 from tests.bert_tf.masking_reference import CLS, CONTINUES, MASK, ROW, SEP, VOCABULARY
@@ -198,3 +198,21 @@ def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
     assert {name: (s.shape.as_list(), s.dtype) for name, s in spec.items()} == {
         name: ([8, n], tf.float32 if name == "masked_lm_weights" else tf.int32) for name, n in lengths.items()
     }
+
+
+@pytest.mark.parametrize("directionality", ["ltr", "rtl"])
+def test_a_model_that_looks_one_way_predicts_every_piece_of_the_text(directionality):
+    """One segment, two segments, no text; nothing but text is predicted, and from the place before or after it."""
+    rows = [[2, 7, 8, 9, 8, 3, 0, 0], [2, 7, 3, 8, 9, 7, 7, 3], [2, 3, 0, 0, 0, 0, 0, 0]]
+    text = [{1: 7, 2: 8, 3: 9, 4: 8}, {1: 7, 3: 8, 4: 9, 5: 7, 6: 7}, {}]
+    ids = tf.constant(rows)
+    targets = every_piece_predicted({"input_ids": ids, "input_mask": tf.cast(ids > 0, tf.int32)}, directionality)
+    assert {name: (value.shape, value.dtype) for name, value in targets.items()} == {
+        "masked_lm_positions": ([3, 7], tf.int32),
+        "masked_lm_ids": ([3, 7], tf.int32),
+        "masked_lm_weights": ([3, 7], tf.float32),
+    }
+    step = 1 if directionality == "ltr" else -1
+    for row, wanted in enumerate(text):
+        columns = [targets[name].numpy()[row] for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")]
+        assert {p + step: label for p, label, weight in zip(*columns, strict=True) if weight} == wanted

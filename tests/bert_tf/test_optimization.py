@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from official.modeling.optimization import lamb, legacy_adamw
 
-from bert_tf.optimization import AdamWeightDecay, WarmupLinearDecay, decays, summed_and_clipped
+from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, decays, summed_and_clipped
 
 PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 
@@ -31,6 +32,67 @@ def test_200_steps_equal_the_originals_update_in_float64():
     for name in names:
         expected = state[name][0]
         assert np.abs(variables[name] - expected).max() <= 1e-5 * np.abs(expected).max(), name
+
+
+NOT_DECAYED = ["bias", "gamma", "beta"]
+OFFICIAL = {
+    "learning_rate": WarmupLinearDecay(PEAK, TOTAL, WARMUP),
+    "weight_decay_rate": 0.01,
+    "epsilon": 1e-6,
+    "exclude_from_weight_decay": NOT_DECAYED,
+}
+
+
+def official_adamw():
+    return legacy_adamw.AdamWeightDecay(**OFFICIAL, gradient_clip_norm=0.0)
+
+
+def official_lamb():
+    return lamb.LAMB(**OFFICIAL)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda rate: AdamWeightDecay(rate, bias_correction=True), official_adamw),
+        (Lamb, official_lamb),
+    ],
+    ids=["adamw", "lamb"],
+)
+def test_200_corrected_steps_equal_tf_models_official(ours, theirs):
+    rng = np.random.default_rng(1)
+    start = {
+        name: rng.standard_normal((5, 3)).astype(np.float32) for name in ["kernel", "word_embeddings", *NOT_DECAYED]
+    }
+    start["kernel/zero"] = np.zeros((5, 3), np.float32)
+    optimizers = ours(WarmupLinearDecay(PEAK, TOTAL, WARMUP)), theirs()
+    sides = [{name: tf.Variable(value, name=name) for name, value in start.items()} for _ in optimizers]
+    for _ in range(TOTAL):
+        scale = 10 ** rng.uniform(-3, 1)
+        gradients = {name: (rng.standard_normal((5, 3)) * scale).astype(np.float32) for name in start}
+        gradients["bias"][0] = 0.0
+        for optimizer, variables in zip(optimizers, sides, strict=True):
+            optimizer.apply_gradients([(tf.constant(gradients[name]), variables[name]) for name in start])
+    for name in start:
+        mine, reference = (np.asarray(side[name]) for side in sides)
+        assert np.abs(mine - reference).max() <= 1e-5 * np.abs(reference).max(), name
+
+
+def test_without_correction_the_first_weights_are_another():
+    plain, corrected = (tf.Variable(tf.ones([2]), name="kernel") for _ in range(2))
+    for variable, corrects in ((plain, False), (corrected, True)):
+        AdamWeightDecay(0.1, bias_correction=corrects, weight_decay_rate=0.0).apply_gradients(
+            [(tf.ones([2]), variable)]
+        )
+    # the corrected first step is the rate itself; the original's is 0.1 / sqrt(0.001) of it
+    np.testing.assert_allclose(1 - corrected, 0.1, rtol=1e-4)
+    np.testing.assert_allclose(1 - plain, 0.1 * 0.1 / 0.001**0.5, rtol=1e-4)
+
+
+def test_an_optimizer_is_rebuilt_from_its_configuration():
+    for optimizer in (AdamWeightDecay(0.1, bias_correction=True, weight_decay_rate=0.3), Lamb(0.2, epsilon=1e-3)):
+        again = type(optimizer).from_config(optimizer.get_config())
+        assert again.get_config() == optimizer.get_config()
 
 
 def test_a_sparse_gradient_steps_like_the_dense_one():

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import training
 from bert_tf.command_line import parse
@@ -105,6 +106,39 @@ def test_data_of_kinds_that_do_not_go_together_is_refused(data, names, eval_name
         return
     with pytest.raises(InputError, match=message):
         look(data, names, f"--vocab_file={data}/vocab.txt", eval_names=eval_names)
+
+
+def one_way(data, tmp_path, directionality="ltr") -> str:
+    entries = json.loads((data / "config.json").read_text()) | {"directionality": directionality}
+    (tmp_path / "config.json").write_text(json.dumps(entries))
+    return f"--bert_config_file={tmp_path}/config.json"
+
+
+@pytest.mark.parametrize("directionality", ["ltr", "rtl"])
+@pytest.mark.parametrize("name", ["ltr", "dynamic_mlm", "dynamic"])
+def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
+    flag = one_way(data, tmp_path, directionality)
+    figures = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
+    assert np.isfinite(figures["masked_lm_loss"])
+    assert ("next_sentence_loss" in figures) == (name == "dynamic")
+    assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
+
+
+def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
+    with pytest.raises(
+        InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=ltr"
+    ):
+        look(data, "mlm", one_way(data, tmp_path))
+
+
+def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
+    figures = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
+    assert not any(name.startswith("next_sentence") for name in figures)
+    before, after = (
+        tf.train.load_variable(f"{tmp_path}/ckpt-{step}", "model/next_sentence/dense/kernel/.ATTRIBUTES/VARIABLE_VALUE")
+        for step in (0, 4)
+    )
+    np.testing.assert_array_equal(before, after)
 
 
 def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):

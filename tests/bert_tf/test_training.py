@@ -10,6 +10,7 @@ import tf_keras as keras
 from bert_tf import training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 from data_gen.generator import create_pretraining_data
@@ -152,6 +153,8 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_pa
     ("change", "message"),
     [
         ("--learning_rate=2e-3", "another optimizer .*learning_rate was 0.001, is 0.002"),
+        ("--adam_bias_correction", "another optimizer .*adam_bias_correction was False, is True"),
+        ("--nouse_next_sentence_label", "another data .*use_next_sentence_label was True, is False"),
         ("--train_batch_size=4", "another optimizer .*train_batch_size was 8, is 4"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
@@ -217,6 +220,22 @@ def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_pa
     assert training.latest_step(str(tmp_path)) == 0
 
 
+@pytest.mark.parametrize(
+    ("flag", "kind", "corrects"),
+    [("--optimizer=adamw", AdamWeightDecay, False), ("--adam_bias_correction", AdamWeightDecay, True),
+     ("--optimizer=lamb", Lamb, False)],
+)  # fmt: skip
+def test_optimizers_by_flag(flag, kind, corrects):
+    made = training.make_optimizer(parse(DeviceSettings, [flag]), 0.1, 10, 0)
+    assert type(made) is kind and made.bias_correction is corrects
+
+
+def test_lamb_trains_and_resumes(data, tmp_path):
+    run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
+    run_pretraining(settings(data, tmp_path, "--optimizer=lamb"))
+    assert training.latest_step(str(tmp_path)) == 6
+
+
 def test_a_batch_that_replicas_cannot_share_is_refused():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
@@ -241,6 +260,7 @@ def test_strategies_by_flag(change, kind):
         ["--tpu_name=a"],
         ["--num_gpus=2"],
         ["--random_seed=2147483648"],
+        ["--optimizer=lamb", "--adam_bias_correction"],
     ],
 )
 def test_device_flags_that_contradict_each_other_are_refused(arguments):

@@ -1,0 +1,87 @@
+"""Every recipe in `examples/` is read by the script that its first line names, and says what it should."""
+
+import pathlib
+import re
+
+import pytest
+
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from data_gen.settings import GeneratorSettings
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+SETTINGS = {
+    "create_pretraining_data": GeneratorSettings,
+    "run_pretraining": PretrainingSettings,
+    "run_classifier": ClassifierSettings,
+}
+SHARED = {"phase1", "phase2", "results/pretraining"}
+RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+
+
+def read(recipe):
+    """Settings of the command in a recipe's first line."""
+    first, *_ = (EXAMPLES / f"{recipe}.flags").read_text().splitlines()
+    script, *flags = first.removeprefix("# ").split()
+    assert f"--flagfile=examples/{recipe}.flags" in flags
+    return parse(SETTINGS[script], flags)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_read_by_its_own_command(recipe):
+    settings = read(recipe)
+    text = (EXAMPLES / f"{recipe}.flags").read_text()
+    assert "paper: " in text or "google-research/bert" in text
+    if not isinstance(settings, GeneratorSettings):
+        assert "Result: " in text
+        config = BertConfig.from_json_file(settings.bert_config_file)
+        assert settings.max_seq_length <= config.max_position_embeddings
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)
+def test_a_configuration_is_of_the_size_in_its_name(path):
+    config = BertConfig.from_json_file(str(path))
+    name, direction = re.fullmatch(r"(.+?)(?:_(ltr|rtl))?", path.stem).groups()
+    named = BertConfig.named(name)
+    assert config.directionality == (direction or "bidi")
+    numbers = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+    assert all(getattr(config, number) == getattr(named, number) for number in numbers)
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
+def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
+    first, second = read(f"{size}_phase1"), read(f"{size}_phase2")
+    assert (first.output_dir, first.bert_config_file) == (second.output_dir, second.bert_config_file)
+    # 90% of a million steps with rows of 128 pieces, the rest with 512: appendix A.2
+    assert (first.num_train_steps, second.num_train_steps) == (900_000, 1_000_000)
+    assert (first.max_seq_length, second.max_seq_length) == (128, 512)
+    assert first.train_batch_size == second.train_batch_size == 256
+
+
+def test_the_experiments_three_models_get_the_same_compute():
+    def compute(recipe, predictions):
+        """Multiply-adds of matrix products, forward: layers, attention, the head at every prediction."""
+        settings = read(recipe)
+        c = BertConfig.from_json_file(settings.bert_config_file)
+        length, hidden = settings.max_seq_length, c.hidden_size
+        layer = length * (4 * hidden**2 + 2 * hidden * c.intermediate_size + 2 * length * hidden)
+        head = predictions * hidden * (hidden + c.vocab_size)
+        return settings.num_train_steps * settings.train_batch_size * (c.num_hidden_layers * layer + head)
+
+    masked = compute("results/bert", 10)
+    assert compute("results/no_nsp", 10) == masked
+    assert compute("results/ltr", 63) == pytest.approx(masked, rel=0.01)
+
+
+def test_data_and_training_agree_on_lengths():
+    for phase in ("phase1", "phase2"):
+        data, run = read(f"data_{phase}"), read(f"base_{phase}")
+        assert data.output_file == run.input_file
+        assert (data.max_seq_length, data.max_predictions_per_seq) == (run.max_seq_length, run.max_predictions_per_seq)
+    assert read("data_ltr").output_file == read("ablation_ltr").input_file == read("ablation_rtl").input_file
