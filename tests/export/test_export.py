@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tensorflow as tf
 from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.pretraining import BertPretrainer
 from bert_tf.settings import ClassifierSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -21,13 +23,16 @@ PAIRS = [
 LABELS = ("no", "yes")
 
 
-def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: str):
+CONFIG = BertConfig(
+    vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+    max_position_embeddings=32, type_vocab_size=2, initializer_range=0.2,
+)  # fmt: skip
+
+
+def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: str, config=CONFIG):
+    folder.mkdir(exist_ok=True)
     for split in ("train", "dev", "test"):
         (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, type_vocab_size=2, initializer_range=0.2,
-    )  # fmt: skip
     (folder / "config.json").write_text(config.to_json_string())
     run_classifier(
         parse(
@@ -63,6 +68,23 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
     assert np.ptp(predictions[:, 0]) > 1e-3, "the texts make a difference"
     expected = [LABELS[i].encode() for i in predictions.argmax(axis=1)]
     assert answers["label"].numpy().tolist() == expected
+
+
+def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_served_model(vocab_file, tmp_path):
+    """Left to right the last piece must tell; were attention or pooler others, the trainer would predict otherwise."""
+    config = dataclasses.replace(CONFIG, directionality="ltr")
+    (tmp_path / "pretrained").mkdir()
+    (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
+    tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
+    start = f"--init_checkpoint={tmp_path}/pretrained/ckpt"
+    rows = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}\t{LABELS[i % 2]}\n" for i in range(8)]
+    with pytest.raises(InputError, match="made with directionality=ltr, the model has bidi"):
+        train(tmp_path / "bidi", vocab_file, "tsv", "text\tlabel\n", rows, start)
+    _, predictions = train(tmp_path / "ltr", vocab_file, "tsv", "text\tlabel\n", rows, start, config=config)
+    texts = [row.split("\t")[0] for row in rows]
+    answers = signature(tmp_path / "ltr")(text_a=tf.constant(texts))
+    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
+    assert np.ptp(predictions[:, 0]) > 1e-3, "the last piece has seen the text"
 
 
 def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch(pairs):

@@ -1,0 +1,119 @@
+"""Our model in float32, and in bfloat16, against the formulas in float64."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.encoder import LayerNorm
+from tests.bert_tf.formulas import Formulas
+from tests.bert_tf.reference import (
+    assert_outputs_equal,
+    outputs_and_gradients,
+    random_batch,
+    random_pretrainer,
+)
+
+CONFIG = BertConfig(
+    vocab_size=97,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=24,
+    type_vocab_size=2,
+)
+
+
+def weights(model) -> dict[str, np.ndarray]:
+    return {path: variable.numpy() for path, variable in variables_by_path(model).items()}
+
+
+def compare(config: BertConfig, seed: int, stddev: float) -> None:
+    batch = random_batch(config, batch=5, length=20, predictions=4, seed=seed)
+    model = random_pretrainer(config, seed, stddev)
+    assert_outputs_equal(outputs_and_gradients(model, batch)[0], Formulas(config, weights(model)).outputs(batch))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("stddev", [0.02, 0.15, 0.3])
+def test_outputs_and_loss_follow_the_formulas(seed, stddev):
+    compare(CONFIG, seed, stddev)
+
+
+@pytest.mark.parametrize("hidden_act", ACTIVATIONS)
+def test_every_activation_follows_its_formula(hidden_act):
+    compare(dataclasses.replace(CONFIG, hidden_act=hidden_act), seed=1, stddev=0.15)
+
+
+def test_left_to_right_attention_follows_the_formulas():
+    compare(dataclasses.replace(CONFIG, directionality="ltr"), seed=1, stddev=0.15)
+
+
+def test_right_to_left_attention_follows_the_formulas():
+    """At the pieces: a padded position has nothing to its right, and what comes of it is read by nobody."""
+    config = dataclasses.replace(CONFIG, directionality="rtl")
+    batch = random_batch(config, batch=5, length=20, predictions=4)
+    model = random_pretrainer(config, stddev=0.15)
+    pieces = batch["input_mask"].numpy().astype(bool)
+    assert not pieces.all()
+
+    def at_pieces(outputs):
+        layers = [np.asarray(layer)[pieces] for layer in outputs["encoder_outputs"]]
+        return outputs | {"sequence_output": np.asarray(outputs["sequence_output"])[pieces], "encoder_outputs": layers}
+
+    expected = Formulas(config, weights(model)).outputs(batch)
+    assert_outputs_equal(at_pieces(outputs_and_gradients(model, batch)[0]), at_pieces(expected))
+
+
+@pytest.fixture
+def bfloat16():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    yield
+    keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bfloat16_stays_within_its_precision(bfloat16, seed):
+    """Eight bits: a rounding errs by up to 2^-8 of a value.
+
+    A layer rounds about ten tensors one after the other, three layers and the heads about 36. Errors that do not
+    depend on each other add up as squares, to at most six of 2^-8, or 2.3 percent.
+    """
+    model = random_pretrainer(CONFIG, seed, stddev=0.15)
+    batch = random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed)
+    ours, expected = outputs_and_gradients(model, batch)[0], Formulas(CONFIG, weights(model)).outputs(batch)
+    assert ours["sequence_output"].dtype == tf.bfloat16 and ours["masked_lm_logits"].dtype == tf.float32
+    for name in expected.keys() - {"encoder_outputs"}:
+        error = tf.cast(ours[name], tf.float64) - expected[name]
+        assert np.linalg.norm(error) <= 6 * 2**-8 * np.linalg.norm(expected[name]), name
+
+
+def test_beside_bfloat16_softmax_and_layer_norm_stay_in_float32(bfloat16):
+    model = random_pretrainer(CONFIG)
+    batch = random_batch(CONFIG, batch=2, length=20, predictions=4)
+    graph = tf.function(lambda: model(batch)).get_concrete_function().graph
+    dtypes = {}
+    for operation in graph.get_operations():
+        if operation.type in ("Softmax", "Rsqrt", "MatMul", "BatchMatMulV2"):
+            dtypes.setdefault(operation.type, []).append(operation.outputs[0].dtype)
+    layers = CONFIG.num_hidden_layers
+    assert dtypes["Softmax"] == [tf.float32] * layers
+    # two to a layer, the embeddings', the masked-LM head's
+    assert dtypes["Rsqrt"] == [tf.float32] * (2 * layers + 2)
+    products = dtypes["MatMul"] + dtypes["BatchMatMulV2"]
+    assert len(products) >= 8 * layers and set(products) == {tf.bfloat16}
+
+
+def test_layer_norm_of_bfloat16_errs_by_one_rounding(bfloat16):
+    """Far from zero, where a mean or a variance in eight bits would be of no use."""
+    x = tf.constant(10 + np.random.default_rng(0).standard_normal([64, 48]), tf.bfloat16)
+    exact = np.asarray(tf.cast(x, tf.float64))
+    expected = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-12)
+    got = LayerNorm(48)(x)
+    assert got.dtype == tf.bfloat16
+    np.testing.assert_allclose(tf.cast(got, tf.float64), expected, rtol=1.01 * 2**-8, atol=1e-5)

@@ -1,0 +1,88 @@
+"""Our model against tf-models-official's with the same weights, in float32: outputs, loss, gradients.
+
+A bound on float32 needs weights at which the result is well conditioned. Those that training starts from are, and
+those that keep a signal's size (deviation 1 / sqrt(H)) are. Far larger ones bring all positions of a row together, so
+that what is left of the queries' and keys' gradients is rounding: there both implementations are as far from each
+other as either is from float64.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from tests.bert_tf.reference import (
+    assert_gradients_equal,
+    assert_outputs_equal,
+    official_outputs_and_gradients,
+    official_pretrainer,
+    outputs_and_gradients,
+    random_batch,
+    random_pretrainer,
+)
+
+CONFIG = BertConfig(
+    vocab_size=97,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=24,
+    type_vocab_size=2,
+)
+ONE_HEAD = BertConfig(50, 32, 1, 1, 128, max_position_embeddings=16, type_vocab_size=16)
+DEEP = BertConfig(211, 64, 6, 16, 64, max_position_embeddings=70, type_vocab_size=2)
+LONG = BertConfig(400, 128, 2, 2, 512, max_position_embeddings=128, type_vocab_size=2)
+
+
+def assert_equal(config: BertConfig, batch: dict, seed: int = 0, stddev: float | None = None) -> None:
+    """By default with weights that keep a signal's size."""
+    model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
+    theirs = official_pretrainer(config, variables_by_path(model))
+    outputs, gradients = outputs_and_gradients(model, batch)
+    their_outputs, their_gradients = official_outputs_and_gradients(theirs, batch)
+    assert_outputs_equal(outputs, their_outputs)
+    assert_gradients_equal(gradients, their_gradients)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("stddev", [0.02, None, 0.2], ids=["initial", "unit_gain", "larger"])
+def test_outputs_and_gradients_are_equal(seed, stddev):
+    assert_equal(CONFIG, random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed), seed, stddev)
+
+
+@pytest.mark.parametrize(
+    "config, sizes",
+    [(ONE_HEAD, (4, 16, 3)), (DEEP, (7, 64, 10)), (LONG, (3, 128, 20))],
+    ids=["one_head_of_one_layer", "six_layers_of_sixteen_heads", "long_rows"],
+)
+def test_other_shapes_are_equal(config, sizes):
+    assert_equal(config, random_batch(config, *sizes, seed=2), seed=2)
+
+
+def test_rows_without_padding_are_equal():
+    batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
+    assert np.all(batch["input_mask"])
+    assert_equal(CONFIG, batch)
+
+
+def test_a_single_padded_row_is_equal():
+    batch = {name: value[1:2] for name, value in random_batch(CONFIG, batch=5, length=20, predictions=4).items()}
+    assert 0 < tf.reduce_sum(batch["input_mask"]) < 20
+    assert_equal(CONFIG, batch | {"masked_lm_weights": tf.ones([1, 4])})
+
+
+def test_rows_without_segments_are_equal():
+    batch = random_batch(CONFIG, batch=2, length=12, predictions=4)
+    del batch["segment_ids"]
+    # of the segments only the first gets a gradient; the second's is zero on both sides
+    assert_equal(CONFIG, batch)
+
+
+def test_another_gelu_is_told_apart():
+    """Their GELU is the tanh form, as the original's; the exact one is another model."""
+    with pytest.raises(AssertionError, match="encoder_outputs 0"):
+        assert_equal(dataclasses.replace(CONFIG, hidden_act="gelu_erf"), random_batch(CONFIG, 5, 20, 4))

@@ -1,0 +1,158 @@
+"""Hugging Face's BERT on PyTorch with the weights of ours: an independent implementation to compare with."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+import torch
+import transformers
+
+from bert_tf.config import BertConfig
+
+# The threads of TensorFlow and PyTorch would stand in each other's way.
+torch.set_num_threads(1)
+
+# Their name for the activation that ours names so.
+HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+
+_MODULES = {
+    "encoder/embeddings/layer_norm": "bert.embeddings.LayerNorm",
+    "encoder/pooler": "bert.pooler.dense",
+    "masked_lm/transform": "cls.predictions.transform.dense",
+    "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
+    "next_sentence/dense": "cls.seq_relationship",
+}
+_BLOCK = {
+    "attention/query": "attention.self.query",
+    "attention/key": "attention.self.key",
+    "attention/value": "attention.self.value",
+    "attention/output_dense": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "intermediate": "intermediate.dense",
+    "output_dense": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+_TENSORS = {
+    "encoder/embeddings/word_embeddings": "bert.embeddings.word_embeddings.weight",
+    "encoder/embeddings/position_embeddings": "bert.embeddings.position_embeddings.weight",
+    "encoder/embeddings/segment_embeddings": "bert.embeddings.token_type_embeddings.weight",
+    "masked_lm/bias": "cls.predictions.bias",
+}
+_WEIGHT = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+
+
+def their_name(path: str) -> str:
+    """The name in their state_dict for the path of one of our variables."""
+    if path in _TENSORS:
+        return _TENSORS[path]
+    module, weight = path.rsplit("/", 1)
+    if module in _MODULES:
+        return f"{_MODULES[module]}.{_WEIGHT[weight]}"
+    _, _, layer, part = module.split("/", 3)
+    return f"bert.encoder.layer.{layer}.{_BLOCK[part]}.{_WEIGHT[weight]}"
+
+
+def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], attention: str, is_decoder: bool = False):
+    """Their model of a class, such as `transformers.BertForPreTraining`, with the weights of ours.
+
+    Args:
+      cls: the class; `transformers.BertModel` takes what is of the encoder.
+      config: ours; its activation becomes the same one of theirs.
+      weights: our variables by path.
+      attention: "eager" or "sdpa".
+      is_decoder: whether a position attends to those before it only.
+    """
+    their_config = transformers.BertConfig(
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        intermediate_size=config.intermediate_size,
+        hidden_act=HIDDEN_ACT[config.hidden_act],
+        max_position_embeddings=config.max_position_embeddings,
+        type_vocab_size=config.type_vocab_size,
+        is_decoder=is_decoder,
+        use_cache=False,
+        # else they give the piece 0, which random rows hold like any other, no gradient
+        pad_token_id=None,
+        attn_implementation=attention,
+    )
+    model = cls(their_config).eval()
+    prefix = "bert." if cls is transformers.BertModel else ""
+    paths = {their_name(path): path for path in weights}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            path = paths[prefix + name]
+            parameter.copy_(torch.from_numpy(_transposed(weights[path].numpy(), path)))
+    return model
+
+
+def their_inputs(batch: dict) -> dict[str, torch.Tensor]:
+    names = {"input_ids": "input_ids", "input_mask": "attention_mask", "segment_ids": "token_type_ids"}
+    return {theirs: _tensor(batch[ours]) for ours, theirs in names.items() if ours in batch}
+
+
+def their_labels(batch: dict) -> torch.Tensor:
+    """A label for each position [B, S], -100 where nothing is predicted."""
+    labels = np.full(batch["input_ids"].shape, -100)
+    for row, place in zip(*np.nonzero(batch["masked_lm_weights"].numpy()), strict=True):
+        labels[row, batch["masked_lm_positions"][row, place]] = batch["masked_lm_ids"][row, place]
+    return torch.from_numpy(labels)
+
+
+def their_outputs_and_gradients(
+    model, batch: dict, weights: Iterable[str], next_sentence: bool = True
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """Outputs under our names, and the gradients of their own loss by our paths.
+
+    Args:
+      model: a `BertForPreTraining`, or, without a next sentence, a `BertForMaskedLM`.
+      batch: what our pre-trainer takes.
+      weights: paths of our variables.
+      next_sentence: whether the loss has the next sentence in it.
+    """
+    labels = {"labels": their_labels(batch)}
+    if next_sentence:
+        labels["next_sentence_label"] = _tensor(batch["next_sentence_labels"])
+    results = model(**their_inputs(batch), **labels, output_hidden_states=True)
+    model.zero_grad()
+    results.loss.backward()
+    paths = {their_name(path): path for path in weights}
+    gradients = {paths[name]: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    logits = results.prediction_logits if next_sentence else results.logits
+    rows = torch.arange(len(logits))[:, None]
+    outputs = _states(results) | {
+        "masked_lm_logits": logits[rows, _tensor(batch["masked_lm_positions"])],
+        "loss": results.loss,
+    }
+    if next_sentence:
+        outputs["next_sentence_logits"] = results.seq_relationship_logits
+    return _arrays(outputs), {path: _transposed(g, path) for path, g in gradients.items()}
+
+
+def their_states(model, batch: dict) -> dict:
+    """The outputs of a `BertModel` under our names."""
+    with torch.no_grad():
+        results = model(**their_inputs(batch), output_hidden_states=True)
+    return _arrays(_states(results) | {"pooled_output": results.pooler_output})
+
+
+def _states(results) -> dict:
+    embedded, *layers = results.hidden_states
+    return {"embedding_output": embedded, "encoder_outputs": layers, "sequence_output": layers[-1]}
+
+
+def _transposed(value: np.ndarray, path: str) -> np.ndarray:
+    """Theirs in our layout, or ours in theirs: PyTorch's kernels are [outputs, inputs]."""
+    return value.T if path.endswith("kernel") else value
+
+
+def _tensor(value: tf.Tensor) -> torch.Tensor:
+    return torch.from_numpy(value.numpy().astype(np.int64))
+
+
+def _arrays(outputs: dict) -> dict:
+    return {
+        name: [part.detach().numpy() for part in value] if isinstance(value, list) else value.detach().numpy()
+        for name, value in outputs.items()
+    }

@@ -1,0 +1,117 @@
+"""Our model against Hugging Face's on PyTorch with the same weights, in float32: outputs, loss, gradients."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+import transformers
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from tests.bert_tf.reference import (
+    assert_gradients_equal,
+    assert_outputs_equal,
+    outputs_and_gradients,
+    random_batch,
+    random_pretrainer,
+)
+from tests.parity.hugging_face import hugging_face, their_outputs_and_gradients, their_states
+
+pytestmark = pytest.mark.torch
+
+CONFIG = BertConfig(
+    vocab_size=97,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=24,
+    type_vocab_size=2,
+)
+ONE_HEAD = BertConfig(50, 32, 1, 1, 128, max_position_embeddings=16, type_vocab_size=16)
+DEEP = BertConfig(211, 64, 6, 16, 64, max_position_embeddings=70, type_vocab_size=2)
+LONG = BertConfig(400, 128, 2, 2, 512, max_position_embeddings=128, type_vocab_size=2)
+
+
+def assert_equal(
+    config: BertConfig, batch: dict, seed: int = 0, stddev: float | None = None, attention: str = "eager"
+) -> None:
+    """By default with weights that keep a signal's size, see tests/bert_tf/test_official_parity.py."""
+    model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
+    weights = variables_by_path(model)
+    outputs, gradients = outputs_and_gradients(model, batch)
+    heads = hugging_face(transformers.BertForPreTraining, config, weights, attention)
+    their_outputs, their_gradients = their_outputs_and_gradients(heads, batch, weights)
+    assert_outputs_equal(outputs, their_outputs)
+    assert_gradients_equal(gradients, their_gradients)
+    encoder = hugging_face(transformers.BertModel, config, weights, attention)
+    assert_outputs_equal(outputs, their_states(encoder, batch))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
+@pytest.mark.parametrize("stddev", [0.02, None, 0.2], ids=["initial", "unit_gain", "larger"])
+def test_outputs_and_gradients_are_equal(stddev, hidden_act, attention):
+    config = dataclasses.replace(CONFIG, hidden_act=hidden_act)
+    assert_equal(config, random_batch(config, batch=5, length=20, predictions=4, seed=3), 3, stddev, attention)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize(
+    "config, sizes",
+    [(ONE_HEAD, (4, 16, 3)), (DEEP, (7, 64, 10)), (LONG, (3, 128, 20))],
+    ids=["one_head_of_one_layer", "six_layers_of_sixteen_heads", "long_rows"],
+)
+def test_other_shapes_are_equal(config, sizes, attention):
+    assert_equal(config, random_batch(config, *sizes, seed=2), seed=2, attention=attention)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_rows_without_padding_and_segments_are_equal(attention):
+    """Theirs is not told of a mask or of segments either."""
+    batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
+    for name in ("input_mask", "segment_ids"):
+        del batch[name]
+    assert_equal(CONFIG, batch, attention=attention)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_single_padded_row_is_equal(attention):
+    batch = {name: value[1:2] for name, value in random_batch(CONFIG, batch=5, length=20, predictions=4).items()}
+    assert 0 < tf.reduce_sum(batch["input_mask"]) < 20
+    assert_equal(CONFIG, batch | {"masked_lm_weights": tf.ones([1, 4])}, attention=attention)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_left_to_right_is_their_decoder(attention):
+    """Without the next sentence: our pooler reads the last piece, which has seen the row, theirs the first."""
+    config = dataclasses.replace(CONFIG, directionality="ltr")
+    model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
+    weights = variables_by_path(model)
+    batch = random_batch(config, batch=5, length=20, predictions=4)
+    outputs, gradients = outputs_and_gradients(model, batch, next_sentence=False)
+    theirs = hugging_face(transformers.BertForMaskedLM, config, weights, attention, is_decoder=True)
+    their_outputs, their_gradients = their_outputs_and_gradients(theirs, batch, weights, next_sentence=False)
+    assert_outputs_equal(outputs, their_outputs)
+    assert_gradients_equal(gradients, their_gradients)
+
+
+@pytest.mark.parametrize("ours, theirs", [("gelu", "gelu_erf"), ("gelu_erf", "gelu")])
+def test_another_gelu_is_told_apart(ours, theirs):
+    batch = random_batch(CONFIG, batch=5, length=20, predictions=4)
+    model = random_pretrainer(dataclasses.replace(CONFIG, hidden_act=ours))
+    config = dataclasses.replace(CONFIG, hidden_act=theirs)
+    encoder = hugging_face(transformers.BertModel, config, variables_by_path(model), "eager")
+    with pytest.raises(AssertionError, match="encoder_outputs 0"):
+        assert_outputs_equal(model(batch), their_states(encoder, batch))
+
+
+def test_the_papers_base_size_is_equal():
+    """With the weights that training starts from."""
+    config = BertConfig.named("base")
+    encoder = BertEncoder(config)
+    batch = random_batch(config, batch=2, length=128, predictions=20)
+    weights = {f"encoder/{path}": variable for path, variable in variables_by_path(encoder).items()}
+    theirs = hugging_face(transformers.BertModel, config, weights, "sdpa")
+    assert_outputs_equal(encoder(batch), their_states(theirs, batch))
