@@ -12,11 +12,12 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, finetuning, progress, run_folder, training
+from bert_tf import checkpoints, finetuning, flops, progress, run_folder, training
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import BertClassifier, EncodedExamples
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tasks import glue
+from bert_tf.throughput import Throughput
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -162,12 +163,14 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
 
     with strategy.scope():
         optimizer = training.make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
+        per_sequence = flops.of_training(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
         trainer = training.Trainer(
             finetuning.ClassificationObjective(model, run.task.is_regression),
             strategy,
             random_seed=settings.random_seed,
             optimizer=optimizer,
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
+            throughput=Throughput(per_sequence, flops.peak(strategy, settings.dtype)),
         )
 
     training.train(trainer, settings, num_train_steps)

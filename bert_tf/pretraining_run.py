@@ -8,12 +8,13 @@ import os
 
 import tensorflow as tf
 import tf_keras as keras
-from absl import logging
 
-from bert_tf import checkpoints, input_pipeline, pretraining_data, progress, run_folder, training
+from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report, run_folder, training
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
 from bert_tf.settings import PretrainingSettings
+from bert_tf.throughput import Throughput
 from tfrecords import reader, writer
 
 
@@ -31,33 +32,37 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    trained_steps, done = training.latest_step(settings.output_dir), 0
+    done = 0
     if settings.do_train:
+        trained_steps = training.latest_step(settings.output_dir)
         if settings.init_checkpoint:
             checkpoints.latest_checkpoint(settings.init_checkpoint)
         phase = _phase(settings, config, data)
         done = run_folder.check(settings.output_dir, phase, trained_steps)
-    else:
+    elif not settings.eval_timeout:
         checkpoints.latest_checkpoint(settings.output_dir)
+    blanks = find_blanks(settings, config, data) if settings.do_eval else None
     strategy = training.make_strategy(settings)
     training.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
     trainer = _make_trainer(settings, config, data, strategy, done)
+    evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
 
-    def evaluate() -> dict[str, float]:
-        return _evaluate(settings, trainer)
+    def report_only() -> None:
+        report.write(settings.output_dir)
 
     with input_pipeline.clear_errors([*files, *eval_files], config.vocab_size):
-        if settings.do_train:
-            run_folder.begin(settings.output_dir, phase, trained_steps)
-            config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
-            writer.write_text(config_path, config.to_json_string())
-            training.train(trainer, settings, settings.num_train_steps, evaluate if settings.do_eval else None)
-        else:
-            latest = checkpoints.latest_checkpoint(settings.output_dir)
-            trainer.checkpoint.restore(latest).expect_partial()
-        return evaluate() if settings.do_eval else {}
+        if not settings.do_train:
+            return evaluate_checkpoints(settings, trainer, evaluation, _model_facts(config))
+        run_folder.begin(settings.output_dir, phase, trained_steps)
+        config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
+        writer.write_text(config_path, config.to_json_string())
+        try:
+            training.train(trainer, settings, settings.num_train_steps, evaluation or report_only)
+            return evaluation() if evaluation else {}
+        finally:  # whether it ended, was stopped or diverged
+            report_only()
 
 
 def _model_facts(config: BertConfig) -> dict:
@@ -104,26 +109,30 @@ def _make_trainer(
         )
 
     keras.utils.set_random_seed(settings.random_seed)
+    has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
-        optimizer = training.make_optimizer(
-            settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
-        )
+        objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
+        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, False)
+        if not settings.do_train:
+            return training.Trainer(objective, strategy, eval_dataset=eval_dataset)
         return training.Trainer(
-            PretrainingObjective(BertPretrainer(config), data.has_pairs and settings.use_next_sentence_label),
+            objective,
             strategy,
             random_seed=settings.random_seed,
-            optimizer=optimizer if settings.do_train else None,
-            train_dataset=dataset(data.files, settings.train_batch_size, True) if settings.do_train else None,
-            eval_dataset=dataset(data.eval_files, settings.eval_batch_size, False),
+            optimizer=training.make_optimizer(
+                settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
+            ),
+            train_dataset=dataset(data.files, settings.train_batch_size, True),
+            eval_dataset=eval_dataset,
+            throughput=_throughput(settings, config, has_next_sentence, strategy),
         )
 
 
-def _evaluate(settings: PretrainingSettings, trainer: training.Trainer) -> dict[str, float]:
-    """Evaluates the trainer's weights and writes `eval_results.txt`, as the original does."""
-    step = int(trainer.global_step.numpy())
-    output = trainer.evaluate(tf.constant(settings.max_eval_steps))
-    figures = {name: float(value) for name, value in output.items()}
-    logging.info("evaluated at step %d  %s", step, progress.describe(figures))
-    progress.record(settings.output_dir, "eval", step, figures)
-    progress.write_results(settings.output_dir, {"global_step": step, **figures})
-    return figures
+def _throughput(
+    settings: PretrainingSettings, config: BertConfig, has_next_sentence: bool, strategy: tf.distribute.Strategy
+) -> Throughput:
+    one_way = config.directionality != "bidi"
+    predictions = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
+    outputs = 2 if has_next_sentence else 0
+    per_sequence = flops.of_training(config, settings.max_seq_length, predictions, outputs)
+    return Throughput(per_sequence, flops.peak(strategy, settings.dtype))

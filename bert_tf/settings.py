@@ -66,7 +66,13 @@ class PretrainingSettings(DeviceSettings):
     eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint to start from: a file prefix or a folder", "")
-    vocab_file: str = setting("vocabulary of the data; needed to mask what was made with --masking=dynamic", "")
+    vocab_file: str = setting(
+        "vocabulary of the data; needed to mask what was made with --masking=dynamic; empty: the file that the data's "
+        "manifest names, where it is still there, to show filled-in masks", "",
+    )  # fmt: skip
+    fill_mask_file: str = setting(
+        "sentences with [MASK] in them, one a line, to fill in at each evaluation beside some of the data", ""
+    )
     max_seq_length: int = setting("row length of the data", 128)
     max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
     use_next_sentence_label: bool = setting("train the next-sentence task where the data are pairs", True)
@@ -80,6 +86,10 @@ class PretrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
+    eval_timeout: float = setting(
+        "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until none "
+        "has come for so many seconds; 0: the latest alone", 0.0,
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
@@ -90,6 +100,12 @@ class PretrainingSettings(DeviceSettings):
             "max_eval_steps",
         )  # fmt: skip
         require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
+        require(self.eval_timeout >= 0, f"--eval_timeout={self.eval_timeout}: must be at least 0")
+        require(
+            not (self.eval_timeout and self.do_train),
+            "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
+        )
+        require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,14 +15,16 @@ import tf_keras as keras
 from absl import logging
 from official.common import distribute_utils
 
-from bert_tf import checkpoints, optimization
+from bert_tf import checkpoints, optimization, summaries
 from bert_tf.progress import Progress
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
+from bert_tf.throughput import Throughput
 from tfrecords.errors import InputError
 
 _CHECKPOINTS_KEPT = 5
 # Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
+_LARGEST_EXPONENT = 88.0  # of float32
 
 
 class Objective(Protocol):
@@ -136,8 +138,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       strategy: where to compute; the trainer is made in its scope.
       random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
       optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches.
+      train_dataset: distributed dataset of batches, which hold an `input_mask`.
       eval_dataset: the same, finite.
+      throughput: counts what training works through; None for one that knows no FLOPs.
     """
 
     def __init__(
@@ -149,12 +152,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         optimizer: keras.optimizers.Optimizer | None = None,
         train_dataset=None,
         eval_dataset=None,
+        throughput: Throughput | None = None,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
         self._seed = random_seed
         names = (*objective.names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
+        self.throughput = throughput or Throughput()
         if optimizer is not None:
             optimizer.build(objective.model.trainable_variables)
         orbit.StandardTrainer.__init__(self, train_dataset)
@@ -163,6 +168,21 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         if optimizer is not None:
             entries["optimizer"] = optimizer
         self.checkpoint = tf.train.Checkpoint(**entries)
+
+    def create_train_loop_fn(self):
+        """The loop of orbit, its first step apart: that one traces and compiles, and counts in no rate."""
+        loop = super().create_train_loop_fn()
+        compiled = False
+
+        def run(iterator, num_steps):
+            nonlocal compiled
+            if not compiled:
+                loop(iterator, tf.constant(1))
+                self.throughput.start()
+            loop(iterator, num_steps if compiled else num_steps - 1)
+            compiled = True
+
+        return run
 
     def train_step(self, iterator):
         """One step over all replicas."""
@@ -179,6 +199,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.strategy.run(step, args=(next(iterator),))
 
     def _replica_train_step(self, batch):
+        self.throughput.count(batch)
         context = tf.distribute.get_replica_context()
         seed = tf.stack([tf.constant(self._seed, tf.int32), tf.cast(self.global_step, tf.int32)])
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
@@ -213,11 +234,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_begin(self):
         """Forgets the figures of the loop before."""
         self._reset()
+        self.throughput.start()
 
     def train_loop_end(self):
         """Figures of the loop."""
+        speed = self.throughput.figures()
         figures = {name: mean.result() for name, mean in self._means.items()}
-        return _with_total(figures) | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
+        return _with_derived(figures) | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
 
     def eval_begin(self):
         """Forgets the figures of training."""
@@ -226,13 +249,17 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def eval_end(self):
         """Figures of the evaluation."""
         measured = {name: mean.result() for name, mean in self._means.items() if mean.count > 0}
-        return _with_total(measured)
+        return _with_derived(measured)
 
 
-def _with_total(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Adds the sum of the loss terms where there are several."""
+def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Adds the sum of the loss terms where there are several, and the perplexity of predicted pieces."""
     terms = [value for name, value in figures.items() if name.endswith("_loss")]
-    return ({"loss": tf.add_n(terms)} if terms else {}) | dict(figures)
+    figures = ({"loss": tf.add_n(terms)} if terms else {}) | dict(figures)
+    if "masked_lm_loss" in figures:
+        # of the mean over the whole loop or evaluation, since a mean of exponentials would be something else
+        figures["masked_lm_perplexity"] = tf.exp(tf.minimum(figures["masked_lm_loss"], _LARGEST_EXPONENT))
+    return figures
 
 
 def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
@@ -276,7 +303,7 @@ def train(
     )
 
     def report(output):
-        progress.update(int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()})
+        shown.update(int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()})
 
     # orbit prints each loop's figures; `Progress` shows them on one line
     with contextlib.redirect_stdout(io.StringIO()):
@@ -286,8 +313,7 @@ def train(
             global_step=trainer.global_step,
             steps_per_loop=steps_per_loop,
             checkpoint_manager=manager,
-            summary_dir=os.path.join(output_dir, "train"),
-            summary_interval=steps_per_loop,
+            summary_manager=summaries.manager(os.path.join(output_dir, "train"), trainer.global_step),
             train_actions=[report],
         )
         first_step = int(trainer.global_step.numpy())
@@ -298,7 +324,7 @@ def train(
             return
         if not first_step:
             controller.save_checkpoint()
-        progress = Progress(output_dir, first_step, num_train_steps)
+        shown = Progress(output_dir, first_step, num_train_steps, trainer.throughput.describe())
         try:
             step = first_step
             while step < num_train_steps:
@@ -309,7 +335,7 @@ def train(
                 if not manager.latest_checkpoint.endswith(f"-{step}"):
                     controller.save_checkpoint()
         finally:
-            progress.close()
+            shown.close()
     logging.info("saved %s", manager.latest_checkpoint)
 
 

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 
-import demo_report
 import demo_text
 
 OUT = pathlib.Path("demo_output")
@@ -81,6 +80,9 @@ def main() -> None:
         print(f"  {label:<10} {max(probabilities):.2f}  {sentence}")
     stages.append(Stage("all", time.monotonic() - started, "report: demo_output/report.html"))
     print("\n" + table(stages))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import demo_report  # with it comes TensorFlow, which nothing before needs in this process
+
     report = demo_report.render(stages, evaluations, scores, list(zip(SENTENCES, answers["label"], strict=True)))
     (OUT / "report.html").write_text(report, encoding="utf-8")
 

@@ -73,8 +73,10 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp
     start = f"--init_checkpoint={trained[0]}"
     run_classifier(settings(inputs, vocab_file, tmp_path, start, "--do_train", "--num_train_epochs=1"))
     with open(tmp_path / "metrics.jsonl") as file:
-        first = json.loads(next(file))
+        start, first = (json.loads(next(file)) for _ in range(2))
     assert first["loss"] < 0.3, "it knows the task already"
+    assert start["split"] == "start" and start["flops_per_sequence"] > 0
+    assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilisation"] > 0
 
 
 def own_files(folder, header: str, rows: list[str]) -> list[str]:

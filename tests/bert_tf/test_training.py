@@ -285,7 +285,7 @@ def test_a_float16_step_that_overflows_is_passed_over():
     objective = Huge()
     optimizer = training.make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
     strategy = tf.distribute.get_strategy()
-    data = tf.data.Dataset.from_tensors({"x": [1.0]}).repeat()
+    data = tf.data.Dataset.from_tensors({"input_mask": [[1]]}).repeat()
     trainer = training.Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
     before, scale = objective.model.get_weights()[0], float(optimizer.loss_scale)
     figures = trainer.train(tf.constant(1))

@@ -47,6 +47,6 @@ def test_the_report_stands_alone_and_escapes_what_it_shows():
     figures = [{"split": split, "step": step, **shown} for split in ("train", "eval") for step in (0, 1)]
     scores = {"pretrained": [0.7, 0.8], "scratch": [0.5, 0.6], "majority": [0.3]}
     page = demo_report.render([demo.Stage("text", 1.0, "a < b")], figures, scores, [("<b>", "email")])
-    assert "a &lt; b" in page and "&lt;b&gt;" in page and page.count("<svg") == 2
+    assert "a &lt; b" in page and "&lt;b&gt;" in page and page.count("<svg") == 4
     references = re.findall(r"(?:href|src)=[\"']([^\"']+)", page)
     assert all(reference.startswith("#") for reference in references)

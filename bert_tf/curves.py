@@ -1,0 +1,129 @@
+"""Curves as SVG text, for pages that stand alone."""
+
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib import ticker
+from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREY = "#2f6fde", "#d9730d", "#8a93a3"
+# More points cannot be told apart at this size.
+_MOST_POINTS = 300
+_STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelsize": 9,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "xtick.color": "#4a5364",
+    "ytick.color": "#4a5364",
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bert_tf",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A line of a panel.
+
+    Attributes:
+      label: what it shows, for the legend.
+      points: (step, value) pairs; those that are not finite are left out.
+      color: of the line.
+      dots: whether to mark every point.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    color: str = BLUE
+    dots: bool = False
+
+
+def panel(
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    log: bool = False,
+    percent: bool = False,
+    from_zero: bool = False,
+    phases: Sequence[int] = (),
+) -> str:
+    """A small diagram over the steps.
+
+    Args:
+      title: what the values are, with their unit.
+      curves: one or more.
+      log: whether the values' axis is logarithmic.
+      percent: whether values are fractions.
+      from_zero: whether the values' axis begins at 0.
+      phases: steps at which something changed, marked by a line.
+
+    Returns:
+      An SVG element.
+    """
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4.4, 2.7))
+        axis = figure.add_axes((0.15, 0.13, 0.82, 0.74))
+        axis.grid(axis="y", color="#e6e9ef", linewidth=0.8)
+        for step in phases:
+            axis.axvline(step, color=GREY, linestyle=":", linewidth=1)
+        for curve in curves:
+            style = {"marker": "o", "markersize": 3.5} if curve.dots else {}
+            steps, values = _thinned(curve.points)
+            axis.plot(steps, values, color=curve.color, linewidth=1.5, label=curve.label, **style)
+        if log:
+            _make_logarithmic(axis)
+        elif percent:
+            axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+        else:
+            axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+        if from_zero:
+            axis.set_ylim(bottom=0)
+        axis.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+        axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+        axis.set_title(title)
+        if len(curves) > 1:
+            axis.legend(frameon=False, fontsize=9)
+        return svg(figure)
+
+
+def svg(figure: Figure) -> str:
+    """A figure as an SVG element that refers to nothing outside itself."""
+    target = io.StringIO()
+    metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(target, format="svg", metadata=metadata)
+    return target.getvalue()[target.getvalue().index("<svg") :]
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values, means of neighbours where there are too many."""
+    finite = np.array([point for point in points if math.isfinite(point[1])], float).reshape(-1, 2)
+    if len(finite) > _MOST_POINTS:
+        finite = np.array([group.mean(axis=0) for group in np.array_split(finite, _MOST_POINTS)])
+    return finite[:, 0], finite[:, 1]
+
+
+def _make_logarithmic(axis) -> None:
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    # within a decade or so the powers of ten alone would be too few
+    subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=subs, numticks=8))
+    axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+    axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _short(value: float) -> str:
+    """A tick's label: "20k", "0.001", "1e-05"."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.4g}{letter}"
+    return f"{value:.4g}"

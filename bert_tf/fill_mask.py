@@ -1,0 +1,229 @@
+"""A look at what a model makes of blanks in sentences, for people to read.
+
+Paper: section 3.1, Task 1 (masked pieces); section 5.1 for the next piece of a left-to-right model.
+
+Letters: B rows, S sequence length, K blanks of a row, V vocabulary size.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.pretraining import BertPretrainer
+from bert_tf.tokenization import CLS, MASK, SEP, BertTokenizer
+from tfrecords.errors import InputError
+
+NAME = "fill_mask.jsonl"
+EVALUATOR_NAME = "fill_mask-eval.jsonl"
+_GUESSES = 3
+_MOST_BLANKS = 20
+_MOST_SENTENCES = 50
+# Of a line in the log.
+_COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
+# A left-to-right model guesses at every piece; some of them say enough.
+_BLANKS_OF_ONE_DIRECTION = 8
+# From the place that is predicted to the position at which the model predicts it.
+_READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row with blanks.
+
+    Attributes:
+      input_ids: int32 [pieces], what the model reads, without padding.
+      segment_ids: int32 [pieces].
+      blanks: places in the row, ascending.
+      right_ids: the piece that belongs into each; None where nobody knows.
+    """
+
+    input_ids: np.ndarray
+    segment_ids: np.ndarray
+    blanks: Sequence[int]
+    right_ids: Sequence[int] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Blanks:
+    """Rows with blanks and the vocabulary, pieces by id, that they are written in."""
+
+    vocabulary: Sequence[str]
+    rows: Sequence[Row]
+
+
+def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[Row]:
+    """Rows of pre-training data, [B, S], with what is predicted in them, [B, P], as blanks."""
+    rows = []
+    for index in range(len(batch["input_ids"])):
+        pieces = int(batch["input_mask"][index].sum())
+        used = np.flatnonzero(batch["masked_lm_weights"][index] > 0)
+        most = _MOST_BLANKS if directionality == "bidi" else _BLANKS_OF_ONE_DIRECTION
+        if len(used) > most:
+            used = used[np.linspace(0, len(used) - 1, most).round().astype(int)]
+        if not len(used):
+            continue
+        blanks = batch["masked_lm_positions"][index][used] - _READ_FROM[directionality]
+        rows.append(
+            Row(
+                batch["input_ids"][index][:pieces],
+                batch["segment_ids"][index][:pieces],
+                blanks.tolist(),
+                batch["masked_lm_ids"][index][used].tolist(),
+            )
+        )
+    return rows
+
+
+def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[Row]:
+    """Rows of a text file: a sentence a line, with [MASK] where a piece is to be guessed.
+
+    Raises:
+      InputError: no such file; a line without [MASK], or too long; too many lines, or none.
+    """
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise InputError(f"--fill_mask_file={path}: no such file")
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            lines = file.read().decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8; save it as UTF-8") from error
+    rows = [
+        _row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    if not 1 <= len(rows) <= _MOST_SENTENCES:
+        raise InputError(f"{path}: holds {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, a line each")
+    return rows
+
+
+def _row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> Row:
+    parts = line.split(MASK)
+    if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
+        raise InputError(f"{where}: holds {len(parts) - 1} times {MASK}; give 1 to {_MOST_BLANKS} blanks")
+    ids = [tokenizer.cls_id]
+    for part in tokenizer.encode(parts).to_list():
+        ids += [*part, tokenizer.mask_id]
+    ids[-1] = tokenizer.sep_id
+    if len(ids) > max_seq_length:
+        raise InputError(f"{where}: has {len(ids)} pieces, beyond --max_seq_length={max_seq_length}; shorten it")
+    input_ids = np.array(ids, np.int32)
+    blanks = np.flatnonzero(input_ids == tokenizer.mask_id).tolist()
+    return Row(input_ids, np.zeros_like(input_ids), blanks, None)
+
+
+class FillMask:
+    """Guesses the same blanks with whatever weights the model has.
+
+    Args:
+      model: what guesses; made under `strategy`.
+      strategy: where to compute.
+      blanks: what to guess.
+      max_seq_length: S.
+    """
+
+    def __init__(self, model: BertPretrainer, strategy: tf.distribute.Strategy, blanks: Blanks, max_seq_length: int):
+        self._vocabulary, self._rows = blanks.vocabulary, blanks.rows
+        self._batch = _padded(blanks.rows, max_seq_length, _READ_FROM[model.config.directionality])
+
+        def guess(batch):
+            logits = model(batch)["masked_lm_logits"]  # [B, K, V]
+            return tf.math.top_k(tf.nn.softmax(logits), _GUESSES)
+
+        # every replica does the whole, which is little
+        self._guess = tf.function(lambda batch: strategy.run(guess, args=(batch,)))
+        self._strategy = strategy
+
+    def look(self) -> list[dict]:
+        """What the model guesses now.
+
+        Returns:
+          For each row `pieces` (strings, as the model reads them) and `blanks`: for each `at` (its place among
+          the pieces), `right` (the piece that belongs there, or None) and `guesses`: [piece, probability]
+          pairs, the most probable first.
+        """
+        values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
+        return [
+            self._described(row, row_values, row_ids)
+            for row, row_values, row_ids in zip(self._rows, values.numpy(), ids.numpy(), strict=True)
+        ]
+
+    def _described(self, row: Row, values: np.ndarray, ids: np.ndarray) -> dict:
+        blanks = []
+        for index, at in enumerate(row.blanks):
+            guesses = zip(ids[index].tolist(), values[index].tolist(), strict=True)
+            right = None if row.right_ids is None else self._piece(row.right_ids[index])
+            named = [[self._piece(i), round(value, 4)] for i, value in guesses]
+            blanks.append({"at": int(at), "right": right, "guesses": named})
+        return {"pieces": [self._piece(i) for i in row.input_ids.tolist()], "blanks": blanks}
+
+    def _piece(self, index: int) -> str:
+        # a model's table may be larger than the vocabulary
+        return self._vocabulary[index] if index < len(self._vocabulary) else f"[id {index}]"
+
+
+def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Tensor]:
+    """Rows as one batch, int32 [B, S]; `masked_lm_positions` int32 [B, K], the rest of it 0."""
+    most = max(1, *(len(row.blanks) for row in rows))
+    batch = {name: np.zeros([len(rows), length], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    batch["masked_lm_positions"] = np.zeros([len(rows), most], np.int32)
+    for index, row in enumerate(rows):
+        pieces = len(row.input_ids)
+        batch["input_ids"][index, :pieces] = row.input_ids
+        batch["input_mask"][index, :pieces] = 1
+        batch["segment_ids"][index, :pieces] = row.segment_ids
+        batch["masked_lm_positions"][index, : len(row.blanks)] = np.array(row.blanks, np.int32) + read_from
+    return {name: tf.constant(value) for name, value in batch.items()}
+
+
+def words(sample: Mapping) -> list[tuple[str, int | None]]:
+    """A sample's text, piece by piece.
+
+    Returns:
+      (text, number of the blank or None) pairs, to be joined without a space between; what the model reads at a
+      blank stands in brackets.
+    """
+    numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
+    result = []
+    for at, piece in enumerate(sample["pieces"]):
+        if at not in numbers and (piece == CLS or (piece == SEP and at == len(sample["pieces"]) - 1)):
+            continue
+        text, space = piece, " " if result else ""
+        if at in numbers:
+            text = piece if piece.startswith("[") else f"[{piece}]"
+        elif piece == SEP:
+            text = "/"
+        elif piece.startswith("##") and len(piece) > 2:
+            text, space = piece[2:], ""
+        result.append((space + text, numbers.get(at)))
+    return result
+
+
+def in_words(blank: Mapping) -> str:
+    """A blank on one line: the right piece, then the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
+    guesses = ", ".join(f"{piece} {probability:.2f}" for piece, probability in blank["guesses"])
+    return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
+
+
+def line(sample: Mapping) -> str:
+    """A sample's first blanks and the text around the first of them, on one line."""
+    pieces = words(sample)
+    first = next(index for index, (_, number) in enumerate(pieces) if number is not None)
+    before, after = ("".join(text for text, _ in part) for part in (pieces[:first], pieces[first:]))
+    if len(before) > _COLUMNS_BEFORE:
+        before = "..." + before[-_COLUMNS_BEFORE:]
+    around = before + after
+    if len(around) > _COLUMNS:
+        around = around[:_COLUMNS] + "..."
+    return f'"{around}"  ' + "; ".join(in_words(blank) for blank in sample["blanks"][:_BLANKS_ON_LINE])
+
+
+def markdown(samples: Sequence[Mapping]) -> str:
+    """Samples with all their blanks, for TensorBoard."""
+    parts = []
+    for sample in samples:
+        text = "".join(f" **{text.strip()}**" if number is not None else text for text, number in words(sample))
+        parts.append("\n".join([text, "", *(f"* {in_words(blank)}" for blank in sample["blanks"])]))
+    return "\n\n".join(parts)

@@ -1,0 +1,160 @@
+"""Evaluation of pre-training on held-out data: figures, filled-in masks, the report.
+
+Paper: section 3.1.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries, training
+from bert_tf.config import BertConfig
+from bert_tf.pretraining_data import PretrainingData
+from bert_tf.settings import PretrainingSettings
+from bert_tf.tokenization import BertTokenizer
+from tfrecords import manifest, writer
+from tfrecords.errors import InputError
+
+_ROWS_SHOWN = 5
+_ROWS_LOGGED = 2
+
+
+class Evaluation:
+    """Evaluates a trainer's weights, and leaves what came of it where people look.
+
+    That is the log, `eval_results.txt` as the original writes it, TensorBoard, files of figures and of filled-in
+    masks, and the report. A process that only evaluates has files of its own, since another may be training.
+
+    Args:
+      settings: the run's.
+      trainer: with evaluation data; may train too.
+      blanks: what to fill in; None for nothing.
+    """
+
+    def __init__(self, settings: PretrainingSettings, trainer: training.Trainer, blanks: fill_mask.Blanks | None):
+        self._settings, self._trainer = settings, trainer
+        self._fill_mask = None
+        if blanks:
+            model = trainer.objective.model
+            self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
+        self._summaries = summaries.manager(os.path.join(settings.output_dir, "eval"), trainer.global_step)
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluates now.
+
+        Returns:
+          The figures.
+        """
+        settings, step = self._settings, int(self._trainer.global_step.numpy())
+        output = self._trainer.evaluate(tf.constant(settings.max_eval_steps))
+        figures = {name: float(value) for name, value in output.items()}
+        logging.info("evaluated at step %d  %s", step, progress.describe(figures))
+        name = progress.METRICS_NAME if settings.do_train else progress.EVALUATOR_METRICS_NAME
+        progress.record(settings.output_dir, "eval", step, figures, name)
+        progress.write_results(settings.output_dir, {"global_step": step, **figures})
+        self._summaries.write_summaries(figures)
+        if self._fill_mask:
+            self._fill_in(step)
+        self._summaries.flush()
+        report.write(settings.output_dir)
+        return figures
+
+    def _fill_in(self, step: int) -> None:
+        samples = self._fill_mask.look()
+        for sample in samples[:_ROWS_LOGGED]:
+            logging.info("fill in %s", fill_mask.line(sample))
+        name = fill_mask.NAME if self._settings.do_train else fill_mask.EVALUATOR_NAME
+        progress.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
+        with self._summaries.summary_writer().as_default():
+            tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
+
+
+def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
+    """What to fill in at each evaluation: the user's sentences, then the first rows of the held-out data.
+
+    Returns:
+      None where the data's vocabulary cannot be found, which the log says.
+
+    Raises:
+      InputError: the vocabulary given is another one, or the sentences do not fit.
+    """
+    entries = manifest.find_manifest(data.eval_files[0]) or {}
+    vocab_file = _vocabulary_of(settings, data.eval_files[0], entries)
+    if vocab_file is None:
+        if settings.fill_mask_file:
+            raise InputError("--fill_mask_file needs --vocab_file, the vocabulary of the data")
+        logging.info("no vocabulary is known; --vocab_file would show filled-in masks at each evaluation")
+        return None
+    tokenizer = BertTokenizer(vocab_file, entries.get("settings", {}).get("do_lower_case", True))
+    rows = []
+    if settings.fill_mask_file:
+        rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
+    with input_pipeline.clear_errors(data.eval_files, config.vocab_size):
+        batches = input_pipeline.pretraining_batches(
+            data.eval_files,
+            features=data.features,
+            vocab_size=config.vocab_size,
+            batch_size=_ROWS_SHOWN,
+            training=False,
+            seed=settings.random_seed,
+            dynamic_masking=data.dynamic_masking,
+            directionality=config.directionality,
+        )
+        first = next(batches.take(1).as_numpy_iterator())
+    rows += fill_mask.rows_of_batch(first, config.directionality)
+    return fill_mask.Blanks(tokenizer.vocabulary, rows) if rows else None
+
+
+def _vocabulary_of(settings: PretrainingSettings, path: str, entries: Mapping) -> str | None:
+    """The vocabulary file given, or the one that a manifest names, where it is still what it was."""
+    digest, named = entries.get("vocab_sha256"), entries.get("settings", {}).get("vocab_file")
+    if settings.vocab_file:
+        if not tf.io.gfile.exists(settings.vocab_file):
+            raise InputError(f"--vocab_file={settings.vocab_file}: no such file")
+        if digest and writer.sha256(settings.vocab_file) != digest:
+            raise InputError(
+                f"--vocab_file={settings.vocab_file}: not the vocabulary that {path} was made with ({named}); give that"
+            )
+        return settings.vocab_file
+    if not (digest and named and tf.io.gfile.exists(named)) or writer.sha256(named) != digest:
+        return None
+    return named
+
+
+def evaluate_checkpoints(
+    settings: PretrainingSettings, trainer: training.Trainer, evaluation: Callable[[], dict], model: Mapping
+) -> dict[str, float]:
+    """Evaluates a folder's latest checkpoint, and within `eval_timeout` the ones that another process adds.
+
+    Args:
+      settings: the run's.
+      trainer: whose weights each checkpoint becomes.
+      evaluation: evaluates them.
+      model: what the folder's run must be of, see `run_folder.check_model`.
+
+    Returns:
+      Figures of the last one.
+
+    Raises:
+      InputError: there is none within the time, it is of another model, or cannot be read.
+    """
+    folder, figures = settings.output_dir, {}
+
+    def is_last(step: int) -> bool:
+        phases = run_folder.read_phases(folder)
+        return bool(phases) and step >= phases[-1].optimizer["num_train_steps"]
+
+    for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
+        run_folder.check_model(folder, model)
+        try:
+            with trainer.strategy.scope():
+                trainer.checkpoint.restore(prefix).expect_partial()
+        except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+            if checkpoint_watch.is_there(prefix):
+                raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
+            logging.info("%s was deleted before it was read; going on with the next", prefix)
+            continue
+        figures = evaluation()
+    return figures

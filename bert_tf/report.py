@@ -1,0 +1,230 @@
+"""A run's report: one HTML file with everything inside, for any browser."""
+
+import dataclasses
+import html
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import curves, fill_mask, progress, run_folder
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "report.html"
+_TRAIN, _HELD_OUT = "train", "eval"
+_MOST_SAMPLES = 60
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 74rem; margin: 2rem auto; padding: 0 1rem; color: #1d2430; }
+h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
+table { border-collapse: collapse; width: 100%; font-size: .93rem; }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #dfe3ea; vertical-align: top; }
+th { font-weight: 600; color: #4a5364; } td:first-child { white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+svg { width: 100%; height: auto; } svg text { font-family: system-ui, sans-serif !important; }
+p.note { color: #5a6475; margin: .3rem 0; }
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: .6rem 1.2rem; }
+.sample { border: 1px solid #dfe3ea; border-radius: .5rem; padding: .7rem 1rem; margin: .8rem 0; }
+.sample p { margin: 0 0 .4rem; } mark { background: #fdf0d5; border-radius: .2rem; padding: 0 .15rem; }
+sup { line-height: 0; font-size: .7em; }
+.guess { display: inline-block; margin-right: .9rem; white-space: nowrap; } .guess small { color: #5a6475; }
+.right { color: #14793c; font-weight: 600; }
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A figure of the page: its name, its title, and how its axis goes, see `curves.panel`."""
+
+    name: str
+    title: str
+    log: bool = False
+    percent: bool = False
+    from_zero: bool = False
+
+
+_PANELS = (
+    Panel("masked_lm_loss", "masked-LM loss, nats"),
+    Panel("masked_lm_accuracy", "masked-LM accuracy", percent=True),
+    Panel("masked_lm_perplexity", "masked-LM perplexity", log=True),
+    Panel("next_sentence_accuracy", "next-sentence accuracy", percent=True),
+    Panel("learning_rate", "learning rate", from_zero=True),
+    Panel("gradient_norm", "gradient norm, before clipping", log=True),
+    Panel("sequences_per_second", "sequences a second", from_zero=True),
+    Panel("tokens_per_second", "pieces a second, without padding", from_zero=True),
+    Panel("model_flop_utilisation", "model FLOP utilisation", percent=True, from_zero=True),
+)
+_SETTINGS = (
+    "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "train_batch_size",
+    "num_train_steps", "num_warmup_steps", "learning_rate", "dtype", "distribution_strategy", "random_seed",
+    "init_checkpoint",
+)  # fmt: skip
+
+
+def write(output_dir: str) -> None:
+    """Writes `report.html` into a run's folder, from the files that the run left there so far.
+
+    A run does not end for the sake of its report: that it could not be written is a warning.
+    """
+    try:
+        figures = progress.read(output_dir, progress.METRICS_NAME, progress.EVALUATOR_METRICS_NAME)
+        # an evaluation beside the training may have shown other sentences at the same step
+        looks = [*progress.read(output_dir, fill_mask.NAME), *progress.read(output_dir, fill_mask.EVALUATOR_NAME)]
+        name = os.path.basename(os.path.abspath(output_dir))
+        page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
+        writer.write_text(os.path.join(output_dir, NAME), page)
+    except (InputError, OSError, tf.errors.OpError) as error:
+        logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), error)
+
+
+def page(title: str, body: str) -> str:
+    """An HTML page that refers to no other file."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>
+<h1>{html.escape(title)}</h1>
+{body}</body></html>
+"""
+
+
+def render(name: str, phases: Sequence[run_folder.Phase], figures: Sequence[Mapping], looks: Sequence[Mapping]) -> str:
+    """The report's page.
+
+    Args:
+      name: of the run.
+      phases: what was trained.
+      figures: entries of `progress.read`.
+      looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
+    """
+    train, held_out = ([entry for entry in figures if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
+    step = max((entry["step"] for entry in (*train, *held_out)), default=0)
+    total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
+    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    starts = [entry for entry in figures if entry["split"] == "start" and "peak_flops" in entry]
+    parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
+    if train or held_out:
+        parts += [_figures_table(train, held_out), "<h2>Curves</h2>", _panels(train, held_out, phases)]
+    if starts:
+        last = starts[-1]
+        parts.append(
+            f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(last["peak_flops"], " ")}FLOP/s, '
+            f"{html.escape(last['peak_source'])}; training on a row takes "
+            f"{progress.abbreviated(last['flops_per_sequence'], ' ')}FLOP by formula.</p>"
+        )
+    if looks:
+        parts.append(_samples(looks))
+    parts.append(_settings_table(phases))
+    return page(f"Pre-training: {name}", "\n".join(parts))
+
+
+def _panels(train: Sequence[Mapping], held_out: Sequence[Mapping], phases: Sequence[run_folder.Phase]) -> str:
+    begins = [phase.first_step for phase in phases[1:]]
+    drawn = []
+    for panel in _PANELS:
+        lines = train_and_held_out(panel.name, train, held_out)
+        if lines:
+            options = {"log": panel.log, "percent": panel.percent, "from_zero": panel.from_zero}
+            drawn.append(f"<div>{curves.panel(panel.title, lines, phases=begins, **options)}</div>")
+    return f'<div class="curves">{"".join(drawn)}</div>'
+
+
+def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[Mapping]) -> list[curves.Curve]:
+    """The curves of a figure, as far as there are points for them."""
+    splits = (("train", train, curves.BLUE, False), ("held out", held_out, curves.ORANGE, True))
+    made = [
+        curves.Curve(label, [(entry["step"], entry[name]) for entry in entries if name in entry], color, dots)
+        for label, entries, color, dots in splits
+    ]
+    return [curve for curve in made if curve.points]
+
+
+def _figures_table(train: Sequence[Mapping], held_out: Sequence[Mapping]) -> str:
+    """The last figures, and the best of the evaluations."""
+    head = ["", *(f"{label}, step {entries[-1]['step']:,}" if entries else "" for label, entries in
+                  (("train", train), ("held out", held_out))), "held out, best"]  # fmt: skip
+    rows = []
+    for panel in _PANELS:
+        cells = [_number(entries[-1].get(panel.name), panel) if entries else "" for entries in (train, held_out)]
+        evaluated = [(entry[panel.name], entry["step"]) for entry in held_out if panel.name in entry]
+        best = ""
+        if evaluated:
+            # what is a share is better the higher it is
+            value, step = (max if panel.percent else min)(evaluated, key=lambda pair: pair[0])
+            best = f"{_number(value, panel)} at step {step:,}"
+        if any(cells):
+            rows.append([panel.title, *cells, best])
+    return _table(head, rows)
+
+
+def _number(value: float | None, panel: Panel) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1%}" if panel.percent else progress.abbreviated(value)
+
+
+def _settings_table(phases: Sequence[run_folder.Phase]) -> str:
+    """What was trained how; a column for each phase."""
+    if not phases:
+        return ""
+    model = phases[-1].model
+    shape = (
+        f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "
+        f"V={model['vocab_size']}, {model.get('directionality', 'bidi')}"
+    )
+    head = ["", *(f"from step {phase.first_step:,}" for phase in phases)]
+    rows = [["model", *[shape] * len(phases)]]
+    for name in _SETTINGS:
+        values = [phase.settings.get(name) for phase in phases]
+        if any(value not in (None, "") for value in values):
+            rows.append([name, *("" if value is None else str(value) for value in values)])
+    return "<h2>Settings</h2>" + _table(head, rows, numbers=False)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = True) -> str:
+    kind = ' class="number"' if numbers else ""
+
+    def cells(tag, values):
+        first, *others = map(html.escape, values)
+        return f"<tr><{tag}>{first}</{tag}>" + "".join(f"<{tag}{kind}>{other}</{tag}>" for other in others) + "</tr>"
+
+    return f"<table>{cells('th', head)}{''.join(cells('td', row) for row in rows)}</table>"
+
+
+def _samples(looks: Sequence[Mapping]) -> str:
+    """The same blanks as the first and the last evaluation filled them in."""
+    by_text: dict[tuple, list] = {}
+    for look in looks:
+        for sample in look["samples"]:
+            by_text.setdefault(tuple(sample["pieces"]), []).append((look["step"], sample))
+    cards = [_sample(shown[0], shown[-1]) for shown in list(by_text.values())[:_MOST_SAMPLES]]
+    note = "What the model reads at a blank is marked; the percentages are its best guesses there."
+    return f'<h2>Fill in the mask</h2><p class="note">{note}</p>{"".join(cards)}'
+
+
+def _sample(first: tuple[int, Mapping], last: tuple[int, Mapping]) -> str:
+    """One text with its blanks; (step, sample) twice."""
+    blanks = last[1]["blanks"]
+    text = "".join(
+        f" <mark>{html.escape(text.strip())}<sup>{number + 1}</sup></mark>" if number is not None else html.escape(text)
+        for text, number in fill_mask.words(last[1])
+    )
+    columns = {f"step {step:,}": sample["blanks"] for step, sample in (first, last)}
+    knows = any(blank["right"] is not None for blank in blanks)
+    head = "".join(f"<th>{name}</th>" for name in ("", *(["right"] if knows else []), *columns))
+    rows = []
+    for number, blank in enumerate(blanks):
+        right = f"<td>{html.escape(blank['right'] or '')}</td>" if knows else ""
+        guesses = "".join(f"<td>{_guesses(column[number])}</td>" for column in columns.values())
+        rows.append(f"<tr><td>{number + 1}</td>{right}{guesses}</tr>")
+    return f'<div class="sample"><p>{text}</p><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def _guesses(blank: Mapping) -> str:
+    shown = []
+    for piece, probability in blank["guesses"]:
+        kind = "guess right" if piece == blank["right"] else "guess"
+        shown.append(f'<span class="{kind}">{html.escape(piece)} <small>{probability:.0%}</small></span>')
+    return "".join(shown)

@@ -1,0 +1,71 @@
+"""How fast training goes: sequences, pieces and model FLOPs a second, without what is not training."""
+
+import time
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf.flops import Peak
+
+
+class Throughput:
+    """Counts in the graph what steps work through, over all replicas, and outside it the seconds they take.
+
+    Made in the scope of the strategy.
+
+    Args:
+      flops_per_sequence: model FLOPs of training on a row, `flops.of_training`.
+      peak: the devices' most FLOP/s; None where it is not known.
+    """
+
+    def __init__(self, flops_per_sequence: float = 0.0, peak: Peak | None = None):
+        self.flops_per_sequence, self.peak = flops_per_sequence, peak
+        self._sequences = keras.metrics.Sum("sequences", dtype=tf.float32)
+        self._tokens = keras.metrics.Sum("tokens", dtype=tf.float32)
+        self._start = time.monotonic()
+
+    def count(self, batch: Mapping[str, tf.Tensor]) -> None:
+        """Counts a batch of one replica by its `input_mask`, int32 [B, S]; in the replica's context."""
+        input_mask = batch["input_mask"]
+        self._sequences.update_state(tf.shape(input_mask)[0])
+        self._tokens.update_state(tf.reduce_sum(input_mask))
+
+    def start(self) -> None:
+        """Starts counting anew, once all that was under way is done."""
+        self._sequences.result().numpy()  # an accelerator may still be at work
+        self._sequences.reset_states()
+        self._tokens.reset_states()
+        self._start = time.monotonic()
+
+    def figures(self) -> dict[str, float]:
+        """What was counted since `start`, a second; {} where nothing was.
+
+        Returns:
+          `sequences_per_second`; `tokens_per_second`, of pieces that are not padding; and where the peak is
+          known `model_flop_utilisation`, a fraction of it.
+        """
+        sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
+        seconds = time.monotonic() - self._start
+        if not sequences:
+            return {}
+        figures = {"sequences_per_second": sequences / seconds, "tokens_per_second": tokens / seconds}
+        if self.peak and self.flops_per_sequence:
+            done = figures["sequences_per_second"] * self.flops_per_sequence
+            figures["model_flop_utilisation"] = done / self.peak.flops
+        return figures
+
+    def describe(self) -> dict[str, float | str]:
+        """What utilisation refers to, which the log says too; {} where there is none."""
+        if not self.flops_per_sequence:
+            return {}
+        if self.peak is None:
+            logging.info("the peak of this device is not known; model FLOP utilisation is left out")
+            return {}
+        logging.info("model FLOP utilisation is of %.3g FLOP/s: %s", self.peak.flops, self.peak.source)
+        return {
+            "peak_flops": self.peak.flops,
+            "peak_source": self.peak.source,
+            "flops_per_sequence": self.flops_per_sequence,
+        }

@@ -1,0 +1,112 @@
+import math
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import flops
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import BertClassifier
+from bert_tf.pretraining import BertPretrainer
+
+CONFIG = BertConfig(
+    vocab_size=90, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+    max_position_embeddings=24, type_vocab_size=2,
+)  # fmt: skip
+BATCH, LENGTH, PREDICTIONS = 3, 20, 5
+
+
+def product_flops(op: tf.Operation) -> int:
+    """Two for each multiply-add of a matrix product, by the shapes of its operands and of its result."""
+    if op.type == "Einsum":
+        inputs, result = op.get_attr("equation").decode().split("->")
+        sizes = {}
+        for letters, tensor in zip([*inputs.split(","), result], [*op.inputs, *op.outputs], strict=True):
+            sizes |= dict(zip(letters, tensor.shape.as_list(), strict=True))
+        return 2 * math.prod(sizes.values())
+    transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
+    contracted = op.inputs[0].shape.as_list()[-2 if transposed else -1]
+    return 2 * math.prod(op.outputs[0].shape.as_list()) * contracted
+
+
+def traced_flops(model, loss_of_outputs) -> int:
+    """Those of all matrix products in the graph of the loss and its gradients."""
+
+    @tf.function
+    def gradients(input_ids, positions):
+        with tf.GradientTape() as tape:
+            loss = loss_of_outputs(model({"input_ids": input_ids, "masked_lm_positions": positions}, training=True))
+        return tape.gradient(loss, model.trainable_variables)
+
+    specs = [tf.TensorSpec([BATCH, size], tf.int32) for size in (LENGTH, PREDICTIONS)]
+    graph = gradients.get_concrete_function(*specs).graph
+    products = [op for op in graph.get_operations() if op.type.startswith(("MatMul", "BatchMatMul", "Einsum"))]
+    assert len(products) > 3 * 8 * CONFIG.num_hidden_layers - 1
+    return sum(map(product_flops, products))
+
+
+@pytest.mark.parametrize("direction", ["bidi", "ltr"])
+def test_the_formula_of_pretraining_counts_what_the_graph_does(direction):
+    config = BertConfig.from_dict({**vars(CONFIG), "directionality": direction})
+
+    def loss(outputs):
+        return tf.reduce_sum(outputs["masked_lm_logits"] ** 2) + tf.reduce_sum(outputs["next_sentence_logits"] ** 2)
+
+    counted = traced_flops(BertPretrainer(config), loss)
+    assert BATCH * flops.of_training(config, LENGTH, PREDICTIONS, outputs=2) == pytest.approx(counted, rel=0.01)
+
+
+def test_the_formula_of_classification_counts_what_the_graph_does():
+    counted = traced_flops(BertClassifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
+    assert BATCH * flops.of_training(CONFIG, LENGTH, outputs=3) == pytest.approx(counted, rel=0.01)
+
+
+def test_base_takes_about_six_flops_a_weight_and_piece():
+    """A rule of thumb, for 2 forwards and 4 backwards; 85.5 million weights in the layers of BERT base."""
+    per_row = flops.of_training(BertConfig.named("base"), 128)
+    attention = 3 * 12 * 4 * 128**2 * 768
+    assert per_row - attention == pytest.approx(6 * 85.0e6 * 128, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bfloat16", 989.5),
+        ("NVIDIA H100 80GB HBM3", "float32", 494.7),
+        ("NVIDIA H100 PCIe", "bfloat16", 756),
+        ("NVIDIA H200", "float16", 989.5),
+        ("NVIDIA A100-SXM4-40GB", "bfloat16", 312),
+        ("Tesla V100-SXM2-16GB", "float16", 125),
+        ("Tesla V100-SXM2-16GB", "float32", 15.7),
+        ("NVIDIA L4", "bfloat16", 121),
+        ("NVIDIA L40S", "bfloat16", 362),
+        ("Tesla T4", "float16", 65),
+    ],
+)
+def test_published_peaks_of_gpus(name, dtype, teraflops):
+    assert flops.gpu_peak(name, dtype, replicas=2).flops == pytest.approx(2e12 * teraflops)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("Tesla V100-SXM2-16GB", "bfloat16"), ("Quadro P4000", "float32")])
+def test_a_gpu_that_is_not_known_has_no_peak(name, dtype):
+    assert flops.gpu_peak(name, dtype) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "teraflops"),
+    [("v2-8", 4 * 46), ("v3-8", 4 * 123), ("v4-32", 16 * 275), ("v5litepod-4", 4 * 197), ("v5p-8", 4 * 459),
+     ("v6e-8", 8 * 918)],
+)  # fmt: skip
+def test_published_peaks_of_tpu_slices(kind, teraflops):
+    assert flops.tpu_peak(kind).flops == pytest.approx(teraflops * 1e12)
+
+
+@pytest.mark.parametrize("kind", ["", "v99-8", "v3", "8"])
+def test_a_tpu_that_is_not_known_has_no_peak(kind):
+    assert flops.tpu_peak(kind) is None
+
+
+def test_the_peak_of_a_cpu_is_measured_once_whatever_the_replicas():
+    one = flops.peak(tf.distribute.get_strategy(), "float32")
+    two = flops.peak(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), "float32")
+    assert math.isfinite(one.flops) and one.flops > 1e8
+    assert one == two and "this CPU" in one.source

@@ -1,0 +1,104 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import progress, training
+from tfrecords.errors import InputError
+
+FIGURES = {
+    "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
+    "next_sentence_accuracy": 0.71, "gradient_norm": 1.31, "masked_lm_perplexity": 411.6, "learning_rate": 1e-4,
+    "sequences_per_second": 512.2, "tokens_per_second": 41234.0, "model_flop_utilisation": 0.312,
+}  # fmt: skip
+
+
+def test_the_line_is_short_and_in_a_readers_order():
+    assert progress.describe(FIGURES) == (
+        "mlm loss 6.02 acc 0.123 ppl 412 | nsp acc 0.710 | lr 1e-4 | grad 1.31 | 512 seq/s 41.2k tok/s | mfu 31%"
+    )
+
+
+def test_figures_without_a_short_name_keep_their_own_and_none_is_lost():
+    assert progress.describe({"accuracy": 0.5, "f1": 0.25, "loss": 1.5}) == "loss 1.5 acc 0.500 | f1 0.25"
+
+
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [
+        ({"learning_rate": 0.000204}, "lr 2.04e-4"),
+        ({"learning_rate": 0.0}, "lr 0"),
+        ({"masked_lm_perplexity": 30522.0}, "ppl 30.5k"),
+        ({"model_flop_utilisation": 0.0123}, "mfu 1.2%"),
+        ({"masked_lm_loss": float("nan"), "masked_lm_perplexity": float("inf")}, "mlm loss nan ppl inf"),
+        ({"tokens_per_second": 999_960.0}, "1.00M tok/s"),
+    ],
+)
+def test_figures_in_words(figures, line):
+    assert progress.describe(figures) == line
+
+
+def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000)
+    now[0] = 11.0
+    with caplog.at_level(logging.INFO):
+        shown.update(1000, FIGURES)
+    shown.close()
+    line = caplog.records[-1].message
+    assert line.startswith("step 1000/1000000  mlm loss") and line.endswith("  3:03:09 left") and len(line) < 145
+
+
+@pytest.mark.parametrize(("seconds", "clock"), [(5, "0:05"), (65.9, "1:05"), (3723, "1:02:03"), (360000, "100:00:00")])
+def test_time_left(seconds, clock):
+    assert progress._clock(seconds) == clock
+
+
+def test_figures_that_are_not_finite_end_the_run(tmp_path):
+    shown = progress.Progress(str(tmp_path), 0, 10)
+    with pytest.raises(InputError, match="gradient_norm is inf .*training diverged"):
+        shown.update(5, {"loss": 1.0, "gradient_norm": float("inf")})
+    shown.close()
+
+
+def steps(entries, split):
+    return [(entry["step"], entry["loss"]) for entry in entries if entry["split"] == split]
+
+
+def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
+    for step, loss in [(50, 9.0), (100, 8.0), (150, 7.0), (200, 6.0)]:
+        progress.record(str(tmp_path), "train", step, {"loss": loss})
+    progress.record(str(tmp_path), "eval", 100, {"loss": 8.5})
+    # resumed at 100, with longer loops
+    progress.record(str(tmp_path), "start", 100, {})
+    progress.record(str(tmp_path), "eval", 100, {"loss": 8.25})
+    progress.record(str(tmp_path), "train", 180, {"loss": 6.5})
+    entries = progress.read(str(tmp_path), progress.METRICS_NAME)
+    assert steps(entries, "train") == [(50, 9.0), (100, 8.0), (180, 6.5)]
+    assert steps(entries, "eval") == [(100, 8.25)]
+
+
+def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(tmp_path):
+    progress.record(str(tmp_path), "eval", 300, {"loss": 3.0})
+    other = progress.EVALUATOR_METRICS_NAME
+    progress.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
+    with open(tmp_path / other, "a") as file:
+        file.write('{"split": "eval", "step": 40')
+    entries = progress.read(str(tmp_path), progress.METRICS_NAME, other, "missing.jsonl")
+    assert steps(entries, "eval") == [(200, 4.0), (300, 3.0)]
+    lines = (tmp_path / progress.METRICS_NAME).read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [300], "each process has its own file"
+
+
+@pytest.mark.parametrize("loss", [0.0, 3.5, 87.9])
+def test_perplexity_is_the_exponential_of_the_mean(loss):
+    derived = training._with_derived({"masked_lm_loss": tf.constant(loss), "masked_lm_accuracy": tf.constant(0.5)})
+    np.testing.assert_allclose(derived["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
+
+
+def test_perplexity_never_overflows_and_shows_what_is_no_number():
+    assert np.isfinite(training._with_derived({"masked_lm_loss": tf.constant(1e6)})["masked_lm_perplexity"])
+    assert np.isnan(training._with_derived({"masked_lm_loss": tf.constant(np.nan)})["masked_lm_perplexity"])

@@ -1,0 +1,142 @@
+import dataclasses
+import html.parser
+import json
+import logging
+import re
+
+import pytest
+
+from bert_tf import curves, fill_mask, progress, report, run_folder
+from bert_tf.config import BertConfig
+
+PHASE = run_folder.Phase(
+    settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
+    model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
+    data={},
+    optimizer={"num_train_steps": 2000},
+)
+PAIRS = ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_accuracy")
+SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilisation")
+
+
+def entries(split, steps, names, value=0.5):
+    return [{"split": split, "step": step, **dict.fromkeys(names, value + step * 1e-4)} for step in steps]
+
+
+def look(step, sure):
+    blank = {"at": 1, "right": "man", "guesses": [["man", sure], ["<b>", 0.05]]}
+    return {"step": step, "samples": [{"pieces": ["the", "[MASK]", "&", "all"], "blanks": [blank]}]}
+
+
+class Tags(html.parser.HTMLParser):
+    """Whether every element is closed in its order, and what a page refers to."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.references = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+        self.references += [value for name, value in attributes if name.split(":")[-1] in ("href", "src")]
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check_stands_alone(page):
+    tags = Tags(page)
+    assert tags.open == []
+    assert all(reference.startswith("#") for reference in tags.references)
+    assert not re.findall(r"@import|url\((?!#)", page)
+
+
+def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():
+    figures = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
+    figures.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
+                    "flops_per_sequence": 2.5e9})  # fmt: skip
+    page = report.render("a <run>", [PHASE], figures, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
+    check_stands_alone(page)
+    assert page.count("<svg") == len(PAIRS) + len(SPEED)
+    assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
+    assert "60.0% at step 1,000" in page, "accuracies are best where they are highest"
+    assert "0.5 at step 0" in page, "losses where they are lowest"
+    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP" in page and "L=2 H=128 A=2 V=30522, bidi" in page
+    assert "the <mark>[MASK]<sup>1</sup></mark> &amp; all" in page and "&lt;b&gt;" in page and "<b>" not in page
+    assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page
+    assert '<span class="guess right">man <small>93%</small>' in page
+    assert "init_checkpoint" not in page, "what was left empty is not shown"
+
+
+@pytest.mark.parametrize(
+    ("figures", "panels"),
+    [
+        ([], 0),
+        (entries("train", (50, 100), ("masked_lm_loss", "learning_rate")), 2),  # no next sentence, no evaluation
+        (entries("eval", (0,), PAIRS), 4),  # nothing trained yet
+        ([{"split": "train", "step": 1, "masked_lm_loss": float("nan")}], 1),  # diverged at once
+    ],
+)
+def test_a_report_shows_what_there_is(figures, panels):
+    page = report.render("run", [PHASE], figures, [])
+    check_stands_alone(page)
+    assert page.count("<svg") == panels and "Fill in" not in page
+
+
+def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
+    longer = dataclasses.replace(PHASE, first_step=2000, settings=PHASE.settings | {"max_seq_length": 512})
+    figures = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
+    two, one = (report.render("run", phases, figures, []) for phases in ([PHASE, longer], [PHASE]))
+    assert "<td>128</td><td>512</td>" in two and "from step 2,000" in two
+    assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
+
+
+def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line_counts_once(tmp_path):
+    for step, loss in [(50, 5.0), (100, 4.0)]:
+        progress.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
+    progress.record(str(tmp_path), "start", 50, {})
+    progress.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
+    progress.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, progress.EVALUATOR_METRICS_NAME)
+    for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
+        progress.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
+    report.write(str(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1
+    assert not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
+
+
+def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
+    (tmp_path / "report.html").write_text("old")
+    (tmp_path / "run.json").write_text("no JSON")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
+    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        (tmp_path / name).write_text("")
+    with caplog.at_level(logging.WARNING):
+        report.write(str(tmp_path))
+    assert "report.html could not be written" in caplog.text and "run.json: is damaged" in caplog.text
+    assert (tmp_path / "report.html").read_text() == "old"
+
+
+def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
+    few, many = (
+        report.render("run", [PHASE], entries("train", range(0, 50 * n, 50), PAIRS), []) for n in (300, 20_000)
+    )
+    assert len(many) < 1.2 * len(few)
+
+
+def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
+    points = [(step, float(step % 2)) for step in range(6000)] + [(6000, float("inf"))]
+    steps, values = curves._thinned(points)
+    assert len(steps) == 300 and steps[0] == 9.5 and steps[-1] == 5989.5
+    assert values == pytest.approx(0.5)
+
+
+def test_the_same_curves_are_the_same_bytes():
+    drawn = [curves.panel("a < b", [curves.Curve("c", [(0, 1.0), (1, 20.0)])], log=True) for _ in range(2)]
+    assert drawn[0] == drawn[1] and "a &lt; b" in drawn[0]
+    assert json.dumps(drawn[0])

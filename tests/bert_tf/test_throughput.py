@@ -1,0 +1,81 @@
+import itertools
+import logging
+
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import throughput, training
+from bert_tf.flops import Peak
+from bert_tf.settings import DeviceSettings
+from bert_tf.throughput import Throughput
+
+MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 pieces
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on by a second each time it is looked at."""
+    ticks = itertools.count()
+    monkeypatch.setattr(throughput.time, "monotonic", lambda: float(next(ticks)))
+
+
+def test_rates_count_every_replica_and_no_padding(clock):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        counter = Throughput(flops_per_sequence=50.0, peak=Peak(1200.0, "a toy"))
+    counter.start()
+    for _ in range(2):
+        strategy.run(lambda: counter.count({"input_mask": MASK}))
+    expected = {"sequences_per_second": 12.0, "tokens_per_second": 32.0, "model_flop_utilisation": 12 * 50 / 1200}
+    assert counter.figures() == expected
+    counter.start()
+    assert counter.figures() == {}, "nothing was counted since the start"
+
+
+def test_utilisation_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):
+    counter = Throughput(flops_per_sequence=50.0, peak=None)
+    counter.count({"input_mask": MASK})
+    assert "model_flop_utilisation" not in counter.figures()
+    with caplog.at_level(logging.INFO):
+        assert counter.describe() == {}
+    assert [r.message for r in caplog.records] == [
+        "the peak of this device is not known; model FLOP utilisation is left out"
+    ]
+
+
+def test_what_utilisation_refers_to_is_said():
+    described = Throughput(flops_per_sequence=50.0, peak=Peak(1200.0, "a toy")).describe()
+    assert described == {"peak_flops": 1200.0, "flops_per_sequence": 50.0, "peak_source": "a toy"}
+    assert Throughput().describe() == {}
+
+
+class Plain:
+    """The least that can be trained."""
+
+    names = ("loss",)
+
+    def __init__(self):
+        self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
+        self.model.build([None, 1])
+
+    def losses(self, batch, training, seed):
+        value = tf.reduce_sum(self.model.trainable_variables[0] ** 2)
+        return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
+
+
+def trainer() -> training.Trainer:
+    optimizer = training.make_optimizer(DeviceSettings(), 1e-3, 10, 0)
+    data = tf.data.Dataset.from_tensors({"input_mask": MASK}).repeat()
+    return training.Trainer(Plain(), tf.distribute.get_strategy(), optimizer=optimizer, train_dataset=data)
+
+
+def test_the_step_that_traces_counts_in_no_rate_but_in_every_other_figure(clock):
+    first = trainer()
+    before = float(tf.reduce_sum(first.objective.model.trainable_variables[0])) ** 2
+    figures = first.train(tf.constant(1))
+    assert "sequences_per_second" not in figures and float(figures["loss"]) == pytest.approx(before)
+    assert first.train(tf.constant(4))["sequences_per_second"] == 4 * 3, "a second between two looks at the clock"
+    second = trainer()
+    assert second.train(tf.constant(5))["tokens_per_second"] == 4 * 8
+    assert int(second.global_step) == 5
