@@ -87,7 +87,7 @@ def _in_folder(folder: str) -> Location:
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
-    latest = tf.train.latest_checkpoint(folder)
+    latest = _latest(folder)
     if latest is not None:
         return Location(latest, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
@@ -106,6 +106,13 @@ def _in_folder(folder: str) -> Location:
     )
 
 
+def _latest(folder: str) -> str | None:
+    try:
+        return tf.train.latest_checkpoint(folder)
+    except (ValueError, tf.errors.OpError):  # the file that names it is damaged; there may be but one
+        return None
+
+
 def _refuse_pickle(path: str) -> None:
     """Pickles run any code that their maker put into them, so none is ever opened."""
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -122,6 +129,6 @@ def _refuse_pickle(path: str) -> None:
 def _is_older_format(path: str) -> bool:
     try:
         tf.train.load_checkpoint(path)
-    except (tf.errors.OpError, RuntimeError, ValueError):
+    except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
         return False
     return True

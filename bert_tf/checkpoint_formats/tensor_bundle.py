@@ -37,7 +37,7 @@ class TensorBundle:
             self._reader = tf.train.load_checkpoint(prefix)
             self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
             self._dtypes = self._reader.get_variable_to_dtype_map()
-        except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
             raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
         self._check_data()
 
