@@ -1,57 +1,88 @@
-"""Loading weights from checkpoints, and refusing those that do not fit.
+"""Loading weights from checkpoints of any supported format, and refusing those that do not fit.
 
-A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the
-`bert_config.json` that they were made with.
+A run's own folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the
+`bert_config.json` that they were made with. The other formats are those of google-research/bert,
+tf-models-official and Hugging Face; `checkpoint_formats` reads and writes them.
 """
 
+import dataclasses
+import json
 import os
-from collections.abc import Iterable
+from typing import TypeVar
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import hub, hugging_face, location, model_config, names, original, run, tf_models
+from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
+from bert_tf.checkpoint_formats.location import latest_checkpoint
+from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from tfrecords.errors import InputError
 
-CONFIG_NAME = "bert_config.json"
-_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-_MODEL_PREFIX = "model/"
-_ENCODER_PREFIX = "encoder/"
+__all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint", "variables_by_path"]
+
+CONFIG_NAME = model_config.ORIGINAL_NAME
+VOCABULARY_NAME = "vocab.txt"
+_Settings = TypeVar("_Settings")
 
 
-def latest_checkpoint(path: str) -> str:
-    """The checkpoint prefix that a path means: itself, or the latest of a folder.
+def open_checkpoint(path: str, config_file: str = "") -> Contents:
+    """Opens a checkpoint of any format, told apart by what it holds; no tensor is read.
+
+    Args:
+      path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`.
+      config_file: what it was made with, where no configuration lies beside it.
 
     Raises:
-      InputError: there is no checkpoint.
+      InputError: no checkpoint, a pickle, one of another project or architecture, or a damaged one.
     """
-    if tf.io.gfile.isdir(path):
-        latest = tf.train.latest_checkpoint(path)
-        if latest is None:
-            raise InputError(f"{path}: holds no checkpoint; give a folder where training has saved one")
-        return latest
-    prefix = path.removesuffix(".index")
-    if not tf.io.gfile.exists(prefix + ".index"):
-        raise InputError(f"{path}: no such checkpoint; give its prefix (without .index) or its folder")
-    return prefix
+    found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
+    first = model_config.HUGGING_FACE_NAME if found.is_safetensors else model_config.ORIGINAL_NAME
+    beside_file = config_file or model_config.find(found.folder, first)
+    config, entries = None, {}
+    if config_file or tf.io.gfile.exists(beside_file):
+        config, entries = model_config.read(beside_file)
+    vocab_file = os.path.join(found.folder, VOCABULARY_NAME)
+    beside = {
+        "config": config,
+        "config_file": beside_file,
+        "vocab_file": vocab_file if tf.io.gfile.exists(vocab_file) else "",
+    }
+    if found.is_safetensors:
+        return hugging_face.read(found.path, entries, **beside)
+    bundle = TensorBundle(found.path)
+    readers = (run.read, tf_models.read) if bundle.has_objects else (original.read,)
+    for read in readers:
+        contents = read(bundle, **beside)
+        if contents:
+            return contents
+    raise InputError(
+        f"{found.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
+        f"(its first tensors: {', '.join(sorted(bundle.shapes)[:3])}); give a checkpoint of BERT"
+    )
 
 
 def load_encoder(path: str) -> BertEncoder:
     """Builds the encoder that a checkpoint holds and loads its weights.
 
     Args:
-      path: folder of a run, or prefix of one of its checkpoints, with `bert_config.json` beside it.
+      path: see `open_checkpoint`; a configuration must lie beside the checkpoint.
 
     Raises:
       InputError: no checkpoint, no configuration, or they do not fit each other.
     """
-    prefix = latest_checkpoint(path)
-    config_file = os.path.join(os.path.dirname(prefix), CONFIG_NAME)
-    encoder = BertEncoder(BertConfig.from_json_file(config_file))
-    saved = _read_shapes(prefix)
-    _assign(encoder, _ENCODER_PREFIX, saved, prefix, required="")
+    contents = open_checkpoint(path)
+    config = contents.require_config()
+    fresh = contents.check(config, names.encoder_shapes(config))
+    values = contents.read(path for path in names.encoder_shapes(config) if path in contents.tensors)
+    encoder = BertEncoder(config)
+    for name, variable in variables_by_path(encoder).items():
+        if f"encoder/{name}" in values:
+            variable.assign(values[f"encoder/{name}"])
+    if fresh:
+        logging.warning("%s has no pooler; that of the encoder starts afresh, so train it before use", contents.source)
     return encoder
 
 
@@ -62,94 +93,87 @@ def initialize(model: tf.Module, path: str) -> None:
 
     Args:
       model: a model with an `encoder`.
-      path: folder of a run, or prefix of a checkpoint.
+      path: see `open_checkpoint`.
 
     Raises:
       InputError: no checkpoint, one of another project, a tensor of the encoder is missing, or one
         has another shape.
     """
-    prefix = latest_checkpoint(path)
-    saved = _read_shapes(prefix)
-    _check_same_architecture(model.config, prefix, saved, variables_by_path(model))
-    fresh, left_over = _assign(model, "", saved, prefix, required=_ENCODER_PREFIX)
-    loaded = len(saved) - len(left_over)
-    logging.info("loaded %d tensors of the model from %s", loaded, prefix)
-    if fresh:
-        logging.info("start afresh: %s", ", ".join(sorted(fresh)))
-    if left_over:
-        logging.info("left over in the checkpoint: %s", ", ".join(sorted(left_over)))
-
-
-def _check_same_architecture(config: BertConfig, prefix: str, saved: Iterable[str], variables: Iterable[str]) -> None:
-    """Refuses what shapes do not show: more layers in the file, other heads, another activation."""
-    extra = sorted(name for name in saved if name.startswith(_ENCODER_PREFIX) and name not in variables)
-    if extra:
-        raise InputError(
-            f"{prefix}: the tensor {extra[0]} has no place in the model; the checkpoint is of another architecture; "
-            "give the bert_config.json it was made with"
-        )
-    config_file = os.path.join(os.path.dirname(prefix), CONFIG_NAME)
-    if not tf.io.gfile.exists(config_file):
-        return
-    made_with = BertConfig.from_json_file(config_file)
-    for name in ("num_attention_heads", "hidden_act", "directionality"):
-        if getattr(made_with, name) != getattr(config, name):
-            raise InputError(
-                f"{prefix}: was made with {name}={getattr(made_with, name)}, the model has {getattr(config, name)}; "
-                f"give {config_file}"
-            )
-
-
-def _read_shapes(prefix: str) -> dict[str, list[int]]:
-    """Shapes of the model's tensors in a checkpoint, by their path in the model."""
-    try:
-        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
-    saved = {
-        key[len(_MODEL_PREFIX) : -len(_SUFFIX)]: shape
-        for key, shape in shapes.items()
-        if key.startswith(_MODEL_PREFIX) and key.endswith(_SUFFIX) and "/.OPTIMIZER_SLOT/" not in key
-    }
-    if not any(key.startswith(_ENCODER_PREFIX) for key in saved):
-        raise InputError(
-            f"{prefix}: holds no encoder of bert_tf (its first tensors: {', '.join(sorted(shapes)[:3])}); "
-            "checkpoints of other projects cannot be read yet"
-        )
-    return saved
-
-
-def _assign(
-    model: tf.Module, prefix_in_file: str, saved: dict[str, list[int]], path: str, required: str
-) -> tuple[list[str], list[str]]:
-    """Assigns saved tensors to the variables of the same path; all shapes are checked before the first."""
-    variables = {prefix_in_file + name: v for name, v in variables_by_path(model).items()}
-    fresh = [name for name in variables if name not in saved]
-    for name in fresh:
-        if name.startswith(required or prefix_in_file):
-            raise InputError(
-                f"{path}: the tensor {name} is missing; the checkpoint is of another architecture "
-                "or incomplete; give the bert_config.json it was made with"
-            )
-    for name, variable in variables.items():
-        if name in saved and saved[name] != variable.shape.as_list():
-            raise InputError(
-                f"{path}: the tensor {name} has shape {saved[name]}, the model needs "
-                f"{variable.shape.as_list()}; give the bert_config.json and the task it was made with"
-            )
+    contents = trained_pooler(open_checkpoint(path))
+    variables = variables_by_path(model)
+    fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     # all is read before the first is assigned, so that a damaged file leaves the model as it was
-    values = _read_tensors(path, [name for name in variables if name in saved])
+    values = contents.read(name for name in variables if name in contents.tensors)
     for name, value in values.items():
         variables[name].assign(value)
-    return fresh, [name for name in saved if name not in variables]
+    contents.report(values, fresh)
 
 
-def _read_tensors(path: str, names: list[str]) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(path)
+def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> None:
+    """Refuses a checkpoint that a model of a configuration cannot start from, before anything else is done.
+
+    Args:
+      path: see `open_checkpoint`.
+      config: the model's.
+      with_heads: whether the model has the heads of pre-training.
+
+    Raises:
+      InputError: see `initialize`; the shapes of a task's head are not looked at.
+    """
+    contents = open_checkpoint(path)
+    if with_heads:
+        contents.check_pretrained(config)
+    else:
+        contents.check(config, names.encoder_shapes(config))
+
+
+def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
+    """Settings with the files that were left out taken from beside `init_checkpoint`.
+
+    Args:
+      settings: a dataclass with `init_checkpoint` and the flags.
+      *flags: "bert_config_file", "vocab_file".
+
+    Raises:
+      InputError: a file was left out, and there is none.
+    """
+    missing = [flag for flag in flags if not getattr(settings, flag)]
+    if not missing:
+        return settings
+    if not settings.init_checkpoint:
+        raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint that has the file beside it")
+    contents = open_checkpoint(settings.init_checkpoint)
+    contents.require_config()
+    beside = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
+    for flag in missing:
+        if not beside[flag]:
+            raise InputError(f"--{flag} is missing, and no {VOCABULARY_NAME} lies beside {contents.source}; give it")
+        logging.info("--%s=%s, from beside --init_checkpoint", flag, beside[flag])
+    if "vocab_file" in missing:
+        _warn_of_case(contents.vocab_file, settings.do_lower_case)
+    return dataclasses.replace(settings, **{flag: beside[flag] for flag in missing})
+
+
+def _warn_of_case(vocab_file: str, do_lower_case: bool) -> None:
+    path = os.path.join(os.path.dirname(vocab_file), "tokenizer_config.json")
+    if not tf.io.gfile.exists(path):
+        return
     try:
-        return {name: reader.get_tensor(_MODEL_PREFIX + name + _SUFFIX) for name in names}
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
-        raise InputError(f"{path}: its data cannot be read ({error}); copy it again") from error
+        with tf.io.gfile.GFile(path) as file:
+            stated = json.load(file).get("do_lower_case")
+    except (ValueError, AttributeError):  # it only backs a warning
+        return
+    if stated is not None and bool(stated) != do_lower_case:
+        logging.warning("%s says do_lower_case=%s; give --do_lower_case=%s", path, stated, str(stated).lower())
+
+
+def read_config(path: str) -> BertConfig:
+    """Reads a `bert_config.json`, or Hugging Face's `config.json`.
+
+    Raises:
+      InputError: see `model_config.read`.
+    """
+    return model_config.read(path)[0]
 
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:

@@ -23,7 +23,6 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 TASK_NAME = "classifier.json"
-VOCABULARY_NAME = "vocab.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +53,8 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
     Raises:
       InputError: something given does not fit; before any training.
     """
-    run = _prepare(settings)
+    run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
+    settings = run.settings
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategy = training.make_strategy(settings)
     training.check_batch_size(
@@ -79,7 +79,7 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
 
 
 def _prepare(settings: ClassifierSettings) -> ClassifierRun:
-    config = BertConfig.from_json_file(settings.bert_config_file)
+    config = checkpoints.read_config(settings.bert_config_file)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     check_fit(config, tokenizer, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
@@ -91,7 +91,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     examples = {split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted}
     if settings.init_checkpoint:
-        checkpoints.latest_checkpoint(settings.init_checkpoint)
+        checkpoints.check_initial(settings.init_checkpoint, config)
     splits = {split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()}
     return ClassifierRun(settings, config, tokenizer, task, splits)
 
@@ -181,7 +181,7 @@ def _write_description(run: ClassifierRun) -> None:
     settings, folder = run.settings, run.settings.output_dir
     writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
     writer.write_text(
-        os.path.join(folder, VOCABULARY_NAME), "".join(f"{piece}\n" for piece in run.tokenizer.vocabulary)
+        os.path.join(folder, checkpoints.VOCABULARY_NAME), "".join(f"{piece}\n" for piece in run.tokenizer.vocabulary)
     )
     description = {
         "task_name": run.task.name,

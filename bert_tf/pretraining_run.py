@@ -27,7 +27,8 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     Raises:
       InputError: something given does not fit; before any training.
     """
-    config = BertConfig.from_json_file(settings.bert_config_file)
+    settings = checkpoints.settings_with_files(settings, "bert_config_file")
+    config = checkpoints.read_config(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
@@ -36,7 +37,7 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     if settings.do_train:
         trained_steps = training.latest_step(settings.output_dir)
         if settings.init_checkpoint:
-            checkpoints.latest_checkpoint(settings.init_checkpoint)
+            checkpoints.check_initial(settings.init_checkpoint, config, with_heads=True)
         phase = _phase(settings, config, data)
         done = run_folder.check(settings.output_dir, phase, trained_steps)
     elif not settings.eval_timeout:

@@ -57,15 +57,21 @@ def _require_positive(settings, *names: str) -> None:
         require(value > 0, f"--{name}={value}: must be above 0")
 
 
+def _require_files(settings, *names: str) -> None:
+    for name in names:
+        given = getattr(settings, name) or settings.init_checkpoint
+        require(given, f"--{name} is missing; give it, or an --init_checkpoint that has the file beside it")
+
+
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(DeviceSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
 
-    bert_config_file: str = setting("bert_config.json: the shape of the model")
+    bert_config_file: str = setting("the shape of the model; empty: the file beside --init_checkpoint", "")
     input_file: str = setting("TFRecords of create_pretraining_data; commas and globs")
     eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
     output_dir: str = setting("folder for checkpoints and results")
-    init_checkpoint: str = setting("checkpoint to start from: a file prefix or a folder", "")
+    init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(
         "vocabulary of the data; needed to mask what was made with --masking=dynamic; empty: the file that the data's "
         "manifest names, where it is still there, to show filled-in masks", "",
@@ -94,6 +100,7 @@ class PretrainingSettings(DeviceSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        _require_files(self, "bert_config_file")
         _require_positive(
             self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
             "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
@@ -113,11 +120,11 @@ class ClassifierSettings(DeviceSettings):
     """Settings of `run_classifier`; names and defaults of google-research/bert."""
 
     data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
-    bert_config_file: str = setting("bert_config.json: the shape of the model")
+    bert_config_file: str = setting("the shape of the model; empty: the file beside --init_checkpoint", "")
     task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
-    vocab_file: str = setting("vocabulary, one piece a line")
+    vocab_file: str = setting("vocabulary, one piece a line; empty: the file beside --init_checkpoint", "")
     output_dir: str = setting("folder for checkpoints and results")
-    init_checkpoint: str = setting("pre-trained checkpoint: a file prefix or a folder", "")
+    init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model", "")
     do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
     max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
     do_train: bool = setting("train on train.tsv", False)
@@ -143,6 +150,7 @@ class ClassifierSettings(DeviceSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
+        _require_files(self, "bert_config_file", "vocab_file")
         _require_positive(
             self, "train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
             "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop",
@@ -154,4 +162,49 @@ class ClassifierSettings(DeviceSettings):
         require(
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
+        )
+
+
+# Other spellings that people know the formats by.
+FORMATS = {
+    "bert_tf": "bert_tf",
+    "tf1": "tf1",
+    "tf_models": "tf_models",
+    "hugging_face": "hugging_face",
+    "tf2": "bert_tf",
+    "original": "tf1",
+    "official": "tf_models",
+    "tf_models_official": "tf_models",
+    "huggingface": "hugging_face",
+    "hf": "hugging_face",
+    "safetensors": "hugging_face",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionSettings:
+    """Settings of `convert_checkpoint`."""
+
+    input: str = setting("checkpoint of any format: prefix, folder, or hf://owner/model")
+    output: str = setting("folder to write; new or empty")
+    format: str = setting(
+        "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face"
+    )
+    bert_config_file: str = setting("what the input was made with; empty: the file beside it", "")
+    vocab_file: str = setting("the input's vocabulary; empty: vocab.txt beside it", "")
+    extended_vocab_file: str = setting("vocabulary to give the model rows for, as learn_vocab extends one", "")
+    keep_optimizer: bool = setting("keep Adam's moments and the step; between bert_tf and tf1", False)
+
+    def __post_init__(self):
+        format = FORMATS.get(self.format.lower().replace("-", "_"))
+        require(format, f"--format={self.format}: must be bert_tf, tf1, tf_models or hugging_face")
+        object.__setattr__(self, "format", format)
+        require(self.input and self.output, "--input and --output must not be empty")
+        require(
+            not self.keep_optimizer or format in ("bert_tf", "tf1"),
+            f"--keep_optimizer: {format} has no place for Adam's moments; leave it out, or take bert_tf or tf1",
+        )
+        require(
+            not (self.keep_optimizer and self.extended_vocab_file),
+            "--keep_optimizer contradicts --extended_vocab_file: new rows have no moments; drop one of them",
         )

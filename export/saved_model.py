@@ -9,12 +9,13 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.classifier_run import TASK_NAME, VOCABULARY_NAME
+from bert_tf.classifier_run import TASK_NAME
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import BertClassifier
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import ClassifierDescription, ServedClassifier
+from tfrecords import writer
 from tfrecords.errors import InputError
 
 LABELS_NAME = "labels.txt"
@@ -29,8 +30,7 @@ def export_saved_model(settings: ExportSettings) -> None:
       InputError: the folder holds no classifier run or another task's, or `export_dir` holds something.
     """
     source, target = settings.checkpoint_dir, settings.export_dir.rstrip("/")
-    if tf.io.gfile.exists(target) and (not tf.io.gfile.isdir(target) or tf.io.gfile.listdir(target)):
-        raise InputError(f"--export_dir={target}: holds something already; give a new folder")
+    writer.check_new_folder(target, "export_dir")
     description = _read_description(source)
     if settings.task.lower() not in ("classifier", description.task_name.lower()):
         raise InputError(
@@ -38,7 +38,9 @@ def export_saved_model(settings: ExportSettings) -> None:
             f"give --task={description.task_name}, --task=classifier, or another --checkpoint_dir"
         )
     checkpoint = checkpoints.latest_checkpoint(source)
-    config_file, vocab_file = (os.path.join(source, name) for name in (checkpoints.CONFIG_NAME, VOCABULARY_NAME))
+    config_file, vocab_file = (
+        os.path.join(source, name) for name in (checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME)
+    )
     # served in float32 whatever it was trained in
     keras.mixed_precision.set_global_policy("float32")
     model = BertClassifier(BertConfig.from_json_file(config_file), len(description.labels) or 1)
@@ -51,7 +53,8 @@ def export_saved_model(settings: ExportSettings) -> None:
             file.writelines(f"{label}\n" for label in description.labels)
         assets = {"config": config_file, "vocabulary": vocab_file, "labels": labels_file}
         served = ServedClassifier(model, tokenizer, description, assets)
-        _save_whole(served, target)
+        with writer.atomic_folder(target) as temporary:
+            tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
     logging.info("exported %s to %s", checkpoint, target)
 
 
@@ -64,15 +67,3 @@ def _read_description(checkpoint_dir: str) -> ClassifierDescription:
             return ClassifierDescription(**json.load(file))
         except (ValueError, TypeError) as error:
             raise InputError(f"{path}: is damaged ({error}); train again") from error
-
-
-def _save_whole(served: ServedClassifier, target: str) -> None:
-    temporary = f"{target}.tmp-{os.getpid()}"
-    try:
-        tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
-        if tf.io.gfile.exists(target):  # an empty folder, which a rename would not replace
-            tf.io.gfile.rmtree(target)
-        tf.io.gfile.rename(temporary, target)
-    finally:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)

@@ -41,6 +41,41 @@ def atomic_path(path: str) -> Iterator[str]:
             tf.io.gfile.remove(temporary)
 
 
+@contextlib.contextmanager
+def atomic_folder(path: str) -> Iterator[str]:
+    """Gives a temporary folder beside `path`, renamed to `path` when the block ends without an error.
+
+    `path` must not exist, or be an empty folder. Local files are flushed to the disk before the rename. On an
+    error the temporary folder is removed.
+    """
+    path = path.rstrip("/")
+    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    try:
+        tf.io.gfile.makedirs(temporary)
+        yield temporary
+        if "://" not in path:
+            for folder, _, names in os.walk(temporary):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as written:
+                        os.fsync(written.fileno())
+        if tf.io.gfile.exists(path):  # an empty folder, which a rename would not replace
+            tf.io.gfile.rmtree(path)
+        tf.io.gfile.rename(temporary, path)
+    finally:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+
+
+def check_new_folder(path: str, flag: str) -> None:
+    """Refuses an output folder that holds something.
+
+    Raises:
+      InputError: names the flag and the path.
+    """
+    if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
+        raise InputError(f"--{flag}={path}: holds something already; give a new folder")
+
+
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
     """Refuses outputs that would overwrite what is read or each other, or that are folders.
 

@@ -4,11 +4,11 @@ import os
 import numpy as np
 import pytest
 
-from bert_tf import training
 from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.settings import ClassifierSettings
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError
 
 ROWS = [("the man said " + "well " * (i % 3), "he was there" if i % 2 else "all of you", str(i % 2)) for i in range(24)]
@@ -77,6 +77,33 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp
     assert first["loss"] < 0.3, "it knows the task already"
     assert start["split"] == "start" and start["flops_per_sequence"] > 0
     assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilisation"] > 0
+
+
+def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
+    theirs, out = tmp_path / "theirs", tmp_path / "out"
+    convert_checkpoint(
+        ConversionSettings(input=str(trained[0]), output=str(theirs), format="hugging_face", vocab_file="")
+    )
+    (theirs / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    flags = [
+        "--bert_config_file=",
+        "--vocab_file=",
+        f"--init_checkpoint={theirs}",
+        "--do_train",
+        "--num_train_epochs=1",
+    ]
+    run_classifier(settings(inputs, "", out, *flags))
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["loss"] < 0.3, "it knows the task already"
+    assert (out / "vocab.txt").read_text() == (trained[0] / "vocab.txt").read_text()
+    assert BertConfig.from_json_file(str(out / "bert_config.json")) == BertConfig.from_json_file(
+        str(trained[0] / "bert_config.json")
+    )
+    assert f"--bert_config_file={theirs}/config.json, from beside --init_checkpoint" in caplog.text
+    assert "says do_lower_case=False; give --do_lower_case=false" in caplog.text
+    (theirs / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"--vocab_file is missing, and no vocab.txt lies beside .*model.safetensors"):
+        run_classifier(settings(inputs, "", tmp_path / "other", *flags))
 
 
 def own_files(folder, header: str, rows: list[str]) -> list[str]:
@@ -164,8 +191,7 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(inp
     start = f"--init_checkpoint={trained[0]}"
     with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
-    assert training.latest_step(str(tmp_path / "out")) == 0
-    # nothing was trained, so the folder is free for the mended command
+    assert not (tmp_path / "out").exists()
     run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from bert_tf import command_line
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
 from tfrecords.errors import InputError
 
@@ -95,8 +95,9 @@ def test_defaults_are_those_of_google_research_bert(settings_class, arguments, e
     [
         (GeneratorSettings, ["--output_file=o"]),
         (VocabularySettings, LEARN),
-        (PretrainingSettings, PRETRAIN),
-        (ClassifierSettings, CLASSIFY),
+        (PretrainingSettings, [word for word in PRETRAIN if "bert_config" not in word]),
+        (ClassifierSettings, [word for word in CLASSIFY if "bert_config" not in word and "vocab" not in word]),
+        (ConversionSettings, ["--input=i", "--output=o", "--format=tf1"]),
     ],
 )
 def test_every_flag_without_a_default_is_required(settings_class, arguments):
@@ -104,6 +105,21 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
         name = left_out[2:].split("=")[0]
         with pytest.raises(flags.Error, match=f"--{name} must have a value"):
             command_line.parse(settings_class, [word for word in arguments if word != left_out])
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, files",
+    [
+        (PretrainingSettings, [*PRETRAIN, "--do_train"], ["bert_config_file"]),
+        (ClassifierSettings, [*CLASSIFY, "--do_train"], ["bert_config_file", "vocab_file"]),
+    ],
+)
+def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_from(settings_class, arguments, files):
+    for file in files:
+        rest = [word for word in arguments if not word.startswith(f"--{file}=")]
+        with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint that has"):
+            command_line.parse(settings_class, rest)
+        assert getattr(command_line.parse(settings_class, [*rest, "--init_checkpoint=c"]), file) == ""
 
 
 def test_words_become_values_of_the_fields_types():

@@ -10,9 +10,10 @@ import tf_keras as keras
 from bert_tf import training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining_run import run_pretraining
-from bert_tf.settings import DeviceSettings, PretrainingSettings
+from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -67,6 +68,22 @@ def finished(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     figures = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
     return folder, figures
+
+
+def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, tmp_path):
+    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
+    convert_checkpoint(ConversionSettings(input=str(tmp_path / "first"), output=str(tmp_path / "tf1"), format="tf1"))
+    start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1"]
+    run_pretraining(settings(data, tmp_path / "second", *start))
+    old, new = weights(tmp_path / "first", 2), weights(tmp_path / "second", 0)
+    for name in old:
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(new[name], old[name])
+    with pytest.raises(InputError, match=r"bert/encoder/layer_0/intermediate/dense/\w+\) has shape"):
+        other = dataclasses.replace(BertConfig.from_json_file(f"{data}/config.json"), intermediate_size=64)
+        (tmp_path / "other.json").write_text(other.to_json_string())
+        run_pretraining(settings(data, tmp_path / "third", *start, f"--bert_config_file={tmp_path}/other.json"))
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):

@@ -1,6 +1,7 @@
 import collections
 import hashlib
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -207,3 +208,25 @@ def test_sha256_is_that_of_all_bytes_whatever_the_size(tmp_path, size):
     content = np.random.default_rng(size).bytes(size)
     (tmp_path / "file").write_bytes(content)
     assert writer.sha256(str(tmp_path / "file")) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), writer.atomic_folder(str(target)) as folder:
+        pathlib.Path(folder, "half").touch()
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    target.mkdir()  # an empty one is taken
+    with writer.atomic_folder(f"{target}/") as folder:
+        pathlib.Path(folder, "whole").touch()
+        assert list(target.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
+
+
+def test_an_output_folder_that_holds_something_is_refused(tmp_path):
+    writer.check_new_folder(str(tmp_path), "output")
+    writer.check_new_folder(str(tmp_path / "new"), "output")
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file"):
+        with pytest.raises(InputError, match=f"--output={path}: holds something already; give a new folder"):
+            writer.check_new_folder(str(path), "output")

@@ -1,0 +1,224 @@
+"""Folders of Hugging Face's transformers: `config.json` and safetensors."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor
+from bert_tf.checkpoint_formats.model_config import to_hugging_face
+from bert_tf.config import BertConfig
+from tfrecords.errors import InputError
+
+FILE_NAME = "model.safetensors"
+INDEX_SUFFIX = ".safetensors.index.json"
+_WORDS = "embeddings.word_embeddings.weight"
+_SCOPE = "bert."
+_PARTS = ("embeddings.", "encoder.", "pooler.")
+# buffers that transformers once saved: the numbers of the positions, and zeros
+_BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+# the output of the masked LM, which shares its weights
+_TIED = {
+    "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
+    "cls.predictions.decoder.bias": "masked_lm/bias",
+}
+_FLOATS = ("F32", "F16", "BF16", "F64")
+_CLASSES = {
+    "span_head": "BertForQuestionAnswering",
+    "token_head": "BertForTokenClassification",
+    "head": "BertForSequenceClassification",
+}
+_TOKEN_CLASS = "BertForTokenClassification"
+
+
+def safetensors():
+    """The package, which the extra `hf` brings.
+
+    Raises:
+      InputError: it is not installed.
+    """
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise InputError("reading and writing safetensors needs: pip install 'bert_tf[hf]'") from error
+    return safetensors
+
+
+def read(path: str, config_entries: dict, **beside) -> Contents:
+    """Opens a checkpoint.
+
+    Args:
+      path: `model.safetensors`, or the index of several.
+      config_entries: what `config.json` says, {} where there is none.
+      **beside: `config`, `config_file` and `vocab_file`.
+
+    Raises:
+      InputError: it cannot be read, or is none of BERT.
+    """
+    stored = _open_all(path)
+    words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
+    if len(words) != 1:
+        found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no encoder of BERT, but {_some(stored)}"
+        raise InputError(f"{path}: holds {found}; take a checkpoint of one BertModel")
+    scope = words[0].removesuffix(_WORDS)
+    in_our_spelling: dict[str, str] = {}
+    for name in stored:
+        spelled = _spelled(name, scope)
+        if spelled in in_our_spelling:
+            raise InputError(f"{path}: the tensors {in_our_spelling[spelled]} and {name} are the same one; remove one")
+        in_our_spelling[spelled] = name
+    paths = names.paths_by_name(in_our_spelling, "hugging_face")
+    tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
+    tensors = _with_tied(path, tensors, in_our_spelling, stored)
+    is_token_class = _TOKEN_CLASS in (config_entries.get("architectures") or ())
+    if is_token_class:
+        tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
+                   for name, tensor in tensors.items()}  # fmt: skip
+    others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
+    strangers = sorted(spelled for spelled in others if spelled.startswith(_SCOPE))
+    if strangers:
+        raise InputError(
+            f"{path}: the tensor {in_our_spelling[strangers[0]]} has no place in the model; the checkpoint is of "
+            "another architecture than BERT's; take one of BERT"
+        )
+    return Contents(
+        source=path,
+        format="hugging_face",
+        tensors=tensors,
+        expected_name=name_of,
+        left_over=tuple(in_our_spelling[spelled] for spelled in others),
+        **beside,
+    )
+
+
+def _some(stored: Iterable[str]) -> str:
+    return ", ".join(sorted(stored)[:3]) or "no tensor at all"
+
+
+def _spelled(name: str, scope: str) -> str:
+    """A name as BertForPreTraining spells it today, whatever scope the encoder stands in."""
+    rest = name.removeprefix(scope)
+    is_encoder = name.startswith(scope) and rest.startswith(_PARTS)
+    name = _SCOPE + rest if is_encoder else name.removeprefix(scope.removesuffix(_SCOPE))
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
+    row, _ = names.row_of(path)
+    return stored.transposed() if row.hugging_face_transposed else stored
+
+
+def _with_tied(path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored) -> dict[str, StoredTensor]:
+    """Takes a masked LM's bias from its second place where the first is missing; refuses outputs of its own."""
+    tensors = dict(tensors)
+    for spelled, ours in _TIED.items():
+        if spelled not in in_our_spelling:
+            continue
+        twin = stored[in_our_spelling[spelled]]
+        first = tensors.setdefault(ours, twin)
+        same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
+        if not same:
+            raise InputError(
+                f"{path}: the tensor {twin.name} differs from {first.name}, which BERT's output shares; "
+                "remove it, or take a checkpoint with tied weights"
+            )
+    return tensors
+
+
+def name_of(path: str) -> str:
+    """Hugging Face's name for a path of ours, as in models with heads; "" where it has none."""
+    found = names.row_of(path)
+    return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
+
+
+def _open_all(path: str) -> dict[str, StoredTensor]:
+    """All tensors of a file, or of all files of an index, not yet read."""
+    if not path.endswith(INDEX_SUFFIX):
+        return _open(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            weight_map = dict(json.load(file)["weight_map"])
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(f"{path}: is no index of safetensors ({error!r}); copy it again") from error
+    stored: dict[str, StoredTensor] = {}
+    for shard in sorted(set(weight_map.values())):
+        file = os.path.join(os.path.dirname(path), os.path.basename(str(shard)))
+        there = _open(file)
+        for name in (name for name, of in weight_map.items() if of == shard):
+            if name not in there:
+                raise InputError(f"{file}: the tensor {name}, which {path} says is here, is missing; copy both again")
+            stored[name] = there[name]
+    return stored
+
+
+def _open(path: str) -> dict[str, StoredTensor]:
+    package = safetensors()
+    if "://" in path:
+        raise InputError(f"{path}: safetensors are read from this machine's disks; copy the folder here")
+    if not os.path.isfile(path):
+        raise InputError(f"{path}: no such file; copy all files of the model")
+    try:
+        with package.safe_open(path, "np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+    except (package.SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as safetensors ({error}); copy it again") from error
+    for name, (_, dtype) in found.items():
+        if dtype not in _FLOATS and not name.endswith(("position_ids", "token_type_ids")):
+            raise InputError(
+                f"{path}: the tensor {name} has type {dtype}, a weight has F32, F16 or BF16; "
+                "take the checkpoint before it was quantized"
+            )
+    return {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
+
+
+def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
+    def read_one() -> np.ndarray:
+        with safetensors().safe_open(path, "np") as file:
+            return file.get_tensor(name).astype(np.float32)
+
+    return read_one
+
+
+def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
+    """Writes `model.safetensors` and `config.json` into a folder.
+
+    Args:
+      folder: where to.
+      tensors: values by our paths.
+      config: shape of the model.
+
+    Returns:
+      The file.
+    """
+    heads = names.heads_in(tensors)
+    if {"head", "token_head"} <= heads:
+        raise InputError("one model of Hugging Face cannot hold both head and token_head; take --format=bert_tf")
+    plain = not heads
+    named = {}
+    for path, value in tensors.items():
+        row, _ = names.row_of(path)
+        name = name_of(path)
+        named[name.removeprefix(_SCOPE) if plain else name] = np.ascontiguousarray(
+            value.T if row.hugging_face_transposed else value
+        )
+    path = os.path.join(folder, FILE_NAME)
+    # "pt" is what transformers asks for, whichever library wrote the file
+    safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
+    task = next((name for name in _CLASSES if name in heads), "")
+    outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
+    entries = to_hugging_face(config, _class_of(heads, task), outputs)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        file.write(json.dumps(entries, indent=2) + "\n")
+    return path
+
+
+def _class_of(heads: set[str], task: str) -> str:
+    """The class of transformers that has these heads."""
+    if task:
+        return _CLASSES[task]
+    if "masked_lm" in heads:
+        return "BertForPreTraining" if "next_sentence" in heads else "BertForMaskedLM"
+    return "BertForNextSentencePrediction" if heads else "BertModel"

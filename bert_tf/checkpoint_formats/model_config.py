@@ -1,0 +1,162 @@
+"""Configurations that lie beside checkpoints: the original's, Hugging Face's, and from one to the other."""
+
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from tfrecords.errors import InputError
+
+ORIGINAL_NAME = "bert_config.json"
+HUGGING_FACE_NAME = "config.json"
+# what a training of tf-models-official writes beside its checkpoints
+TF_MODELS_NAME = "params.yaml"
+# Their "gelu" is the exact one, by the error function.
+_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+_THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
+# What their BertConfig takes where a key is not there.
+_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+# What the encoder of the paper has one way only.
+_FIXED = {
+    "position_embedding_type": "absolute",
+    "layer_norm_eps": 1e-12,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "is_encoder_decoder": False,
+}
+# tf-models-official's keys of an encoder; the rest must say what BERT is.
+_TF_MODELS_KEYS = {
+    "num_layers": "num_hidden_layers",
+    "hidden_activation": "hidden_act",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+}
+_SIGNS = ("model_type", "architectures", "transformers_version")
+
+
+def read(path: str) -> tuple[BertConfig, dict]:
+    """Reads a configuration, told apart by its keys; a `config.json` beside safetensors is Hugging Face's.
+
+    Args:
+      path: the file.
+
+    Returns:
+      The configuration, and Hugging Face's keys, {} for the original's.
+
+    Raises:
+      InputError: the file is missing, is not JSON, or is of a model that is no BERT.
+    """
+    if path.endswith(".yaml"):
+        return _read_tf_models(path), {}
+    entries = _read_json(path)
+    is_beside = os.path.basename(path) == HUGGING_FACE_NAME and any(
+        name.endswith(".safetensors") for name in tf.io.gfile.listdir(os.path.dirname(path) or ".")
+    )
+    if not (is_beside or any(sign in entries for sign in _SIGNS)):
+        return BertConfig.from_json_file(path), {}
+    try:
+        return from_hugging_face(entries), entries
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def find(folder: str, first: str = ORIGINAL_NAME) -> str:
+    """The configuration in a folder; where there is none, the path where one is looked for.
+
+    Args:
+      folder: where to look.
+      first: the name that is looked for first.
+    """
+    order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
+    paths = [os.path.join(folder, name) for name in order]
+    return next((path for path in paths if tf.io.gfile.exists(path)), paths[0])
+
+
+def from_hugging_face(entries: dict) -> BertConfig:
+    """A configuration from the keys of Hugging Face's `config.json`.
+
+    `is_decoder` is our directionality "ltr"; their pooler reads [CLS] there all the same, ours the last piece.
+
+    Raises:
+      InputError: it is of another model than BERT, or has what BERT has not.
+    """
+    model_type = entries.get("model_type", "bert")
+    if model_type != "bert":
+        raise InputError(f"model_type={model_type!r} is not BERT; take a checkpoint with model_type 'bert'")
+    for key, only in _FIXED.items():
+        if (entries.get(key) or only) != only:
+            raise InputError(f"{key}={entries[key]!r}: BERT has {only!r} only; take another checkpoint")
+    names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality"}
+    known = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
+    activation = known["hidden_act"]
+    if activation not in _ACTIVATIONS:
+        raise InputError(f"hidden_act={activation!r}: must be one of {', '.join(_ACTIVATIONS)}")
+    known["hidden_act"] = _ACTIVATIONS[activation]
+    return BertConfig(**known, directionality="ltr" if entries.get("is_decoder") else "bidi")
+
+
+def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
+    """Hugging Face's keys for a configuration.
+
+    Args:
+      config: "bidi" or "ltr".
+      model_class: name of the class in transformers.
+      num_outputs: number of classes of its head, or None.
+    """
+    entries = {"architectures": [model_class], "model_type": "bert"} | dataclasses.asdict(config)
+    direction = entries.pop("directionality")
+    if direction == "ltr":
+        entries["is_decoder"] = True
+    entries["hidden_act"] = _THEIR_ACTIVATIONS.get(config.hidden_act, config.hidden_act)
+    entries |= {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "pad_token_id": 0}
+    if num_outputs is not None:
+        labels = [f"LABEL_{number}" for number in range(num_outputs)]
+        entries["id2label"] = dict(enumerate(labels))
+        entries["label2id"] = {label: number for number, label in enumerate(labels)}
+    return entries
+
+
+def _read_tf_models(path: str) -> BertConfig:
+    """Reads the encoder's part of a `params.yaml`."""
+    import yaml
+
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            encoder = yaml.safe_load(file)["task"]["model"]["encoder"]
+        entries = dict(encoder["bert"])
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"{path}: does not tell of a BERT encoder ({error!r}); put a {ORIGINAL_NAME} beside it"
+        ) from error
+    if encoder.get("type", "bert") != "bert" or entries.get("norm_first"):
+        raise InputError(f"{path}: is of another architecture than BERT's; take a checkpoint of BERT")
+    entries = {_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()}
+    names = {field.name for field in dataclasses.fields(BertConfig)}
+    try:
+        return BertConfig.from_dict({key: value for key, value in entries.items() if key in names})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read_json(path: str) -> dict:
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: no such file; give a bert_config.json")
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(entries, dict):
+        raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
+    return entries

@@ -1,0 +1,188 @@
+"""Names of one tensor in every format: a table, and how to go through it.
+
+A row gives the path in our models, the original's name, Hugging Face's, and tf-models-official's path of
+attributes from its encoder or its model. `{}` stands for the number of the layer. Rows are in the order in which
+our models list their weights, so that the table also tells which moments of the optimizer belong to which weight.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+from bert_tf.config import BertConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One weight.
+
+    Attributes:
+      ours: path of the variable in our models.
+      original: name in google-research/bert; transposed if `original_transposed`.
+      hugging_face: name in transformers; transposed if `hugging_face_transposed`.
+      tf_models: attributes in tf-models-official, from its encoder for "encoder/...", else from its model.
+    """
+
+    ours: str
+    original: str
+    hugging_face: str
+    tf_models: tuple[str, ...]
+    original_transposed: bool = False
+    hugging_face_transposed: bool = False
+
+
+def _dense(ours: str, original: str, tf_models: str) -> list[Row]:
+    hugging_face = _dotted(original)
+    return [
+        Row(f"{ours}/kernel", f"{original}/kernel", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
+            hugging_face_transposed=True),
+        Row(f"{ours}/bias", f"{original}/bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
+    ]  # fmt: skip
+
+
+def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
+    return [
+        Row(f"{ours}/{name}", f"{original}/{name}", f"{_dotted(original)}.{hugging_face}",
+            (*tf_models.split("/"), name))
+        for name, hugging_face in (("gamma", "weight"), ("beta", "bias"))
+    ]  # fmt: skip
+
+
+def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
+    """An output layer, whose weights the original stores with a row for each class."""
+    return [
+        Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
+            original_transposed=True, hugging_face_transposed=True),
+        Row(f"{ours}/bias", f"{original}output_bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
+    ]  # fmt: skip
+
+
+def _table(name: str, original: str, tf_models: str) -> Row:
+    return Row(
+        f"encoder/embeddings/{name}", f"bert/embeddings/{original}", f"bert.embeddings.{original}.weight",
+        (tf_models, "embeddings"),
+    )  # fmt: skip
+
+
+def _dotted(original: str) -> str:
+    return original.replace("/", ".").replace("layer_{}", "layer.{}")
+
+
+_BLOCK = "encoder/blocks/{}"
+_LAYER = "bert/encoder/layer_{}"
+_SELF = f"{_LAYER}/attention/self"
+_THEIR_BLOCK = "_transformer_layers/{}"
+_THEIR_ATTENTION = f"{_THEIR_BLOCK}/_attention_layer"
+
+ROWS: tuple[Row, ...] = (
+    _table("word_embeddings", "word_embeddings", "_embedding_layer"),
+    _table("position_embeddings", "position_embeddings", "_position_embedding_layer"),
+    _table("segment_embeddings", "token_type_embeddings", "_type_embedding_layer"),
+    *_norm("encoder/embeddings/layer_norm", "bert/embeddings/LayerNorm", "_embedding_norm_layer"),
+    *_dense(f"{_BLOCK}/attention/query", f"{_SELF}/query", f"{_THEIR_ATTENTION}/_query_dense"),
+    *_dense(f"{_BLOCK}/attention/key", f"{_SELF}/key", f"{_THEIR_ATTENTION}/_key_dense"),
+    *_dense(f"{_BLOCK}/attention/value", f"{_SELF}/value", f"{_THEIR_ATTENTION}/_value_dense"),
+    *_dense(
+        f"{_BLOCK}/attention/output_dense", f"{_LAYER}/attention/output/dense", f"{_THEIR_ATTENTION}/_output_dense"
+    ),
+    *_norm(f"{_BLOCK}/attention_norm", f"{_LAYER}/attention/output/LayerNorm", f"{_THEIR_BLOCK}/_attention_layer_norm"),
+    *_dense(f"{_BLOCK}/intermediate", f"{_LAYER}/intermediate/dense", f"{_THEIR_BLOCK}/_intermediate_dense"),
+    *_dense(f"{_BLOCK}/output_dense", f"{_LAYER}/output/dense", f"{_THEIR_BLOCK}/_output_dense"),
+    *_norm(f"{_BLOCK}/output_norm", f"{_LAYER}/output/LayerNorm", f"{_THEIR_BLOCK}/_output_layer_norm"),
+    *_dense("encoder/pooler", "bert/pooler/dense", "_pooler_layer"),
+    Row("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias", ("masked_lm", "output_bias/bias")),
+    *_dense("masked_lm/transform", "cls/predictions/transform/dense", "masked_lm/dense"),
+    *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
+    *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
+    *_output("head/dense", "", "classifier", "classifier/out_proj"),
+    # the original has no script for tokens; Hugging Face tells the two "classifier" apart by the model's class
+    *_output("token_head/dense", "cls/tokens/", "token_classifier", "classifier"),
+    *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
+)
+
+_BY_PATH = {row.ours: row for row in ROWS}
+_OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
+_THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")
+
+
+def row_of(path: str) -> tuple[Row, str] | None:
+    """The row of a path in our models, and the number of its layer ("" for none)."""
+    layer = _OUR_LAYER.search(path)
+    row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
+    return (row, layer[0] if layer else "") if row else None
+
+
+def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
+    """Our paths for names of another format, as far as the table knows them.
+
+    Args:
+      names: names in the other format, in the table's spelling.
+      column: "original" or "hugging_face".
+    """
+    known = {getattr(row, column): row.ours for row in ROWS}
+    found = {}
+    for name in names:
+        layer = _THEIR_LAYER.search(name)
+        ours = known.get(_THEIR_LAYER.sub("{}", name))
+        if ours:
+            found[name] = ours.format(layer[0] if layer else "")
+    return found
+
+
+def in_table_order(paths: Iterable[str]) -> list[str]:
+    """Paths in the order in which our models list their weights."""
+    order = {row.ours: index for index, row in enumerate(ROWS)}
+    first_of_block = min(index for path, index in order.items() if path.startswith(_BLOCK))
+    last_of_block = max(index for path, index in order.items() if path.startswith(_BLOCK))
+
+    def key(path):
+        row, layer = row_of(path)
+        index = order[row.ours]
+        inside = first_of_block <= index <= last_of_block
+        return (first_of_block, int(layer), index) if inside else (index, 0, 0)
+
+    return sorted(paths, key=key)
+
+
+def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Shapes of all weights of `BertEncoder`, by their paths."""
+    hidden, wide = config.hidden_size, config.intermediate_size
+    special = {
+        "encoder/embeddings/word_embeddings": (config.vocab_size, hidden),
+        "encoder/embeddings/position_embeddings": (config.max_position_embeddings, hidden),
+        "encoder/embeddings/segment_embeddings": (config.type_vocab_size, hidden),
+        f"{_BLOCK}/intermediate/kernel": (hidden, wide),
+        f"{_BLOCK}/intermediate/bias": (wide,),
+        f"{_BLOCK}/output_dense/kernel": (wide, hidden),
+    }
+    shapes = {}
+    for row in ROWS:
+        if row.ours.startswith("encoder/"):
+            shape = special.get(row.ours, (hidden, hidden) if row.ours.endswith("kernel") else (hidden,))
+            layers = range(config.num_hidden_layers) if "{}" in row.ours else [""]
+            shapes |= {row.ours.format(layer): shape for layer in layers}
+    return shapes
+
+
+def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights of both heads of pre-training, by their paths."""
+    hidden = config.hidden_size
+    return {
+        "masked_lm/bias": (config.vocab_size,),
+        "masked_lm/transform/kernel": (hidden, hidden),
+        "masked_lm/transform/bias": (hidden,),
+        "masked_lm/layer_norm/gamma": (hidden,),
+        "masked_lm/layer_norm/beta": (hidden,),
+        "next_sentence/dense/kernel": (hidden, 2),
+        "next_sentence/dense/bias": (2,),
+    }
+
+
+def head_of(path: str) -> str:
+    """The part of a model that is there as a whole or not at all: "encoder/pooler", "masked_lm", ..."""
+    return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
+
+
+def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
+    """The heads that some of the paths belong to."""
+    return {head_of(path) for path in paths} - {"encoder", "encoder/pooler"}

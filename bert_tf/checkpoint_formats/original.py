@@ -1,0 +1,115 @@
+"""Checkpoints of google-research/bert: TensorFlow 1's, by names."""
+
+import os
+import re
+
+import numpy as np
+
+from bert_tf.checkpoint_formats import names, tensor_bundle
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
+from tfrecords.errors import InputError
+
+PREFIX_NAME = "bert_model.ckpt"
+_WORDS = "embeddings/word_embeddings"
+_SCOPE = "bert/"
+_PARTS = ("embeddings/", "encoder/", "pooler/")
+_OPTIMIZER = re.compile(
+    r"(.*/)?(adam_[mv]|lamb_[mv]|Adam|Adam_1|Momentum|AdamWeightDecay\w*|global_step|beta[12]_power)"
+)
+_STEP = "global_step"
+
+
+def read(bundle: TensorBundle, **beside) -> Contents | None:
+    """Opens a checkpoint; None where it is none of the original's.
+
+    Args:
+      bundle: the file.
+      **beside: `config`, `config_file` and `vocab_file`.
+
+    Raises:
+      InputError: it is of another architecture.
+    """
+    words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
+    if not words:
+        return None
+    if len(words) > 1:
+        raise InputError(f"{bundle.prefix}: holds two encoders, at {words[0]} and {words[1]}; keep one of them")
+    scope = words[0].removesuffix(_WORDS)
+    in_our_spelling = {_spelled(name, scope): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)}
+    paths = names.paths_by_name(in_our_spelling, "original")
+    _refuse_strangers(bundle.prefix, in_our_spelling, paths)
+    tensors = {
+        path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
+    }  # fmt: skip
+    moments = {}
+    for path, stored in tensors.items():
+        slots = [f"{stored.name}/adam_{kind}" for kind in "mv"]
+        if all(slot in bundle.shapes for slot in slots):
+            moments[path] = tuple(_as_ours(path, bundle.stored(slot)) for slot in slots)
+    return Contents(
+        source=bundle.prefix,
+        format="tf1",
+        tensors=tensors,
+        expected_name=name_of,
+        left_over=tuple(name for spelled, name in in_our_spelling.items() if spelled not in paths),
+        optimizer_tensors=sum(1 for name in bundle.shapes if _OPTIMIZER.fullmatch(name)),
+        moments=moments,
+        global_step=bundle.scalar(_STEP),
+        **beside,
+    )
+
+
+def _spelled(name: str, scope: str) -> str:
+    """A name as the original spells it, whatever scope the encoder stands in."""
+    rest = name.removeprefix(scope)
+    if name.startswith(scope) and rest.startswith(_PARTS):
+        return _SCOPE + rest
+    return name.removeprefix(scope.removesuffix(_SCOPE))
+
+
+def _refuse_strangers(source: str, in_our_spelling: dict[str, str], known: dict[str, str]) -> None:
+    for spelled, name in sorted(in_our_spelling.items()):
+        if spelled.startswith(_SCOPE) and spelled not in known:
+            raise InputError(
+                f"{source}: the tensor {name} has no place in the model; the checkpoint is of another architecture "
+                "than BERT's; take one of BERT"
+            )
+
+
+def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
+    row, _ = names.row_of(path)
+    return stored.transposed() if row.original_transposed else stored
+
+
+def name_of(path: str) -> str:
+    """The original's name for a path of ours; "" where it has none."""
+    found = names.row_of(path)
+    return found[0].original.format(found[1]) if found else ""
+
+
+def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
+    """Writes `bert_model.ckpt` into a folder.
+
+    Args:
+      folder: where to.
+      tensors: values by our paths.
+      moments: both moments of Adam by our paths, or {}.
+      global_step: number of the step, or None.
+
+    Returns:
+      The prefix.
+    """
+
+    def theirs(path, value):
+        row, _ = names.row_of(path)
+        return value.T if row.original_transposed else value
+
+    named = {name_of(path): theirs(path, value) for path, value in tensors.items()}
+    for path, pair in moments.items():
+        named |= {f"{name_of(path)}/adam_{kind}": theirs(path, value) for kind, value in zip("mv", pair, strict=True)}
+    if global_step is not None:
+        named[_STEP] = np.int64(global_step)
+    prefix = os.path.join(folder, PREFIX_NAME)
+    tensor_bundle.write_names(prefix, named)
+    return prefix

@@ -1,0 +1,86 @@
+"""Checkpoints of this project: TensorFlow 2's, of `model`, `optimizer` and `global_step`."""
+
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import names, tensor_bundle
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
+from tfrecords.errors import InputError
+
+_STEP = "global_step"
+# counters that TensorFlow adds by itself
+_COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
+
+
+def read(bundle: TensorBundle, **beside) -> Contents | None:
+    """Opens a checkpoint; None where it is none of ours. Args, Raises: those of `original.read`."""
+    graph = bundle.graph()
+    # without a pooler where another project's checkpoint that had none was converted
+    encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
+    if not encoders:
+        return None
+    if len(encoders) > 1:
+        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
+    keys = {f"encoder/{path}": key for path, key in graph.variables_below(encoders[0])}
+    for node in range(len(graph)):
+        children = graph.children(node)
+        if children.get("encoder") == encoders[0]:
+            keys |= {path: key for path, key in graph.variables_below(node) if names.row_of(path) and path not in keys}
+    tensors = {path: dataclasses.replace(bundle.stored(key), name=path) for path, key in keys.items()}
+    others = [
+        name for name in bundle.shapes
+        if name not in keys.values() and not name.startswith(_COUNTERS) and name != _STEP + VALUE
+    ]  # fmt: skip
+    of_optimizer = [name for name in others if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+    return Contents(
+        source=bundle.prefix,
+        format="bert_tf",
+        tensors=tensors,
+        expected_name=lambda path: path,
+        left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
+        optimizer_tensors=len(of_optimizer),
+        moments=_moments(bundle, graph, tensors),
+        global_step=bundle.scalar(_STEP + VALUE),
+        **beside,
+    )
+
+
+def _moments(bundle: TensorBundle, graph: ObjectGraph, tensors) -> dict:
+    """Moments by the paths of their weights: the optimizer numbers them as the model lists its weights."""
+    weights = names.in_table_order(path for path in tensors if names.row_of(path))
+    if graph.resolve(0, ("optimizer", "_m", str(len(weights)))) is not None:
+        return {}
+    moments = {}
+    for index, path in enumerate(weights):
+        slots = [graph.resolve(0, ("optimizer", kind, str(index))) for kind in ("_m", "_v")]
+        if None in slots:
+            return {}
+        pair = tuple(bundle.stored(graph.key(slot)) for slot in slots)
+        if any(slot.shape != tensors[path].shape for slot in pair):
+            return {}
+        moments[path] = pair
+    return moments
+
+
+def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
+    """Writes `ckpt-STEP` into a folder; see `original.write`."""
+    step = global_step or 0
+    objects = {
+        "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),
+        "global_step": tf.Variable(np.int64(step)),
+    }
+    if moments:
+        weights = names.in_table_order(moments)
+        slots = {
+            (kind, str(index)): moments[path][number]
+            for number, kind in enumerate(("_m", "_v"))
+            for index, path in enumerate(weights)
+        }
+        objects["optimizer"] = tensor_bundle.object_tree(slots)
+    prefix = os.path.join(folder, f"ckpt-{step}")
+    tensor_bundle.write_objects(prefix, objects)
+    return prefix

@@ -1,0 +1,179 @@
+"""TensorFlow's checkpoint files: what is in them, as names and as a graph of objects."""
+
+import os
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from bert_tf.checkpoint_formats.contents import StoredTensor
+from tfrecords.errors import InputError
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
+STATE_NAME = "checkpoint"
+# what TensorFlow 2 adds to the path of a variable
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class TensorBundle:
+    """An open checkpoint.
+
+    Args:
+      prefix: its name without `.index`.
+
+    Attributes:
+      prefix: as given.
+      shapes: shapes of all tensors by their names.
+
+    Raises:
+      InputError: it cannot be read, or a part of its data is not there.
+    """
+
+    def __init__(self, prefix: str):
+        self.prefix = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
+            self._dtypes = self._reader.get_variable_to_dtype_map()
+        except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
+            raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
+        self._check_data()
+
+    def _check_data(self) -> None:
+        """Refuses data that is missing or too short, before anything is read of it."""
+        if not tf.io.gfile.exists(f"{self.prefix}.index"):
+            return  # the older format, one file
+        needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
+        parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
+        if not parts:
+            raise InputError(f"{self.prefix}: {self.prefix}.data-00000-of-00001 is missing; copy it beside the .index")
+        number = int(parts[0].rsplit("-", 1)[1])
+        if len(parts) < number:
+            raise InputError(f"{self.prefix}: has {len(parts)} of {number} data files beside it; copy the others too")
+        size = sum(tf.io.gfile.stat(part).length for part in parts)
+        if size < needed:
+            raise InputError(
+                f"{self.prefix}: its data cannot be read (cut off: {size} bytes of at least {needed}); copy it again"
+            )
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether TensorFlow 2 wrote it, as a graph of objects."""
+        return _GRAPH in self.shapes
+
+    def graph(self) -> "ObjectGraph":
+        """The graph of objects."""
+        proto = trackable_object_graph_pb2.TrackableObjectGraph()
+        proto.ParseFromString(self._value(_GRAPH))
+        return ObjectGraph(proto)
+
+    def stored(self, name: str) -> StoredTensor:
+        """A tensor by its name in the file.
+
+        Raises:
+          InputError: it does not hold real numbers.
+        """
+        if self._dtypes[name] not in _FLOATS:
+            raise InputError(
+                f"{self.prefix}: the tensor {name} has type {self._dtypes[name].name}, a weight has float32; "
+                "convert it, or take the checkpoint that it was made from"
+            )
+        return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
+
+    def scalar(self, name: str) -> int | None:
+        """An integer by its name; None where there is none."""
+        return int(self._value(name)) if name in self.shapes else None
+
+    def _value(self, name: str):
+        try:
+            return self._reader.get_tensor(name)
+        except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
+            raise InputError(f"{self.prefix}: its data cannot be read ({name}: {error}); copy it again") from error
+
+
+class ObjectGraph:
+    """Objects by number, the root being 0, and the attributes that lead from one to the next."""
+
+    def __init__(self, proto):
+        self._nodes = proto.nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def children(self, node: int) -> dict[str, int]:
+        """Attributes of an object."""
+        return {child.local_name: child.node_id for child in self._nodes[node].children}
+
+    def key(self, node: int) -> str | None:
+        """The name under which a variable's value stands in the file; None for other objects."""
+        for attribute in self._nodes[node].attributes:
+            if attribute.name == "VARIABLE_VALUE":
+                return attribute.checkpoint_key
+        return None
+
+    def resolve(self, node: int, path: tuple[str, ...]) -> int | None:
+        """The object at the end of a path of attributes."""
+        for name in path:
+            node = self.children(node).get(name)
+            if node is None:
+                return None
+        return node
+
+    def variables_below(self, node: int) -> Iterator[tuple[str, str]]:
+        """Path and name in the file of every variable below an object, each object once."""
+        seen, todo = {node}, [(node, "")]
+        while todo:
+            node, path = todo.pop()
+            for name, child in self.children(node).items():
+                if child in seen:
+                    continue
+                seen.add(child)
+                key = self.key(child)
+                if key is not None:
+                    yield path + name, key
+                todo.append((child, f"{path}{name}/"))
+
+
+def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes tensors under their names, as TensorFlow 1 did."""
+    order = sorted(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=order,
+        shape_and_slices=[""] * len(order),
+        tensors=[tf.constant(tensors[name]) for name in order],
+    )
+
+
+class _Object(tf.__internal__.tracking.AutoTrackable):
+    """Something with attributes."""
+
+
+def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal__.tracking.AutoTrackable:
+    """Objects and variables whose attributes have the given paths."""
+    root = _Object()
+    for path, value in tensors.items():
+        node = root
+        for name in path[:-1]:
+            if not hasattr(node, name):
+                setattr(node, name, _Object())
+            node = getattr(node, name)
+        # on the host, whatever devices there are
+        with tf.device("cpu:0"):
+            setattr(node, path[-1], tf.Variable(value))
+    return root
+
+
+def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
+    """Writes objects as TensorFlow 2 does, and the file that names the folder's latest checkpoint."""
+    tf.train.Checkpoint(**objects).write(prefix)
+    name = os.path.basename(prefix)
+    with tf.io.gfile.GFile(os.path.join(os.path.dirname(prefix), STATE_NAME), "w") as file:
+        file.write(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
+
+
+def _escaped(path: str) -> str:
+    """A path in which a pattern finds itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)

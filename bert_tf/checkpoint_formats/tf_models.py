@@ -1,0 +1,199 @@
+"""Checkpoints of tf-models-official: TensorFlow 2's, of an encoder or a model with one.
+
+Objects are found by their attributes, which are the same in `BertEncoder` and `BertEncoderV2`, wherever the encoder
+stands in the checkpoint. Attention kernels have an axis for the heads there.
+
+Letters: H hidden size, A heads, D = H / A.
+"""
+
+import math
+import os
+
+import numpy as np
+
+from bert_tf.checkpoint_formats import names, tensor_bundle
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
+from bert_tf.config import BertConfig
+from tfrecords.errors import InputError
+
+PREFIX_NAME = "bert_model.ckpt"
+_BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
+# A head of theirs may pool by itself. Under these names of ours such a pooler is kept apart from the encoder's.
+_POOLERS = {
+    ("classification_heads", "0", "dense"): "next_sentence/pooler",
+    ("next_sentence.pooler_dense",): "next_sentence/pooler",
+    ("classifier", "dense"): "head/pooler",
+}
+
+
+def read(bundle: TensorBundle, **beside) -> Contents | None:
+    """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `original.read`."""
+    graph = bundle.graph()
+    encoders = [node for node in range(len(graph)) if _is_encoder(graph, node)]
+    if not encoders:
+        return None
+    if len(encoders) > 1:
+        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
+    keys = _encoder_keys(bundle.prefix, graph, encoders[0]) | _head_keys(bundle, graph, encoders[0])
+    heads = bundle.shapes[keys["encoder/blocks/0/attention/query/kernel"]][-2]
+    config = beside["config"]
+    if config is not None and config.num_attention_heads != heads:
+        raise InputError(
+            f"{beside['config_file']}: num_attention_heads={config.num_attention_heads}, but the tensor "
+            f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads}; "
+            "put the configuration it was made with there"
+        )
+    others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
+    of_optimizer = [name for name in others if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+    return Contents(
+        source=bundle.prefix,
+        format="tf_models",
+        tensors={path: _as_ours(path, bundle.stored(key)) for path, key in keys.items()},
+        expected_name=name_of,
+        left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
+        optimizer_tensors=len(of_optimizer),
+        global_step=bundle.scalar("global_step" + VALUE),
+        num_attention_heads=heads,
+        **beside,
+    )
+
+
+def _is_encoder(graph: ObjectGraph, node: int) -> bool:
+    children = graph.children(node)
+    blocks = children.get("_transformer_layers")
+    return "_embedding_layer" in children and blocks is not None and bool(graph.children(blocks))
+
+
+def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
+    """Names in the file by our paths, of all of the encoder."""
+    blocks = graph.children(graph.children(encoder)["_transformer_layers"])
+    keys, nodes = {}, set()
+    for row in names.ROWS:
+        if not row.ours.startswith("encoder/"):
+            continue
+        for layer in sorted(blocks, key=int) if "{}" in row.ours else [""]:
+            node = graph.resolve(encoder, tuple(part.format(layer) for part in row.tf_models))
+            if node is not None and graph.key(node):
+                keys[row.ours.format(layer)] = graph.key(node)
+                nodes.add(graph.key(node))
+    for path, key in graph.variables_below(encoder):
+        if key not in nodes:
+            raise InputError(
+                f"{source}: the tensor {path} has no place in the model; the checkpoint is of another architecture "
+                "than BERT's; take one of BERT"
+            )
+    if "encoder/blocks/0/attention/query/kernel" not in keys:
+        raise InputError(
+            f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
+            "the checkpoint is of another architecture or incomplete; copy it again"
+        )
+    return keys
+
+
+def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
+    """Names in the file by our paths, of the heads of any model that has the encoder."""
+    places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if row.ours.startswith(_HEADS)}
+    places[("masked_lm",)] = "masked_lm"
+    keys: dict[str, str] = {}
+    for model in range(len(graph)):
+        if encoder not in graph.children(model).values():
+            continue
+        for place, path in (places | _POOLERS).items():
+            node = graph.resolve(model, place)
+            if node is None:
+                continue
+            for name, child in graph.children(node).items():
+                ours = f"{path}/{'bias' if name == 'output_bias/bias' else name}"
+                known = names.row_of(ours) or path in _POOLERS.values()
+                if known and name in _LEAVES and graph.key(child):
+                    keys.setdefault(ours, graph.key(child))
+    return _next_sentence_of_two(bundle, keys)
+
+
+_HEADS = ("masked_lm/", "next_sentence/", "head/", "token_head/", "span_head/")
+_LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
+
+
+def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[str, str]:
+    """Leaves out a pre-trainer's first head if it has not the two classes of the next sentence."""
+    output = keys.get("next_sentence/dense/kernel")
+    if output is None or bundle.shapes[output][-1] == 2:
+        return keys
+    return {path: key for path, key in keys.items() if not path.startswith("next_sentence/")}
+
+
+def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
+    """Merges heads and their width: [H, A, D], [A, D, H] and [A, D] become [H, H] and [H]."""
+    if "/attention/" not in path:
+        return stored
+    shape = stored.shape
+    if path.endswith("bias"):
+        return stored.reshaped((math.prod(shape),))
+    if path.endswith("output_dense/kernel"):
+        return stored.reshaped((math.prod(shape[:-1]), shape[-1]))
+    return stored.reshaped((shape[0], math.prod(shape[1:])))
+
+
+def name_of(path: str) -> str:
+    """Their attributes for a path of ours; "" where they have none."""
+    found = names.row_of(path)
+    if not found:
+        return ""
+    scope = "encoder/" if path.startswith("encoder/") else "model/"
+    return scope + "/".join(found[0].tf_models).format(found[1])
+
+
+def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
+    """Writes `bert_model.ckpt` into a folder, for their encoders and for their models with the heads that are there.
+
+    Args:
+      folder: where to.
+      tensors: values by our paths.
+      config: shape of the model.
+
+    Returns:
+      The prefix.
+    """
+    encoder, heads = {}, {}
+    for path, value in tensors.items():
+        found = names.row_of(path)
+        if found is None:
+            continue
+        place = tuple(part.format(found[1]) for part in found[0].tf_models)
+        if path.startswith("encoder/"):
+            encoder[place] = _as_theirs(path, value, config)
+        else:
+            heads[place] = value
+    encoder = tensor_bundle.object_tree(encoder)
+    prefix = os.path.join(folder, PREFIX_NAME)
+    if not heads:
+        tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
+        return prefix
+    for place, path in _POOLERS.items():
+        # their next-sentence head pools by itself, with our pooler
+        of_head = {name: tensors.get(f"{path}/{name}") for name in ("kernel", "bias")}
+        if path.startswith("next_sentence") and of_head["kernel"] is None:
+            of_head = {name: tensors.get(f"encoder/pooler/{name}") for name in ("kernel", "bias")}
+        if (*place[:-1], "out_proj", "kernel") in heads and of_head["kernel"] is not None:
+            heads |= {(*place, name): value for name, value in of_head.items()}
+    model = tensor_bundle.object_tree(heads)
+    objects = {"encoder": encoder, "model": model}
+    # the names that their models have for the encoder, those of pre-training and those of a task
+    model.encoder_network = model._network = encoder
+    if hasattr(model, "masked_lm"):
+        objects["masked_lm"] = model.masked_lm
+    if ("classification_heads", "0", "dense", "kernel") in heads:
+        objects["next_sentence.pooler_dense"] = getattr(model.classification_heads, "0").dense
+    tensor_bundle.write_objects(prefix, objects)
+    return prefix
+
+
+def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
+    """Splits heads and their width apart, see `_as_ours`."""
+    if "/attention/" not in path or path.endswith("output_dense/bias"):
+        return value
+    split = (config.num_attention_heads, config.head_size)
+    if path.endswith("bias"):
+        return value.reshape(split)
+    return value.reshape((*split, -1) if path.endswith("output_dense/kernel") else (-1, *split))

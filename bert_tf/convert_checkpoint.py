@@ -1,0 +1,29 @@
+r"""Converts a checkpoint of BERT from any supported format to another, or to a larger vocabulary.
+
+python -m bert_tf.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=hugging_face
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import ConversionSettings
+
+
+def main(settings: ConversionSettings) -> None:
+    """Runs the script with resolved settings."""
+    from bert_tf.conversion import convert_checkpoint
+
+    convert_checkpoint(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(ConversionSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,51 @@
+"""Damaged at random, a checkpoint of any format is refused in one line, or still whole where nothing is read."""
+
+import random
+import shutil
+
+import pytest
+
+from bert_tf import checkpoints
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.settings import ConversionSettings
+from tests.bert_tf.checkpoint_formats.models import original_values, random_values, save_original, values_of
+from tfrecords.errors import InputError
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Bytes changed, cut off, or taken out, most often near the beginning, where formats have their headers."""
+    data = bytearray(data)
+    reach = len(data) if rng.random() < 0.3 else min(len(data), 400)
+    kind = rng.choice(["change", "cut", "take out"])
+    if kind == "change":
+        for _ in range(rng.choice([1, 3, 20])):
+            data[rng.randrange(reach)] = rng.randrange(256)
+    elif kind == "cut":
+        data = data[: rng.randrange(len(data))]
+    else:
+        start = rng.randrange(reach)
+        del data[start : start + rng.randrange(1, 50)]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("format", ["bert_tf", "tf1", "tf_models", "hugging_face"])
+def test_damage_ends_in_a_line(tmp_path, format):
+    source, whole, copy = tmp_path / "source", tmp_path / "whole", tmp_path / "copy"
+    source.mkdir()
+    save_original(source, original_values(random_values()))
+    convert_checkpoint(ConversionSettings(input=str(source), output=str(whole), format=format))
+    files = [path.name for path in sorted(whole.iterdir()) if path.name != "conversion.json"]
+    rng, refused = random.Random(0), 0
+    for _ in range(80):
+        shutil.copytree(whole, copy)
+        file = copy / rng.choice(files)
+        file.write_bytes(damaged(file.read_bytes(), rng))
+        try:
+            contents = checkpoints.open_checkpoint(str(copy))
+            contents.check_pretrained(contents.require_config())
+            values_of(contents)
+        except InputError as error:
+            assert "\n" not in str(error).strip()
+            refused += 1
+        shutil.rmtree(copy)
+    assert refused > 40

@@ -1,0 +1,214 @@
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats.model_config import from_hugging_face
+from bert_tf.pretraining import BertPretrainer
+from tests.bert_tf.checkpoint_formats.models import (
+    CONFIG,
+    assert_same,
+    original_name,
+    random_values,
+    values_of,
+)
+from tfrecords.errors import InputError
+
+ENTRIES = {
+    "architectures": ["BertForPreTraining"], "model_type": "bert", "vocab_size": 40, "hidden_size": 16,
+    "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 12,
+    "type_vocab_size": 2, "hidden_act": "gelu_new", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute",
+    "use_cache": True, "classifier_dropout": None, "transformers_version": "4.57.0",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def values():
+    return random_values()
+
+
+def their_name(path: str) -> str:
+    if path == "masked_lm/bias":
+        return "cls.predictions.bias"
+    name = original_name(path).replace("output_weights", "weight").replace("output_bias", "bias")
+    name = name.replace("kernel", "weight").replace("gamma", "weight").replace("beta", "bias")
+    name = name.replace("/", ".").replace("layer_", "layer.")
+    return name + ".weight" if name.endswith("_embeddings") else name
+
+
+def theirs(values) -> dict[str, np.ndarray]:
+    return {
+        their_name(path): np.ascontiguousarray(value.T if path.endswith("kernel") else value)
+        for path, value in values.items()
+    }  # fmt: skip
+
+
+def saved(folder, tensors, entries=ENTRIES):
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(entries))
+    return str(folder)
+
+
+def opened(folder, tensors, entries=ENTRIES):
+    return checkpoints.open_checkpoint(saved(folder, tensors, entries))
+
+
+def test_a_folder_is_read_whole(values, tmp_path):
+    contents = opened(tmp_path, theirs(values))
+    assert contents.format == "hugging_face" and contents.config == CONFIG and contents.left_over == ()
+    assert_same(values_of(contents), values)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_file_of_the_folder_stands_for_it(values, tmp_path, file):
+    saved(tmp_path, theirs(values))
+    encoder = checkpoints.load_encoder(str(tmp_path / file))
+    np.testing.assert_array_equal(encoder.pooler.kernel, values["encoder/pooler/kernel"])
+
+
+@pytest.mark.parametrize("scope", ["", "0.auto_model."])
+def test_an_encoder_alone_may_stand_in_any_scope(values, tmp_path, scope):
+    encoder = {path: value for path, value in values.items() if path.startswith("encoder/")}
+    contents = opened(tmp_path, {name.replace("bert.", scope): value for name, value in theirs(encoder).items()})
+    assert_same(values_of(contents), encoder)
+
+
+def test_old_names_ties_and_buffers_are_understood(values, tmp_path):
+    tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+               for name, value in theirs(values).items()}  # fmt: skip
+    del tensors["cls.predictions.bias"]
+    tensors |= {
+        "bert.embeddings.position_ids": np.arange(12, dtype=np.int64)[None],
+        "cls.predictions.decoder.weight": values["encoder/embeddings/word_embeddings"].copy(),
+        "cls.predictions.decoder.bias": values["masked_lm/bias"].copy(),
+    }
+    contents = opened(tmp_path, tensors)
+    assert_same(values_of(contents), values)
+    assert contents.left_over == ()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_is_read_as_float32(values, tmp_path, dtype):
+    narrow = {path: value.astype(dtype) for path, value in values.items()}
+    assert_same(values_of(opened(tmp_path, theirs(narrow))), {p: v.astype(np.float32) for p, v in narrow.items()})
+    assert all(value.dtype == np.float32 for value in values_of(checkpoints.open_checkpoint(str(tmp_path))).values())
+
+
+def sharded(folder, tensors):
+    """Two files and an index; gives the index's path."""
+    names = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, inside in parts.items():
+        save_file({name: tensors[name] for name in inside}, folder / file)
+    index = {"metadata": {}, "weight_map": {name: file for file, inside in parts.items() for name in inside}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "config.json").write_text(json.dumps(ENTRIES))
+    return folder / "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize("name", ["", "model.safetensors.index.json"])
+def test_several_files_with_an_index_are_one_checkpoint(values, tmp_path, name):
+    sharded(tmp_path, theirs(values))
+    assert_same(values_of(checkpoints.open_checkpoint(str(tmp_path / name))), values)
+
+
+def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
+    index = sharded(tmp_path, theirs(values))
+    entries = json.loads(index.read_text())
+    first, second = sorted(set(entries["weight_map"].values()))
+    swapped = next(name for name, file in entries["weight_map"].items() if file == first)
+    entries["weight_map"][swapped] = second
+    index.write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=f"{second}: the tensor {swapped}, which .* is missing"):
+        checkpoints.load_encoder(str(tmp_path))
+    (tmp_path / second).unlink()
+    with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
+        checkpoints.load_encoder(str(tmp_path))
+    index.write_text("{}")
+    with pytest.raises(InputError, match="is no index of safetensors"):
+        checkpoints.load_encoder(str(tmp_path))
+
+
+def test_a_classifier_is_one_of_tokens_if_its_class_says_so(values, tmp_path):
+    weights = {"classifier.weight": np.ones([3, 16], np.float32), "classifier.bias": np.ones([3], np.float32)}
+    for name, head in [("BertForSequenceClassification", "head"), ("BertForTokenClassification", "token_head")]:
+        contents = opened(tmp_path, theirs(values) | weights, ENTRIES | {"architectures": [name]})
+        assert contents.tensors[f"{head}/dense/kernel"].shape == (16, 3)
+        assert contents.describe(f"{head}/dense/kernel") == f"{head}/dense/kernel (classifier.weight)"
+
+
+def test_what_is_written_has_their_names_and_keys(values, tmp_path):
+    hugging_face.write(str(tmp_path), values, CONFIG)
+    written = load_file(tmp_path / "model.safetensors")
+    assert_same(written, theirs(values))
+    entries = json.loads((tmp_path / "config.json").read_text())
+    assert entries["architectures"] == ["BertForPreTraining"] and entries["model_type"] == "bert"
+    assert from_hugging_face(entries) == CONFIG
+    encoder = {path: value for path, value in values.items() if path.startswith("encoder/")}
+    hugging_face.write(str(tmp_path), encoder, CONFIG)
+    assert load_file(tmp_path / "model.safetensors").keys() == {n.removeprefix("bert.") for n in theirs(encoder)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("bert.encoder.layer.1.output.LayerNorm.bias"),
+         r"blocks/1/output_norm/beta \(bert.encoder.layer.1.output.LayerNorm.bias\) is missing"),
+        (lambda t: [t.pop(n) for n in list(t) if ".layer.0." in n], r"encoder.layer.0\..* is missing"),
+        (lambda t: t.update({n.replace("layer.1.", "layer.3."): v.copy() for n, v in t.items() if "layer.1." in n}),
+         r"bert.encoder.layer.3\..* has no place in the model"),
+        (lambda t: t.update({"bert.encoder.layer.0.crossattention.self.key.bias": np.ones([16])}),
+         "crossattention.self.key.bias has no place in the model; .* another architecture"),
+        (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
+         r"encoder.layer.0.intermediate.dense.weight\) has shape"),
+        (lambda t: t.update({"cls.predictions.decoder.weight": np.ones([40, 16], np.float32)}),
+         "cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight"),
+        (lambda t: t.update({"cls.predictions.decoder.bias": np.ones([40], np.float32)}),
+         "cls.predictions.decoder.bias differs from cls.predictions.bias"),
+        (lambda t: t.update({"bert.embeddings.LayerNorm.gamma": np.ones([16], np.float32)}),
+         "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same one|"
+         "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same one"),
+        (lambda t: t.update({"bert.pooler.dense.bias": np.ones([16], np.int8)}), "pooler.dense.bias has type I8"),
+        (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "holds no encoder of BERT"),
+        (lambda t: t.update({"b.embeddings.word_embeddings.weight": np.ones([2, 2])}), "holds two encoders"),
+    ],
+)  # fmt: skip
+def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, message):
+    tensors = theirs(values)
+    change(tensors)
+    with pytest.raises(InputError, match=message):
+        checkpoints.initialize(BertPretrainer(CONFIG), saved(tmp_path, tensors))
+
+
+@pytest.mark.parametrize("size", [4, 300, -10])
+def test_a_truncated_file_is_refused(values, tmp_path, size):
+    saved(tmp_path, theirs(values))
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(InputError, match="model.safetensors: cannot be read as safetensors .*; copy it again"):
+        checkpoints.load_encoder(str(tmp_path))
+
+
+def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
+    for change, message in [
+        ({"model_type": "roberta"}, "config.json: model_type='roberta' is not BERT"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT has 1e-12 only"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT has 'absolute'"),
+        ({"num_attention_heads": 3}, "config.json: hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"hidden_act": "silu"}, "config.json: hidden_act='silu': must be one of"),
+        ({"vocab_size": 41}, r"word_embeddings.weight\) has shape \[40, 16\], the model needs \[41, 16\]"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            checkpoints.load_encoder(saved(tmp_path, theirs(values), ENTRIES | change))
+
+
+def test_their_gelu_is_the_exact_one_also_where_no_key_says_whose_file_it_is(values, tmp_path):
+    plain = {key: ENTRIES[key] for key in ENTRIES if key not in ("architectures", "model_type", "transformers_version")}
+    path = saved(tmp_path, theirs(values), plain | {"hidden_act": "gelu"})
+    assert checkpoints.load_encoder(path).config.hidden_act == "gelu_erf"
+    assert checkpoints.read_config(f"{path}/config.json").hidden_act == "gelu_erf"
+    assert from_hugging_face(ENTRIES | {"is_decoder": True}).directionality == "ltr"

