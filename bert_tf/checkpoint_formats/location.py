@@ -118,11 +118,11 @@ def _refuse_pickle(path: str) -> None:
     with tf.io.gfile.GFile(path, "rb") as file:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):
-        folder = os.path.dirname(path) or "."
+        target = os.path.join(os.path.dirname(path), hugging_face.FILE_NAME)
         raise InputError(
-            f"{path}: is a pickle, which can run any code and is not opened; if you trust where it comes from, convert "
-            "it: python -c 'from transformers import AutoModel; AutoModel.from_pretrained(\""
-            f'{folder}").save_pretrained("{folder}-safetensors", safe_serialization=True)\''
+            f"{path}: is a pickle, which can run any code and is not opened; make it {target}, without running any: "
+            "python -c 'import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in "
+            f'torch.load("{path}", weights_only=True, map_location="cpu").items()}}, "{target}", {{"format": "pt"}})\''
         )
 
 

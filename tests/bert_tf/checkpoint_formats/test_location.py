@@ -42,7 +42,7 @@ def test_pickles_are_refused_unopened_with_the_way_to_convert_them(tmp_path, mon
             file.writestr("archive/data.pkl", pickle.dumps(Harmful()))
     else:
         (tmp_path / name).write_bytes(pickle.dumps(Harmful(), protocol=2))
-    message = r"is a pickle, .* not opened; .*save_pretrained\(.*safe_serialization=True\)"
+    message = r"is a pickle, .* not opened; .*torch.load\(.*weights_only=True"
     with pytest.raises(InputError, match=message):
         locate(str(tmp_path / name))
     if not name.endswith(".ckpt"):
