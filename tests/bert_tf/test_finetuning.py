@@ -19,7 +19,14 @@ CONFIG = BertConfig(
 
 def task_named(name):
     return glue.find_task(
-        ClassifierSettings(data_dir="", bert_config_file="", task_name=name, vocab_file="", output_dir="", do_eval=True)
+        ClassifierSettings(
+            data_dir="",
+            bert_config_file="config.json",
+            task_name=name,
+            vocab_file="vocab.txt",
+            output_dir="",
+            do_eval=True,
+        )
     )
 
 
