@@ -147,10 +147,7 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder, for their encoders and for their models with the heads that are there.
 
-    Args:
-      folder: where to.
-      tensors: values by our paths.
-      config: shape of the model.
+    Args: those of `hugging_face.write`.
 
     Returns:
       The prefix.

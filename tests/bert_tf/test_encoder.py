@@ -7,17 +7,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder, LayerNorm, dropout
-from tests.bert_tf.reference import random_batch, random_pretrainer, relative_error
-
-CONFIG = BertConfig(
-    vocab_size=97,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=24,
-    type_vocab_size=2,
-)
+from tests.bert_tf.reference import CONFIG, random_batch, random_pretrainer, relative_error
 
 
 @pytest.fixture(scope="module")

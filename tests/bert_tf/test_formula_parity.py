@@ -12,20 +12,11 @@ from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.encoder import LayerNorm
 from tests.bert_tf.formulas import Formulas
 from tests.bert_tf.reference import (
+    CONFIG,
     assert_outputs_equal,
     outputs_and_gradients,
     random_batch,
     random_pretrainer,
-)
-
-CONFIG = BertConfig(
-    vocab_size=97,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=24,
-    type_vocab_size=2,
 )
 
 

@@ -10,6 +10,10 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from tests.bert_tf.reference import (
+    CONFIG,
+    DEEP,
+    LONG,
+    ONE_HEAD,
     assert_gradients_equal,
     assert_outputs_equal,
     outputs_and_gradients,
@@ -19,19 +23,6 @@ from tests.bert_tf.reference import (
 from tests.parity.hugging_face import hugging_face, their_outputs_and_gradients, their_states
 
 pytestmark = pytest.mark.torch
-
-CONFIG = BertConfig(
-    vocab_size=97,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=24,
-    type_vocab_size=2,
-)
-ONE_HEAD = BertConfig(50, 32, 1, 1, 128, max_position_embeddings=16, type_vocab_size=16)
-DEEP = BertConfig(211, 64, 6, 16, 64, max_position_embeddings=70, type_vocab_size=2)
-LONG = BertConfig(400, 128, 2, 2, 512, max_position_embeddings=128, type_vocab_size=2)
 
 
 def assert_equal(
