@@ -25,6 +25,7 @@ __all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint",
 
 CONFIG_NAME = model_config.ORIGINAL_NAME
 VOCABULARY_NAME = "vocab.txt"
+_FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
 _Settings = TypeVar("_Settings")
 
 
@@ -38,6 +39,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     Raises:
       InputError: no checkpoint, a pickle, one of another project or architecture, or a damaged one.
     """
+    path = os.fspath(path)
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
     first = model_config.HUGGING_FACE_NAME if found.is_safetensors else model_config.ORIGINAL_NAME
     beside_file = config_file or model_config.find(found.folder, first)
@@ -51,6 +53,8 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         "vocab_file": vocab_file if tf.io.gfile.exists(vocab_file) else "",
     }
     if found.is_safetensors:
+        if config and config.directionality == "ltr":
+            logging.warning("%s: its pooler reads [CLS], ours of a left-to-right model the last piece", found.path)
         return hugging_face.read(found.path, entries, **beside)
     bundle = TensorBundle(found.path)
     readers = (run.read, tf_models.read) if bundle.has_objects else (original.read,)
@@ -128,7 +132,7 @@ def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> No
 
 
 def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
-    """Settings with the files that were left out taken from beside `init_checkpoint`.
+    """Settings with the files that were left out taken from the run's folder, or from beside `init_checkpoint`.
 
     Args:
       settings: a dataclass with `init_checkpoint` and the flags.
@@ -137,21 +141,29 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
     Raises:
       InputError: a file was left out, and there is none.
     """
-    missing = [flag for flag in flags if not getattr(settings, flag)]
-    if not missing:
-        return settings
-    if not settings.init_checkpoint:
-        raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint that has the file beside it")
-    contents = open_checkpoint(settings.init_checkpoint)
-    contents.require_config()
-    beside = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
-    for flag in missing:
-        if not beside[flag]:
-            raise InputError(f"--{flag} is missing, and no {VOCABULARY_NAME} lies beside {contents.source}; give it")
-        logging.info("--%s=%s, from beside --init_checkpoint", flag, beside[flag])
-    if "vocab_file" in missing:
-        _warn_of_case(contents.vocab_file, settings.do_lower_case)
-    return dataclasses.replace(settings, **{flag: beside[flag] for flag in missing})
+    own = {flag: os.path.join(settings.output_dir, name) for flag, name in _FILES.items()}
+    # a run that goes on, or is evaluated, needs nothing but its folder
+    given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
+    missing = [flag for flag in flags if not given[flag]]
+    if missing:
+        if not settings.init_checkpoint:
+            raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint that has the file beside it")
+        contents = open_checkpoint(settings.init_checkpoint)
+        contents.require_config()
+        beside = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
+        for flag in missing:
+            if not beside[flag]:
+                raise InputError(
+                    f"--{flag} is missing, and no {VOCABULARY_NAME} lies beside {contents.source}; give it"
+                )
+            given[flag] = beside[flag]
+        if "vocab_file" in missing:
+            _warn_of_case(contents.vocab_file, settings.do_lower_case)
+    for flag in (flag for flag in flags if not getattr(settings, flag)):
+        logging.info(
+            "--%s=%s, from beside %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
+        )
+    return dataclasses.replace(settings, **given)
 
 
 def _warn_of_case(vocab_file: str, do_lower_case: bool) -> None:

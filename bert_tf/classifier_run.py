@@ -4,6 +4,7 @@ Paper: section 4.1 and appendix A.3.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, finetuning, flops, progress, run_folder, training
+from bert_tf import checkpoints, finetuning, flops, progress, run_folder, strategies, training
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import BertClassifier, EncodedExamples
 from bert_tf.settings import ClassifierSettings
@@ -56,8 +57,8 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
     run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
     settings = run.settings
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategy = training.make_strategy(settings)
-    training.check_batch_size(
+    strategy = strategies.make_strategy(settings)
+    strategies.check_batch_size(
         strategy,
         train_batch_size=settings.train_batch_size,
         eval_batch_size=settings.eval_batch_size,
@@ -81,7 +82,7 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
 def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     config = checkpoints.read_config(settings.bert_config_file)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
-    check_fit(config, tokenizer, settings.bert_config_file)
+    config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if not settings.do_train:
         checkpoints.latest_checkpoint(settings.output_dir)
@@ -90,24 +91,10 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
         require_segments(config, settings.bert_config_file)
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     examples = {split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted}
-    if settings.init_checkpoint:
-        checkpoints.check_initial(settings.init_checkpoint, config)
+    if starts_from := run_folder.initial_checkpoint(settings):
+        checkpoints.check_initial(starts_from, config)
     splits = {split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()}
     return ClassifierRun(settings, config, tokenizer, task, splits)
-
-
-def check_fit(config: BertConfig, tokenizer: BertTokenizer, config_file: str) -> None:
-    """Refuses a vocabulary with more pieces than the model has embeddings; fewer are fine (padding).
-
-    Raises:
-      InputError: names both files and numbers.
-    """
-    pieces = len(tokenizer.vocabulary)
-    if pieces > config.vocab_size:
-        raise InputError(
-            f"{config_file}: vocab_size={config.vocab_size} is smaller than {tokenizer.vocab_file}, "
-            f"which has {pieces} pieces; give the vocabulary that belongs to the configuration"
-        )
 
 
 def _labels_of_earlier_run(output_dir: str) -> tuple[str, ...]:
@@ -122,7 +109,7 @@ def _model_facts(run: ClassifierRun) -> dict:
         "task_name": run.task.name,
         "labels": list(run.task.labels),
         "do_lower_case": run.settings.do_lower_case,
-        "vocab_sha256": writer.sha256(run.settings.vocab_file),
+        "vocab_sha256": hashlib.sha256("\n".join(run.tokenizer.vocabulary).encode()).hexdigest(),
         **dataclasses.asdict(run.config),
     }
 
@@ -146,6 +133,9 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         },
         optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
     )
+    if starts_from := run_folder.initial_checkpoint(settings):
+        with strategy.scope():
+            checkpoints.initialize(model, starts_from)
     start_step = run_folder.begin(settings.output_dir, phase, training.latest_step(settings.output_dir))
     _write_description(run)
 

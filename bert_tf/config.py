@@ -106,6 +106,18 @@ class BertConfig:
                 f"{self.max_position_embeddings} of {config_file}; make it smaller"
             )
 
+    def check_vocabulary(self, pieces: int, vocab_file: str, config_file: str) -> None:
+        """Refuses a vocabulary with more pieces than there are embeddings; fewer are fine (padding).
+
+        Raises:
+          InputError: names both files and numbers.
+        """
+        if pieces > self.vocab_size:
+            raise InputError(
+                f"{config_file}: vocab_size={self.vocab_size} is smaller than {vocab_file}, which has {pieces} pieces; "
+                "give the vocabulary that belongs to the configuration"
+            )
+
     @classmethod
     def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
         """One of the published sizes: tiny, mini, small, medium, base, large; or by its numbers, "L-6_H-768_A-3".

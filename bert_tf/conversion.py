@@ -55,7 +55,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
             target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
             tf.io.gfile.copy(settings.extended_vocab_file or vocab_file, target)
         writer.write_text(os.path.join(folder, "conversion.json"), command_line.to_json(settings))
-    contents.report(tensors, [])
+    kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
+    kept.report(tensors, [])
     if fresh:
         logging.warning("%s has no pooler, so %s has none either", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
@@ -128,6 +129,12 @@ def _grown(tensors: dict, config: BertConfig, vocabulary: list[str], extended: l
         path: vocabulary_growth.grown(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
     }
     known = set(vocabulary)
+    lost = [piece for piece in vocabulary if piece not in set(extended) and not piece.startswith("[unused")]
+    if lost:
+        raise InputError(
+            f"--extended_vocab_file lacks {len(lost)} pieces of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
+            "give one that extends it, as learn_vocab --extend_vocab writes"
+        )
     new = [number for number, piece in enumerate(extended) if piece not in known]
     logging.info("%d pieces are new; each starts from the mean of its old pieces", len(new))
     return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))

@@ -88,6 +88,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         logging.info("no vocabulary is known; --vocab_file would show filled-in masks at each evaluation")
         return None
     tokenizer = BertTokenizer(vocab_file, entries.get("settings", {}).get("do_lower_case", True))
+    config.check_vocabulary(len(tokenizer.vocabulary), vocab_file, settings.bert_config_file)
     rows = []
     if settings.fill_mask_file:
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)

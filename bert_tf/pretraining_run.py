@@ -9,7 +9,7 @@ import os
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report, run_folder, training
+from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report, run_folder, strategies, training
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
@@ -33,18 +33,18 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    done = 0
+    done, starts_from = 0, run_folder.initial_checkpoint(settings)
     if settings.do_train:
         trained_steps = training.latest_step(settings.output_dir)
-        if settings.init_checkpoint:
-            checkpoints.check_initial(settings.init_checkpoint, config, with_heads=True)
+        if starts_from:
+            checkpoints.check_initial(starts_from, config, with_heads=True)
         phase = _phase(settings, config, data)
         done = run_folder.check(settings.output_dir, phase, trained_steps)
     elif not settings.eval_timeout:
         checkpoints.latest_checkpoint(settings.output_dir)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
-    strategy = training.make_strategy(settings)
-    training.check_batch_size(
+    strategy = strategies.make_strategy(settings)
+    strategies.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
     trainer = _make_trainer(settings, config, data, strategy, done)
@@ -56,6 +56,9 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     with input_pipeline.clear_errors([*files, *eval_files], config.vocab_size):
         if not settings.do_train:
             return evaluate_checkpoints(settings, trainer, evaluation, _model_facts(config))
+        if starts_from:
+            with strategy.scope():
+                checkpoints.initialize(trainer.objective.model, starts_from)
         run_folder.begin(settings.output_dir, phase, trained_steps)
         config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
         writer.write_text(config_path, config.to_json_string())

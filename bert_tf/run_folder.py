@@ -71,6 +71,11 @@ def read_phases(output_dir: str) -> list[Phase]:
         raise InputError(f"{path}: is damaged ({error}); give another --output_dir") from error
 
 
+def initial_checkpoint(settings) -> str:
+    """The `init_checkpoint` that training starts from; "" where none is given, or a checkpoint of its own is there."""
+    return settings.init_checkpoint if settings.do_train and not read_phases(settings.output_dir) else ""
+
+
 def check_model(output_dir: str, model: Mapping) -> None:
     """Refuses a folder that holds a run of another model.
 

@@ -57,12 +57,6 @@ def _require_positive(settings, *names: str) -> None:
         require(value > 0, f"--{name}={value}: must be above 0")
 
 
-def _require_files(settings, *names: str) -> None:
-    for name in names:
-        given = getattr(settings, name) or settings.init_checkpoint
-        require(given, f"--{name} is missing; give it, or an --init_checkpoint that has the file beside it")
-
-
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(DeviceSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
@@ -100,7 +94,6 @@ class PretrainingSettings(DeviceSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
-        _require_files(self, "bert_config_file")
         _require_positive(
             self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
             "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
@@ -150,7 +143,6 @@ class ClassifierSettings(DeviceSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
-        _require_files(self, "bert_config_file", "vocab_file")
         _require_positive(
             self, "train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
             "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop",
@@ -193,7 +185,11 @@ class ConversionSettings:
     bert_config_file: str = setting("what the input was made with; empty: the file beside it", "")
     vocab_file: str = setting("the input's vocabulary; empty: vocab.txt beside it", "")
     extended_vocab_file: str = setting("vocabulary to give the model rows for, as learn_vocab extends one", "")
-    keep_optimizer: bool = setting("keep Adam's moments and the step; between bert_tf and tf1", False)
+    keep_optimizer: bool = setting(
+        "keep Adam's moments and the step, between bert_tf and tf1; the original's code trains on from them, "
+        "--init_checkpoint takes the weights alone",
+        False,
+    )
 
     def __post_init__(self):
         format = FORMATS.get(self.format.lower().replace("-", "_"))

@@ -1,4 +1,4 @@
-"""The training loop: strategy, orbit controller, checkpoints.
+"""The training loop: optimizer, orbit controller, checkpoints.
 
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
@@ -13,13 +13,11 @@ import orbit
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
-from official.common import distribute_utils
 
-from bert_tf import checkpoints, optimization, summaries
+from bert_tf import optimization, summaries
 from bert_tf.progress import Progress
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from bert_tf.throughput import Throughput
-from tfrecords.errors import InputError
 
 _CHECKPOINTS_KEPT = 5
 # Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
@@ -45,59 +43,6 @@ class Objective(Protocol):
           "loss": name to (numerator, denominator), whose means over all replicas add up to the loss;
           "metrics": the same for what is only measured.
         """
-
-
-def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """The strategy that the device flags describe; also sets dtype policy and XLA for the process.
-
-    Raises:
-      InputError: the devices are not there.
-    """
-    keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
-    if settings.distribution_strategy == "multi_worker_mirrored":
-        raise InputError("--distribution_strategy=multi_worker_mirrored: not yet; use mirrored on one machine")
-    tf.config.optimizer.set_jit(settings.enable_xla)
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    if settings.num_gpus > gpus:
-        raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
-    if gpus and not settings.num_gpus and settings.distribution_strategy in ("one_device", "mirrored"):
-        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", gpus)
-    if settings.use_tpu or settings.distribution_strategy == "tpu":
-        return _tpu_strategy(settings)
-    return distribute_utils.get_distribution_strategy(settings.distribution_strategy, num_gpus=settings.num_gpus)
-
-
-def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    name = settings.tpu_name or settings.master
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=name, zone=settings.tpu_zone or None, project=settings.gcp_project or None
-        )
-        if name not in ("", "local"):
-            tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
-        reason = str(error).split("\n")[0]
-        raise InputError(f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone") from error
-    strategy = tf.distribute.TPUStrategy(resolver)
-    if strategy.num_replicas_in_sync != settings.num_tpu_cores:
-        raise InputError(
-            f"--num_tpu_cores={settings.num_tpu_cores}: the TPU has {strategy.num_replicas_in_sync} cores; "
-            "give that number"
-        )
-    return strategy
-
-
-def check_batch_size(strategy: tf.distribute.Strategy, **batch_sizes: int) -> None:
-    """Refuses a global batch that the replicas cannot share equally.
-
-    Raises:
-      InputError: names the flag and the number of replicas.
-    """
-    replicas = strategy.num_replicas_in_sync
-    for flag, size in batch_sizes.items():
-        if size % replicas:
-            raise InputError(f"--{flag}={size}: must be a multiple of the {replicas} replicas")
 
 
 def make_optimizer(
@@ -276,11 +221,11 @@ def train(
     num_train_steps: int,
     evaluate: Callable[[], None] | None = None,
 ) -> None:
-    """Trains up to a step, from the folder's latest checkpoint, or from `init_checkpoint` or afresh.
+    """Trains up to a step, from the folder's latest checkpoint, or from the weights that the model has.
 
     Args:
       trainer: with optimizer and training data.
-      settings: the folder, the checkpoint to start from, and how often to save and to return to Python.
+      settings: the folder, and how often to save and to return to Python.
       num_train_steps: step to end at, counted from the folder's first.
       evaluate: called at the start and before the training after every checkpoint but the last.
     """
@@ -289,17 +234,12 @@ def train(
     if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
         steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
 
-    def initialize():
-        if settings.init_checkpoint:
-            checkpoints.initialize(trainer.objective.model, settings.init_checkpoint)
-
     manager = tf.train.CheckpointManager(
         trainer.checkpoint,
         output_dir,
         max_to_keep=_CHECKPOINTS_KEPT,
         step_counter=trainer.global_step,
         checkpoint_interval=save_checkpoints_steps,
-        init_fn=initialize,
     )
 
     def report(output):
@@ -307,7 +247,7 @@ def train(
 
     # orbit prints each loop's figures; `Progress` shows them on one line
     with contextlib.redirect_stdout(io.StringIO()):
-        controller = orbit.Controller(  # restores, or calls `initialize`
+        controller = orbit.Controller(  # restores the latest checkpoint
             strategy=trainer.strategy,
             trainer=trainer,
             global_step=trainer.global_step,

@@ -38,6 +38,11 @@ def test_load_encoder_gives_the_saved_encoder(pretrained, path):
     np.testing.assert_array_equal(loaded(inputs)["sequence_output"], model.encoder(inputs)["sequence_output"])
 
 
+def test_a_path_may_be_a_path_object(pretrained):
+    folder, model = pretrained
+    np.testing.assert_array_equal(checkpoints.load_encoder(folder).pooler.kernel, model.encoder.pooler.kernel)
+
+
 def test_initialize_loads_the_encoder_and_reports_the_rest(pretrained, caplog):
     folder, model = pretrained
     classifier = BertClassifier(CONFIG, 3)

@@ -169,6 +169,14 @@ def test_pieces_in_unused_slots_change_these_rows_alone_and_padding_stays(values
     np.testing.assert_array_equal(words[exact], values["encoder/embeddings/word_embeddings"][exact])
 
 
+def test_a_vocabulary_that_lacks_old_pieces_is_no_extension(source, tmp_path):
+    old = write_vocabulary(tmp_path / "old.txt", OLD)
+    shorter = write_vocabulary(tmp_path / "new.txt", [piece for piece in OLD if piece not in ("a", "able")] + ["x"])
+    with pytest.raises(InputError, match=r"lacks 2 pieces of the checkpoint's vocabulary \(able, a\)"):
+        convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={old}", f"--extended_vocab_file={shorter}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_vocabularies_that_do_not_fit_are_refused_by_file(source, tmp_path):
     extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "x"])
     with pytest.raises(InputError, match=r"no vocab.txt lies beside .*; give --vocab_file"):

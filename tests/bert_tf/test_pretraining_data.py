@@ -141,6 +141,16 @@ def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
     np.testing.assert_array_equal(before, after)
 
 
+def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_training(data, tmp_path):
+    shutil.copy(data / "static", tmp_path)  # without its manifest nobody knows the vocabulary of the data
+    shutil.copy(data / "config.json", tmp_path)
+    long = tmp_path / "long.txt"
+    long.write_text((data / "vocab.txt").read_text() + "".join(f"x{i}\n" for i in range(300)))
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than .*long.txt, which has .* pieces"):
+        run_pretraining(settings(tmp_path, tmp_path / "out", "static", f"--vocab_file={long}", "--do_eval"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
     with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made with --masking=dynamic"):
         look(data, "dynamic")

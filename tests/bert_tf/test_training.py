@@ -1,17 +1,19 @@
 import dataclasses
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import training
+from bert_tf import strategies, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.optimization import AdamWeightDecay, Lamb
+from bert_tf.pretraining import BertPretrainer
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
 from data_gen.generator import create_pretraining_data
@@ -86,6 +88,26 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
     assert not (tmp_path / "third").exists()
 
 
+def test_a_run_goes_on_and_is_evaluated_without_the_checkpoint_and_the_configuration_that_it_began_with(data, tmp_path):
+    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
+    begun = [f"--init_checkpoint={tmp_path}/first", "--bert_config_file="]
+    run_pretraining(settings(data, tmp_path / "second", *begun))
+    shutil.rmtree(tmp_path / "first")
+    run_pretraining(settings(data, tmp_path / "second", *begun, "--num_train_steps=8"))
+    assert training.latest_step(str(tmp_path / "second")) == 8
+    assert run_pretraining(settings(data, tmp_path / "second", *begun, "--nodo_train", "--do_eval"))
+
+
+def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
+    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
+    model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
+    model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
+    tf.train.Checkpoint(model=model).write(f"{tmp_path}/damaged")
+    with pytest.raises(InputError, match="masked_lm/transform/kernel holds values that are infinite or no numbers"):
+        run_pretraining(settings(data, tmp_path / "second", f"--init_checkpoint={tmp_path}/damaged"))
+    assert not (tmp_path / "second").exists()
+
+
 def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
     folder, figures = finished
     assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
@@ -135,7 +157,7 @@ def test_two_replicas_train_like_one(data, tmp_path):
         return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "make_strategy", two_replicas)
+        patch.setattr(strategies, "make_strategy", two_replicas)
         run_pretraining(settings(data, tmp_path / "two", *every_step))
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == 6 and len(set(one)) == 6
@@ -256,7 +278,7 @@ def test_lamb_trains_and_resumes(data, tmp_path):
 def test_a_batch_that_replicas_cannot_share_is_refused():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
-        training.check_batch_size(strategy, train_batch_size=7)
+        strategies.check_batch_size(strategy, train_batch_size=7)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +287,7 @@ def test_a_batch_that_replicas_cannot_share_is_refused():
      ("mirrored", tf.distribute.MirroredStrategy)],
 )  # fmt: skip
 def test_strategies_by_flag(change, kind):
-    made = training.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
+    made = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
     assert isinstance(made, kind)
 
 
