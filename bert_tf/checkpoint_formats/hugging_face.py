@@ -30,7 +30,6 @@ _CLASSES = {
     "token_head": "BertForTokenClassification",
     "head": "BertForSequenceClassification",
 }
-_TOKEN_CLASS = "BertForTokenClassification"
 
 
 def safetensors():
@@ -72,8 +71,8 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
     tensors = _with_tied(path, tensors, in_our_spelling, stored)
-    is_token_class = _TOKEN_CLASS in (config_entries.get("architectures") or ())
-    if is_token_class:
+    classes = config_entries.get("architectures")
+    if isinstance(classes, list) and _CLASSES["token_head"] in classes:
         tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
                    for name, tensor in tensors.items()}  # fmt: skip
     others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
@@ -140,11 +139,14 @@ def _open_all(path: str) -> dict[str, StoredTensor]:
     try:
         with open(path, encoding="utf-8") as file:
             weight_map = dict(json.load(file)["weight_map"])
+        strange = [name for name, of in weight_map.items() if not isinstance(of, str)]
+        if strange:
+            raise ValueError(f"it names no file for {strange[0]}")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path}: is no index of safetensors ({error!r}); copy it again") from error
     stored: dict[str, StoredTensor] = {}
     for shard in sorted(set(weight_map.values())):
-        file = os.path.join(os.path.dirname(path), os.path.basename(str(shard)))
+        file = os.path.join(os.path.dirname(path), os.path.basename(shard))
         there = _open(file)
         for name in (name for name, of in weight_map.items() if of == shard):
             if name not in there:

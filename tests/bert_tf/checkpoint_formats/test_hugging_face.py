@@ -128,9 +128,10 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
         checkpoints.load_encoder(str(tmp_path))
-    index.write_text("{}")
-    with pytest.raises(InputError, match="is no index of safetensors"):
-        checkpoints.load_encoder(str(tmp_path))
+    for damaged in ("{}", json.dumps({"weight_map": {"a": None, "b": second}})):
+        index.write_text(damaged)
+        with pytest.raises(InputError, match="is no index of safetensors"):
+            checkpoints.load_encoder(str(tmp_path))
 
 
 def test_a_classifier_is_one_of_tokens_if_its_class_says_so(values, tmp_path):
@@ -200,6 +201,7 @@ def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT has 'absolute'"),
         ({"num_attention_heads": 3}, "config.json: hidden_size=16 is no multiple of num_attention_heads=3"),
         ({"hidden_act": "silu"}, "config.json: hidden_act='silu': must be one of"),
+        ({"hidden_act": ["gelu"]}, r"config.json: hidden_act=\['gelu'\]: must be one of"),
         ({"vocab_size": 41}, r"word_embeddings.weight\) has shape \[40, 16\], the model needs \[41, 16\]"),
     ]:
         with pytest.raises(InputError, match=message):
