@@ -36,8 +36,8 @@ _IGNORED = (
     # tf-models-official: whether its variables have the shapes of the original's
     "backward_compatible",
     # libraries' own: what a model gives back, how it is stored and trained
-    "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states", "output_past",
-    "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
+    "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
+    "output_past", "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
 )  # fmt: skip
 
 # What the encoder of the paper has one way only.

@@ -168,7 +168,10 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
 
 def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
     """Writes objects as TensorFlow 2 does, and the file that names the folder's latest checkpoint."""
-    tf.train.Checkpoint(**objects).write(prefix)
+    checkpoint = tf.train.Checkpoint(**objects)
+    # `save` has this counter and `restore` looks for it, `write` alone leaves it out
+    checkpoint.save_counter.assign(1)
+    checkpoint.write(prefix)
     name = os.path.basename(prefix)
     with tf.io.gfile.GFile(os.path.join(os.path.dirname(prefix), STATE_NAME), "w") as file:
         file.write(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')

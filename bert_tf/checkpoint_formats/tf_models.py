@@ -18,6 +18,8 @@ from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
+# where the first BertPretrainer, which takes the encoder's pooler, has its output; the second's is in the table
+_FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 # A head of theirs may pool by itself. Under these names of ours such a pooler is kept apart from the encoder's.
 _POOLERS = {
@@ -30,7 +32,7 @@ _POOLERS = {
 def read(bundle: TensorBundle, **beside) -> Contents | None:
     """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `original.read`."""
     graph = bundle.graph()
-    encoders = [node for node in range(len(graph)) if _is_encoder(graph, node)]
+    encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:
         return None
     if len(encoders) > 1:
@@ -65,6 +67,16 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
     return "_embedding_layer" in children and blocks is not None and bool(graph.children(blocks))
 
 
+def _repeats_child(graph: ObjectGraph, node: int) -> bool:
+    """Whether an object only has the parts of an encoder that it has as a whole besides, see `write`."""
+    children = graph.children(node)
+    return any(
+        _is_encoder(graph, child)
+        and all(graph.children(child)[name] == children[name] for name in ("_embedding_layer", "_transformer_layers"))
+        for child in children.values()
+    )
+
+
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
     """Names in the file by our paths, of all of the encoder."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
@@ -95,6 +107,7 @@ def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[s
     """Names in the file by our paths, of the heads of any model that has the encoder."""
     places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if row.ours.startswith(_HEADS)}
     places[("masked_lm",)] = "masked_lm"
+    places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
     keys: dict[str, str] = {}
     for model in range(len(graph)):
         if encoder not in graph.children(model).values():
@@ -147,22 +160,24 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder, for their encoders and for their models with the heads that are there.
 
+    The encoder is found as `encoder`, as `model`, and where each of their models has it.
+
     Args: those of `hugging_face.write`.
 
     Returns:
       The prefix.
     """
-    encoder, heads = {}, {}
+    encoder_places, heads = {}, {}
     for path, value in tensors.items():
         found = names.row_of(path)
         if found is None:
             continue
         place = tuple(part.format(found[1]) for part in found[0].tf_models)
         if path.startswith("encoder/"):
-            encoder[place] = _as_theirs(path, value, config)
+            encoder_places[place] = _as_theirs(path, value, config)
         else:
             heads[place] = value
-    encoder = tensor_bundle.object_tree(encoder)
+    encoder = tensor_bundle.object_tree(encoder_places)
     prefix = os.path.join(folder, PREFIX_NAME)
     if not heads:
         tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
@@ -176,12 +191,19 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
             heads |= {(*place, name): value for name, value in of_head.items()}
     model = tensor_bundle.object_tree(heads)
     objects = {"encoder": encoder, "model": model}
-    # the names that their models have for the encoder, those of pre-training and those of a task
-    model.encoder_network = model._network = encoder
+    # the names that their models have for the encoder: the second pre-trainer, those of a task, the first pre-trainer
+    model.encoder_network = model._network = model.encoder = encoder
+    # and an encoder that is itself read as `model`
+    for name in {place[0] for place in encoder_places}:
+        setattr(model, name, getattr(encoder, name))
     if hasattr(model, "masked_lm"):
         objects["masked_lm"] = model.masked_lm
-    if ("classification_heads", "0", "dense", "kernel") in heads:
-        objects["next_sentence.pooler_dense"] = getattr(model.classification_heads, "0").dense
+    if hasattr(model, "classification_heads"):
+        head = getattr(model.classification_heads, "0")
+        model.classification = tensor_bundle.object_tree({})
+        setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
+        if hasattr(head, "dense"):
+            objects["next_sentence.pooler_dense"] = head.dense
     tensor_bundle.write_objects(prefix, objects)
     return prefix
 
