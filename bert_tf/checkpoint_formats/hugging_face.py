@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from absl import logging
 
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor
@@ -56,7 +57,7 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
     Raises:
       InputError: it cannot be read, or is none of BERT.
     """
-    stored = _open_all(path)
+    stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
         found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no encoder of BERT, but {_some(stored)}"
@@ -69,8 +70,20 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
             raise InputError(f"{path}: the tensors {in_our_spelling[spelled]} and {name} are the same one; remove one")
         in_our_spelling[spelled] = name
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
+    _refuse_quantized(
+        path,
+        [in_our_spelling[spelled] for spelled in in_our_spelling if spelled in paths or spelled in _TIED],
+        other_types,
+    )
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
-    tensors = _with_tied(path, tensors, in_our_spelling, stored)
+    tensors, untied = _with_tied(path, tensors, in_our_spelling, stored)
+    if not config_entries and beside["config"] is not None and beside["config"].hidden_act == "gelu":
+        logging.warning(
+            "%s: hidden_act=gelu is read as the original's tanh form; Hugging Face's gelu is the exact one; "
+            "if %s was trained with that, put its config.json there, or write gelu_erf",
+            beside["config_file"],
+            path,
+        )
     classes = config_entries.get("architectures")
     if isinstance(classes, list) and _CLASSES["token_head"] in classes:
         tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
@@ -87,7 +100,7 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
         format="hugging_face",
         tensors=tensors,
         expected_name=name_of,
-        left_over=tuple(in_our_spelling[spelled] for spelled in others),
+        left_over=(*(in_our_spelling[spelled] for spelled in others), *untied),
         **beside,
     )
 
@@ -109,8 +122,23 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
     return stored.transposed() if row.hugging_face_transposed else stored
 
 
-def _with_tied(path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored) -> dict[str, StoredTensor]:
-    """Takes a masked LM's bias from its second place where the first is missing; refuses outputs of its own."""
+def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[str, str]) -> None:
+    for name in weights:
+        if name in other_types:
+            raise InputError(
+                f"{path}: the tensor {name} has type {other_types[name]}, a weight has F32, F16 or BF16; "
+                "take the checkpoint before it was quantized"
+            )
+
+
+def _with_tied(
+    path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
+) -> tuple[dict[str, StoredTensor], list[str]]:
+    """Takes a masked LM's bias from its second place where the first is missing.
+
+    Returns:
+      The tensors, without the masked LM's if it has outputs of its own; the names of those left out.
+    """
     tensors = dict(tensors)
     for spelled, ours in _TIED.items():
         if spelled not in in_our_spelling:
@@ -119,11 +147,14 @@ def _with_tied(path: str, tensors: dict[str, StoredTensor], in_our_spelling, sto
         first = tensors.setdefault(ours, twin)
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
-            raise InputError(
-                f"{path}: the tensor {twin.name} differs from {first.name}, which BERT's output shares; "
-                "remove it, or take a checkpoint with tied weights"
-            )
-    return tensors
+            logging.warning(
+                "%s: the tensor %s differs from %s, which BERT's output shares; the masked LM's head is left out",
+                path, twin.name, first.name,
+            )  # fmt: skip
+            outputs = {stored[in_our_spelling[name]].name for name in _TIED if name in in_our_spelling}
+            outputs |= {tensor.name for ours, tensor in tensors.items() if ours.startswith("masked_lm/")}
+            return {p: tensor for p, tensor in tensors.items() if not p.startswith("masked_lm/")}, sorted(outputs)
+    return tensors, []
 
 
 def name_of(path: str) -> str:
@@ -132,8 +163,8 @@ def name_of(path: str) -> str:
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
-def _open_all(path: str) -> dict[str, StoredTensor]:
-    """All tensors of a file, or of all files of an index, not yet read."""
+def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
+    """All tensors of a file, or of all files of an index, not yet read; and the types of those that are no weights."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
@@ -145,17 +176,19 @@ def _open_all(path: str) -> dict[str, StoredTensor]:
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path}: is no index of safetensors ({error!r}); copy it again") from error
     stored: dict[str, StoredTensor] = {}
+    other_types: dict[str, str] = {}
     for shard in sorted(set(weight_map.values())):
         file = os.path.join(os.path.dirname(path), os.path.basename(shard))
-        there = _open(file)
+        there, types = _open(file)
+        other_types |= types
         for name in (name for name, of in weight_map.items() if of == shard):
             if name not in there:
                 raise InputError(f"{file}: the tensor {name}, which {path} says is here, is missing; copy both again")
             stored[name] = there[name]
-    return stored
+    return stored, other_types
 
 
-def _open(path: str) -> dict[str, StoredTensor]:
+def _open(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     package = safetensors()
     if "://" in path:
         raise InputError(f"{path}: safetensors are read from this machine's disks; copy the folder here")
@@ -167,13 +200,8 @@ def _open(path: str) -> dict[str, StoredTensor]:
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (package.SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as safetensors ({error}); copy it again") from error
-    for name, (_, dtype) in found.items():
-        if dtype not in _FLOATS and not name.endswith(("position_ids", "token_type_ids")):
-            raise InputError(
-                f"{path}: the tensor {name} has type {dtype}, a weight has F32, F16 or BF16; "
-                "take the checkpoint before it was quantized"
-            )
-    return {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
+    stored = {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
+    return stored, {name: dtype for name, (_, dtype) in found.items() if dtype not in _FLOATS}
 
 
 def _reader(path: str, name: str) -> Callable[[], np.ndarray]:

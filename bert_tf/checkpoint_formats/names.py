@@ -100,6 +100,8 @@ ROWS: tuple[Row, ...] = (
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
 
+TASK_HEADS = ("head", "token_head", "span_head")
+
 _BY_PATH = {row.ours: row for row in ROWS}
 _OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
 _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")

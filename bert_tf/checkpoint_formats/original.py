@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Container
 
 import numpy as np
 
@@ -38,6 +39,8 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
     scope = words[0].removesuffix(_WORDS)
     in_our_spelling = {_spelled(name, scope): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)}
     paths = names.paths_by_name(in_our_spelling, "original")
+    # averages that a training keeps of its weights, under the names of the weights, as optimizers keep their slots
+    in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     _refuse_strangers(bundle.prefix, in_our_spelling, paths)
     tensors = {
         path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
@@ -53,7 +56,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         tensors=tensors,
         expected_name=name_of,
         left_over=tuple(name for spelled, name in in_our_spelling.items() if spelled not in paths),
-        optimizer_tensors=sum(1 for name in bundle.shapes if _OPTIMIZER.fullmatch(name)),
+        optimizer_tensors=len(bundle.shapes) - len(in_our_spelling),
         moments=moments,
         global_step=bundle.scalar(_STEP),
         **beside,
@@ -66,6 +69,12 @@ def _spelled(name: str, scope: str) -> str:
     if name.startswith(scope) and rest.startswith(_PARTS):
         return _SCOPE + rest
     return name.removeprefix(scope.removesuffix(_SCOPE))
+
+
+def _is_below(name: str, known: Container[str]) -> bool:
+    """Whether a name continues a known one."""
+    parts = name.split("/")
+    return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
 
 def _refuse_strangers(source: str, in_our_spelling: dict[str, str], known: dict[str, str]) -> None:

@@ -105,7 +105,7 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
 
 def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
     """Names in the file by our paths, of the heads of any model that has the encoder."""
-    places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if row.ours.startswith(_HEADS)}
+    places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if names.heads_in([row.ours])}
     places[("masked_lm",)] = "masked_lm"
     places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
     keys: dict[str, str] = {}
@@ -124,7 +124,6 @@ def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[s
     return _next_sentence_of_two(bundle, keys)
 
 
-_HEADS = ("masked_lm/", "next_sentence/", "head/", "token_head/", "span_head/")
 _LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
 
 

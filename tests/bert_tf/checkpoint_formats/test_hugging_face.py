@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import os
 
 import ml_dtypes
 import numpy as np
@@ -166,10 +168,6 @@ def test_what_is_written_has_their_names_and_keys(values, tmp_path):
          "crossattention.self.key.bias has no place in the model; .* another architecture"),
         (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
          r"encoder.layer.0.intermediate.dense.weight\) has shape"),
-        (lambda t: t.update({"cls.predictions.decoder.weight": np.ones([40, 16], np.float32)}),
-         "cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight"),
-        (lambda t: t.update({"cls.predictions.decoder.bias": np.ones([40], np.float32)}),
-         "cls.predictions.decoder.bias differs from cls.predictions.bias"),
         (lambda t: t.update({"bert.embeddings.LayerNorm.gamma": np.ones([16], np.float32)}),
          "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same one|"
          "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same one"),
@@ -183,6 +181,72 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
     change(tensors)
     with pytest.raises(InputError, match=message):
         checkpoints.initialize(BertPretrainer(CONFIG), saved(tmp_path, tensors))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "shared"),
+    [
+        ("cls.predictions.decoder.weight", [40, 16], "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.weight", [48, 16], "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.bias", [40], "cls.predictions.bias"),
+    ],
+)
+def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
+    contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
+    assert f"the tensor {name} differs from {shared}, which BERT's output shares; the masked LM's" in caplog.text
+    assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
+    their_head = {their_name(path) for path in values if path.startswith("masked_lm/")}
+    assert set(contents.left_over) == their_head | {name}
+
+
+def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
+    contents = opened(tmp_path, theirs(values) | {"num_batches_tracked": np.int64([3]), "a.mask": np.ones([2], bool)})
+    assert_same(values_of(contents), values)
+    assert set(contents.left_over) == {"num_batches_tracked", "a.mask"}
+    with pytest.raises(InputError, match="decoder.bias has type U8, .* before it was quantized"):
+        opened(tmp_path, theirs(values) | {"cls.predictions.decoder.bias": np.ones([40], np.uint8)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("classifier.bias"), r"head/dense/bias \(classifier.bias\) is missing"),
+        (lambda t: t.pop("classifier.weight"), r"head/dense/kernel \(classifier.weight\) is missing"),
+        (lambda t: t.update({"classifier.weight": np.ones([3, 99], np.float32)}),
+         r"\(classifier.weight\) has shape \[99, 3\], the model needs \[16, 3\]; the head is of another task"),
+        (lambda t: t.update({"classifier.bias": np.ones([2], np.float32)}), r"has shape \[2\], the model needs \[3\]"),
+        (lambda t: t.update({"classifier.weight": np.ones([3], np.float32)}), r"the model needs \[16, 3\]"),
+        (lambda t: t.update({"qa_outputs.weight": np.ones([3, 16], np.float32),
+                             "qa_outputs.bias": np.ones([3], np.float32)}), r"the model needs \[16, 2\]"),
+    ],
+)  # fmt: skip
+def test_a_task_s_head_must_be_whole_and_fit(values, tmp_path, change, message):
+    head = {"classifier.weight": np.ones([3, 16], np.float32), "classifier.bias": np.ones([3], np.float32)}
+    contents = opened(tmp_path, theirs(values) | head)
+    assert contents.check_pretrained(CONFIG) == []
+    change(head)
+    with pytest.raises(InputError, match=message):
+        opened(tmp_path, theirs(values) | head).check_pretrained(CONFIG)
+
+
+def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_path):
+    path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
+    with pytest.raises(InputError) as refused:
+        checkpoints.load_encoder(path)
+    assert str(refused.value).endswith(f"; put the configuration it was made with into {path}/config.json")
+    saved(tmp_path, theirs(values))
+    with pytest.raises(InputError, match=f"; give {path}/config.json, which it was made with; convert_checkpoint"):
+        checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))
+
+
+def test_an_original_configuration_beside_their_weights_is_warned_of(values, tmp_path, caplog):
+    saved(tmp_path, theirs(values))
+    os.rename(tmp_path / "config.json", tmp_path / "other.json")
+    for activation in ("gelu_erf", "gelu"):
+        (tmp_path / "bert_config.json").write_text(dataclasses.replace(CONFIG, hidden_act=activation).to_json_string())
+        assert "tanh form" not in caplog.text
+        assert checkpoints.open_checkpoint(str(tmp_path)).config.hidden_act == activation
+    assert f"{tmp_path}/bert_config.json: hidden_act=gelu is read as the original's tanh form" in caplog.text
 
 
 @pytest.mark.parametrize("size", [4, 300, -10])
