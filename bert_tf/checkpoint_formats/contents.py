@@ -203,6 +203,20 @@ class Contents:
             logging.info("left over in the checkpoint: %s", ", ".join(left_over))
 
 
+def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
+    """Refuses tensors of an encoder that BERT's has not.
+
+    Raises:
+      InputError: there are any; names the first.
+    """
+    first = min(strangers, default=None)
+    if first is not None:
+        raise InputError(
+            f"{source}: the tensor {first} has no place in the model; the checkpoint is of another architecture than "
+            "BERT's; take one of BERT"
+        )
+
+
 def read_tensor(stored: StoredTensor, source: str) -> np.ndarray:
     """Reads one tensor as float32.
 

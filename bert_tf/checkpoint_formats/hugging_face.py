@@ -2,22 +2,25 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from absl import logging
 
 from bert_tf.checkpoint_formats import names
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor
-from bert_tf.checkpoint_formats.model_config import to_hugging_face
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor, refuse_strangers
+from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
+from bert_tf.checkpoint_formats.model_config import read as read_config
 from bert_tf.config import BertConfig
+from tfrecords import writer
 from tfrecords.errors import InputError
 
 FILE_NAME = "model.safetensors"
+TOKENIZER_NAME = "tokenizer_config.json"
 INDEX_SUFFIX = ".safetensors.index.json"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
-_PARTS = ("embeddings.", "encoder.", "pooler.")
 # buffers that transformers once saved: the numbers of the positions, and zeros
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 # the output of the masked LM, which shares its weights
@@ -63,38 +66,24 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
         found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no encoder of BERT, but {_some(stored)}"
         raise InputError(f"{path}: holds {found}; take a checkpoint of one BertModel")
     scope = words[0].removesuffix(_WORDS)
-    in_our_spelling: dict[str, str] = {}
-    for name in stored:
-        spelled = _spelled(name, scope)
-        if spelled in in_our_spelling:
-            raise InputError(f"{path}: the tensors {in_our_spelling[spelled]} and {name} are the same one; remove one")
-        in_our_spelling[spelled] = name
+    in_our_spelling = _in_our_spelling(path, stored, scope)
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
-    _refuse_quantized(
-        path,
-        [in_our_spelling[spelled] for spelled in in_our_spelling if spelled in paths or spelled in _TIED],
-        other_types,
-    )
+    weights = [name for spelled, name in in_our_spelling.items() if spelled in paths or spelled in _TIED]
+    _refuse_quantized(path, weights, other_types)
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
     tensors, untied = _with_tied(path, tensors, in_our_spelling, stored)
-    if not config_entries and beside["config"] is not None and beside["config"].hidden_act == "gelu":
+    config = beside["config"]
+    if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
-            "%s: hidden_act=gelu is read as the original's tanh form; Hugging Face's gelu is the exact one; "
-            "if %s was trained with that, put its config.json there, or write gelu_erf",
-            beside["config_file"],
-            path,
-        )
+            "%s: hidden_act=gelu is read as the original's tanh form; Hugging Face's gelu is the exact one; if %s was "
+            "trained with that, put its config.json there, or write gelu_erf", beside["config_file"], path,
+        )  # fmt: skip
     classes = config_entries.get("architectures")
     if isinstance(classes, list) and _CLASSES["token_head"] in classes:
         tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
                    for name, tensor in tensors.items()}  # fmt: skip
     others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
-    strangers = sorted(spelled for spelled in others if spelled.startswith(_SCOPE))
-    if strangers:
-        raise InputError(
-            f"{path}: the tensor {in_our_spelling[strangers[0]]} has no place in the model; the checkpoint is of "
-            "another architecture than BERT's; take one of BERT"
-        )
+    refuse_strangers(path, [in_our_spelling[spelled] for spelled in others if spelled.startswith(_SCOPE)])
     return Contents(
         source=path,
         format="hugging_face",
@@ -109,12 +98,16 @@ def _some(stored: Iterable[str]) -> str:
     return ", ".join(sorted(stored)[:3]) or "no tensor at all"
 
 
-def _spelled(name: str, scope: str) -> str:
-    """A name as BertForPreTraining spells it today, whatever scope the encoder stands in."""
-    rest = name.removeprefix(scope)
-    is_encoder = name.startswith(scope) and rest.startswith(_PARTS)
-    name = _SCOPE + rest if is_encoder else name.removeprefix(scope.removesuffix(_SCOPE))
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
+    """Names by how BertForPreTraining spells them today, whatever scope the encoder stands in."""
+    found: dict[str, str] = {}
+    for name in stored:
+        spelled = names.in_scope(name, scope, _SCOPE)
+        spelled = spelled.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if spelled in found:
+            raise InputError(f"{path}: the tensors {found[spelled]} and {name} are the same one; remove one")
+        found[spelled] = name
+    return found
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
@@ -240,9 +233,33 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     task = next((name for name in _CLASSES if name in heads), "")
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        file.write(json.dumps(entries, indent=2) + "\n")
+    writer.write_text(os.path.join(folder, HUGGING_FACE_NAME), json.dumps(entries, indent=2) + "\n")
     return path
+
+
+def keep_labels(folder: str, source: Contents) -> None:
+    """Takes over what weights do not tell: names of the labels, kind of the problem, settings of the tokenizer.
+
+    Args:
+      folder: where `write` has written.
+      source: what was converted; of other formats there is nothing to take over.
+    """
+    if source.format != "hugging_face" or source.config is None:
+        return
+    _, theirs = read_config(source.config_file)
+    path = os.path.join(folder, HUGGING_FACE_NAME)
+    with open(path, encoding="utf-8") as file:
+        entries = json.load(file)
+    for key in ("id2label", "label2id"):
+        labels = theirs.get(key)
+        if isinstance(labels, dict) and len(labels) == len(entries.get(key, labels)):
+            entries[key] = labels
+    if theirs.get("problem_type") is not None:
+        entries["problem_type"] = theirs["problem_type"]
+    writer.write_text(path, json.dumps(entries, indent=2) + "\n")
+    tokenizer = os.path.join(os.path.dirname(source.source), TOKENIZER_NAME)
+    if os.path.isfile(tokenizer):
+        shutil.copyfile(tokenizer, os.path.join(folder, TOKENIZER_NAME))
 
 
 def _class_of(heads: set[str], task: str) -> str:

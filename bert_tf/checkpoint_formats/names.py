@@ -114,6 +114,21 @@ def row_of(path: str) -> tuple[Row, str] | None:
     return (row, layer[0] if layer else "") if row else None
 
 
+def in_scope(name: str, scope: str, table_scope: str) -> str:
+    """A name as the table has it, whatever scope the encoder stands in.
+
+    Args:
+      name: a tensor's, of the encoder or a head.
+      scope: what the encoder's names begin with in the file, "" for nothing.
+      table_scope: what they begin with in the table, "bert/" or "bert.".
+    """
+    rest = name.removeprefix(scope)
+    parts = tuple(part + table_scope[-1] for part in ("embeddings", "encoder", "pooler"))
+    if name.startswith(scope) and rest.startswith(parts):
+        return table_scope + rest
+    return name.removeprefix(scope.removesuffix(table_scope))
+
+
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
     """Our paths for names of another format, as far as the table knows them.
 

@@ -1,7 +1,7 @@
 """TensorFlow's checkpoint files: what is in them, as names and as a graph of objects."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -134,6 +134,11 @@ class ObjectGraph:
                 if key is not None:
                     yield path + name, key
                 todo.append((child, f"{path}{name}/"))
+
+
+def of_optimizer(names: Iterable[str]) -> list[str]:
+    """Those of TensorFlow 2's names that belong to an optimizer."""
+    return [name for name in names if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
 
 
 def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:

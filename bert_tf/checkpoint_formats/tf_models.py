@@ -12,7 +12,7 @@ import os
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
 from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
@@ -47,7 +47,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
             "put the configuration it was made with there"
         )
     others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
-    of_optimizer = [name for name in others if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+    of_optimizer = tensor_bundle.of_optimizer(others)
     return Contents(
         source=bundle.prefix,
         format="tf_models",
@@ -89,12 +89,7 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
             if node is not None and graph.key(node):
                 keys[row.ours.format(layer)] = graph.key(node)
                 nodes.add(graph.key(node))
-    for path, key in graph.variables_below(encoder):
-        if key not in nodes:
-            raise InputError(
-                f"{source}: the tensor {path} has no place in the model; the checkpoint is of another architecture "
-                "than BERT's; take one of BERT"
-            )
+    refuse_strangers(source, [path for path, key in graph.variables_below(encoder) if key not in nodes])
     if "encoder/blocks/0/attention/query/kernel" not in keys:
         raise InputError(
             f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
