@@ -117,7 +117,7 @@ class Contents:
             if names.head_of(path) in present:
                 raise InputError(
                     f"{self.source}: the tensor {self.describe(path)} is missing; the checkpoint is of another "
-                    f"architecture or incomplete; {self._mend(config)}, or copy it again"
+                    f"architecture or incomplete; {self._mend(path, config)}, or copy it again"
                 )
         for path, shape in shapes.items():
             if path in self.tensors and tuple(self.tensors[path].shape) != tuple(shape):
@@ -128,15 +128,15 @@ class Contents:
         has = self.tensors[path].shape
         is_vocabulary = path in ("encoder/embeddings/word_embeddings", "masked_lm/bias")
         can_grow = is_vocabulary and len(has) == len(shape) and tuple(has[1:]) == tuple(shape[1:])
-        is_of_task = names.head_of(path) in names.TASK_HEADS
-        mend = "the head is of another task; give the task it was made with" if is_of_task else self._mend(config)
         return (
             f"{self.source}: the tensor {self.describe(path)} has shape {list(has)}, the model needs {list(shape)}; "
-            f"{mend}{f'; {GROWTH_COMMAND}' if can_grow else ''}"
+            f"{self._mend(path, config)}{f'; {GROWTH_COMMAND}' if can_grow else ''}"
         )
 
-    def _mend(self, config: BertConfig) -> str:
-        """What to do about a model's configuration that does not fit the tensors."""
+    def _mend(self, path: str, config: BertConfig) -> str:
+        """What to do about a model that a tensor does not fit."""
+        if names.head_of(path) in names.TASK_HEADS:
+            return "give the task it was made with"
         if self.config is None:
             return "give the bert_config.json it was made with"
         if self.config != config:
@@ -149,7 +149,7 @@ class Contents:
         if extra:
             raise InputError(
                 f"{self.source}: the tensor {self.describe(extra[0])} has no place in the model; the checkpoint is "
-                f"of another architecture; {self._mend(config)}"
+                f"of another architecture; {self._mend(extra[0], config)}"
             )
         made_with = {name: getattr(self.config, name, None) for name in _MUST_AGREE}
         made_with["num_attention_heads"] = self.num_attention_heads or made_with["num_attention_heads"]
