@@ -233,7 +233,8 @@ def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("classifier.bias"), r"head/dense/bias \(classifier.bias\) is missing; .*; give the task it was made with, or copy it again$"),
+        (lambda t: t.pop("classifier.bias"),
+         r"head/dense/bias \(classifier.bias\) is missing; .*; give the task it was made with, or copy it again$"),
         (lambda t: t.pop("classifier.weight"), r"head/dense/kernel \(classifier.weight\) is missing"),
         (lambda t: t.update({"classifier.weight": np.ones([3, 99], np.float32)}),
          r"\(classifier.weight\) has shape \[99, 3\], the model needs \[16, 3\]; give the task it was made with"),
