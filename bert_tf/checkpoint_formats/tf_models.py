@@ -194,8 +194,10 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         objects["masked_lm"] = model.masked_lm
     if hasattr(model, "classification_heads"):
         head = getattr(model.classification_heads, "0")
-        model.classification = tensor_bundle.object_tree({})
-        setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
+        # not where the head was trained with another pooler than the encoder's, which the first pre-trainer takes
+        if "next_sentence/pooler/kernel" not in tensors:
+            model.classification = tensor_bundle.object_tree({})
+            setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
         if hasattr(head, "dense"):
             objects["next_sentence.pooler_dense"] = head.dense
     tensor_bundle.write_objects(prefix, objects)

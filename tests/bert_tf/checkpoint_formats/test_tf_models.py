@@ -214,6 +214,11 @@ def test_their_first_pretrainer_loads_what_we_write(values, tmp_path):
     theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
     tf.train.Checkpoint(model=theirs).restore(prefix).assert_existing_objects_matched().expect_partial()
     np.testing.assert_array_equal(theirs.classification.get_weights()[0], values["next_sentence/dense/kernel"])
+    # but not the output of a head that pools otherwise than the encoder does
+    pooler = {f"next_sentence/pooler/{name}": values[f"encoder/pooler/{name}"] + 1 for name in ("kernel", "bias")}
+    status = tf.train.Checkpoint(model=theirs).read(tf_models.write(str(tmp_path), values | pooler, CONFIG))
+    with pytest.raises(AssertionError, match="logits"):
+        status.assert_existing_objects_matched()
 
 
 def test_their_task_models_load_what_we_write(values, tmp_path):
