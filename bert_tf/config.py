@@ -8,6 +8,7 @@ Letters: L layers, H hidden size, A attention heads, V vocabulary size.
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 
 from tfrecords.errors import InputError
 
@@ -31,6 +32,22 @@ DIRECTIONS = ("bidi", "ltr", "rtl")
 
 # Published configurations carry these; the encoder of the paper has nothing for them to set.
 _IGNORED_PREFIXES = ("pooler_",)
+_IGNORED = (
+    # tf-models-official: whether its variables have the shapes of the original's
+    "backward_compatible",
+    # libraries' own: what a model gives back, how it is stored and trained
+    "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
+    "output_past", "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
+)  # fmt: skip
+
+# What the encoder of the paper has one way only.
+_FIXED = {
+    "position_embedding_type": "absolute",
+    "layer_norm_eps": 1e-12,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "is_encoder_decoder": False,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,14 +164,16 @@ class BertConfig:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         known = {k: v for k, v in entries.items() if k in names}
+        fixed = _FIXED | {"is_decoder": False, "embedding_size": entries.get("hidden_size", cls.hidden_size)}
         unknown = [
             k for k in entries
-            if k not in names and not k.startswith(_IGNORED_PREFIXES)
+            if k not in names and k not in fixed and k not in _IGNORED and not k.startswith(_IGNORED_PREFIXES)
         ]  # fmt: skip
         if unknown:
             raise InputError(f"unknown key {unknown[0]!r}; known are {', '.join(names)}")
         if "vocab_size" not in known:
             raise InputError("the key 'vocab_size' is missing")
+        refuse_other_architectures(entries, fixed)
         return cls(**known)
 
     @classmethod
@@ -183,6 +202,21 @@ class BertConfig:
     def to_json_string(self) -> str:
         """The original's JSON form."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+
+def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> None:
+    """Refuses keys of a configuration whose values are not the encoder of the paper.
+
+    Args:
+      entries: a configuration's keys and values; null is as good as no key.
+      fixed: what the values must be, of the keys that are there.
+
+    Raises:
+      InputError: names the key.
+    """
+    for key, only in fixed.items():
+        if entries.get(key) is not None and entries[key] != only:
+            raise InputError(f"{key}={entries[key]!r}: BERT has {only!r} only; take another checkpoint")
 
 
 def require_segments(config: BertConfig, config_file: str) -> None:

@@ -117,20 +117,31 @@ class Contents:
             if names.head_of(path) in present:
                 raise InputError(
                     f"{self.source}: the tensor {self.describe(path)} is missing; the checkpoint is of another "
-                    "architecture or incomplete; give the bert_config.json it was made with, or copy it again"
+                    f"architecture or incomplete; {self._mend(path, config)}, or copy it again"
                 )
         for path, shape in shapes.items():
             if path in self.tensors and tuple(self.tensors[path].shape) != tuple(shape):
-                raise InputError(self._other_shape(path, shape))
+                raise InputError(self._other_shape(path, shape, config))
         return fresh
 
-    def _other_shape(self, path: str, shape: tuple[int, ...]) -> str:
+    def _other_shape(self, path: str, shape: tuple[int, ...], config: BertConfig) -> str:
+        has = self.tensors[path].shape
         is_vocabulary = path in ("encoder/embeddings/word_embeddings", "masked_lm/bias")
-        mend = "give the bert_config.json and the task it was made with"
+        can_grow = is_vocabulary and len(has) == len(shape) and tuple(has[1:]) == tuple(shape[1:])
         return (
-            f"{self.source}: the tensor {self.describe(path)} has shape {list(self.tensors[path].shape)}, the model "
-            f"needs {list(shape)}; {mend}{f'; {GROWTH_COMMAND}' if is_vocabulary else ''}"
+            f"{self.source}: the tensor {self.describe(path)} has shape {list(has)}, the model needs {list(shape)}; "
+            f"{self._mend(path, config)}{f'; {GROWTH_COMMAND}' if can_grow else ''}"
         )
+
+    def _mend(self, path: str, config: BertConfig) -> str:
+        """What to do about a model that a tensor does not fit."""
+        if names.head_of(path) in names.TASK_HEADS:
+            return "give the task it was made with"
+        if self.config is None:
+            return "give the bert_config.json it was made with"
+        if self.config != config:
+            return f"give {self.config_file}, which it was made with"
+        return f"put the configuration it was made with into {self.config_file}"
 
     def _check_same_architecture(self, config: BertConfig, shapes: Iterable[str]) -> None:
         """Refuses what shapes do not show: more layers in the file, other heads, another activation."""
@@ -138,7 +149,7 @@ class Contents:
         if extra:
             raise InputError(
                 f"{self.source}: the tensor {self.describe(extra[0])} has no place in the model; the checkpoint is "
-                "of another architecture; give the bert_config.json it was made with"
+                f"of another architecture; {self._mend(extra[0], config)}"
             )
         made_with = {name: getattr(self.config, name, None) for name in _MUST_AGREE}
         made_with["num_attention_heads"] = self.num_attention_heads or made_with["num_attention_heads"]
@@ -150,14 +161,24 @@ class Contents:
                 )
 
     def check_pretrained(self, config: BertConfig) -> list[str]:
-        """Whether the encoder's tensors, and those of the heads of pre-training that are there, fit a configuration.
+        """Whether the encoder's tensors, and those of the heads that are there, fit a configuration.
 
         Returns, Raises: those of `check`.
         """
-        there = {names.head_of(path) for path in self.tensors}
-        heads = names.pretraining_head_shapes(config).items()
+        there = names.heads_in(self.tensors)
+        heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
         heads = {path: shape for path, shape in heads if names.head_of(path) in there}
         return self.check(config, names.encoder_shapes(config) | heads)
+
+    def _task_head_shapes(self, config: BertConfig) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of tasks' heads, with as many outputs as the tensors that are there have."""
+        shapes = {}
+        for head in names.TASK_HEADS:
+            kernel, bias = f"{head}/dense/kernel", f"{head}/dense/bias"
+            there = [self.tensors[path].shape for path in (kernel, bias) if path in self.tensors]
+            outputs = 2 if head == "span_head" else next((shape[-1] for shape in there if shape), 1)
+            shapes |= {kernel: (config.hidden_size, outputs), bias: (outputs,)}
+        return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
         """Reads tensors.
@@ -180,6 +201,20 @@ class Contents:
             left_over.append(f"{self.optimizer_tensors} tensors of the optimizer")
         if left_over:
             logging.info("left over in the checkpoint: %s", ", ".join(left_over))
+
+
+def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
+    """Refuses tensors of an encoder that BERT's has not.
+
+    Raises:
+      InputError: there are any; names the first.
+    """
+    first = min(strangers, default=None)
+    if first is not None:
+        raise InputError(
+            f"{source}: the tensor {first} has no place in the model; the checkpoint is of another architecture than "
+            "BERT's; take one of BERT"
+        )
 
 
 def read_tensor(stored: StoredTensor, source: str) -> np.ndarray:

@@ -1,9 +1,11 @@
 """Models by their names on Hugging Face's hub."""
 
 import functools
+import os
 
 from absl import logging
 
+from bert_tf.checkpoint_formats.location import pickle_command, pickled_weights
 from tfrecords.errors import InputError
 
 SCHEME = "hf://"
@@ -19,7 +21,7 @@ def download(name: str) -> str:
       name: `hf://owner/model`, or `hf://owner/model@revision`.
 
     Raises:
-      InputError: the package is not installed, there is no such model, or it cannot be reached.
+      InputError: the package is not installed, there is no such model, it cannot be reached, or it has pickles only.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -30,8 +32,29 @@ def download(name: str) -> str:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)
     except Exception as error:  # the package's own, its transport's, and the operating system's
         raise InputError(f"{name}: {_reason(error)}") from error
+    if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
+        _refuse_pickles(name, repository, revision)
     logging.info("%s is in %s", name, folder)
     return folder
+
+
+def _refuse_pickles(name: str, repository: str, revision: str) -> None:
+    """Tells that a model has pickles only, and how to make them safetensors."""
+    import huggingface_hub
+
+    try:
+        pickle = pickled_weights(huggingface_hub.list_repo_files(repository, revision=revision or None))
+    except Exception:  # without a network there is only what was downloaded before, and no pickle was
+        return
+    if pickle is None:
+        return
+    folder = repository.rsplit("/", 1)[-1]
+    of_revision = f" --revision {revision}" if revision else ""
+    raise InputError(
+        f"{name}: has only pickles ({pickle}), which can run any code and are not downloaded; make them safetensors, "
+        f"without running any, and give {folder}: hf download {repository}{of_revision} --local-dir {folder} && "
+        f"{pickle_command(os.path.join(folder, pickle))}"
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -2,21 +2,25 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from absl import logging
 
 from bert_tf.checkpoint_formats import names
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor
-from bert_tf.checkpoint_formats.model_config import to_hugging_face
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor, refuse_strangers
+from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
+from bert_tf.checkpoint_formats.model_config import read as read_config
 from bert_tf.config import BertConfig
+from tfrecords import writer
 from tfrecords.errors import InputError
 
 FILE_NAME = "model.safetensors"
+TOKENIZER_NAME = "tokenizer_config.json"
 INDEX_SUFFIX = ".safetensors.index.json"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
-_PARTS = ("embeddings.", "encoder.", "pooler.")
 # buffers that transformers once saved: the numbers of the positions, and zeros
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 # the output of the masked LM, which shares its weights
@@ -30,7 +34,6 @@ _CLASSES = {
     "token_head": "BertForTokenClassification",
     "head": "BertForSequenceClassification",
 }
-_TOKEN_CLASS = "BertForTokenClassification"
 
 
 def safetensors():
@@ -57,38 +60,36 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
     Raises:
       InputError: it cannot be read, or is none of BERT.
     """
-    stored = _open_all(path)
+    stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
         found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no encoder of BERT, but {_some(stored)}"
         raise InputError(f"{path}: holds {found}; take a checkpoint of one BertModel")
     scope = words[0].removesuffix(_WORDS)
-    in_our_spelling: dict[str, str] = {}
-    for name in stored:
-        spelled = _spelled(name, scope)
-        if spelled in in_our_spelling:
-            raise InputError(f"{path}: the tensors {in_our_spelling[spelled]} and {name} are the same one; remove one")
-        in_our_spelling[spelled] = name
+    in_our_spelling = _in_our_spelling(path, stored, scope)
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
+    weights = [name for spelled, name in in_our_spelling.items() if spelled in paths or spelled in _TIED]
+    _refuse_quantized(path, weights, other_types)
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
-    tensors = _with_tied(path, tensors, in_our_spelling, stored)
-    is_token_class = _TOKEN_CLASS in (config_entries.get("architectures") or ())
-    if is_token_class:
+    tensors, untied = _with_tied(path, tensors, in_our_spelling, stored)
+    config = beside["config"]
+    if not config_entries and config is not None and config.hidden_act == "gelu":
+        logging.warning(
+            "%s: hidden_act=gelu is read as the original's tanh form; Hugging Face's gelu is the exact one; if %s was "
+            "trained with that, put its config.json there, or write gelu_erf", beside["config_file"], path,
+        )  # fmt: skip
+    classes = config_entries.get("architectures")
+    if isinstance(classes, list) and _CLASSES["token_head"] in classes:
         tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
                    for name, tensor in tensors.items()}  # fmt: skip
     others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
-    strangers = sorted(spelled for spelled in others if spelled.startswith(_SCOPE))
-    if strangers:
-        raise InputError(
-            f"{path}: the tensor {in_our_spelling[strangers[0]]} has no place in the model; the checkpoint is of "
-            "another architecture than BERT's; take one of BERT"
-        )
+    refuse_strangers(path, [in_our_spelling[spelled] for spelled in others if spelled.startswith(_SCOPE)])
     return Contents(
         source=path,
         format="hugging_face",
         tensors=tensors,
         expected_name=name_of,
-        left_over=tuple(in_our_spelling[spelled] for spelled in others),
+        left_over=(*(in_our_spelling[spelled] for spelled in others), *untied),
         **beside,
     )
 
@@ -97,12 +98,16 @@ def _some(stored: Iterable[str]) -> str:
     return ", ".join(sorted(stored)[:3]) or "no tensor at all"
 
 
-def _spelled(name: str, scope: str) -> str:
-    """A name as BertForPreTraining spells it today, whatever scope the encoder stands in."""
-    rest = name.removeprefix(scope)
-    is_encoder = name.startswith(scope) and rest.startswith(_PARTS)
-    name = _SCOPE + rest if is_encoder else name.removeprefix(scope.removesuffix(_SCOPE))
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
+    """Names by how BertForPreTraining spells them today, whatever scope the encoder stands in."""
+    found: dict[str, str] = {}
+    for name in stored:
+        spelled = names.in_scope(name, scope, _SCOPE)
+        spelled = spelled.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if spelled in found:
+            raise InputError(f"{path}: the tensors {found[spelled]} and {name} are the same one; remove one")
+        found[spelled] = name
+    return found
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
@@ -110,8 +115,23 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
     return stored.transposed() if row.hugging_face_transposed else stored
 
 
-def _with_tied(path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored) -> dict[str, StoredTensor]:
-    """Takes a masked LM's bias from its second place where the first is missing; refuses outputs of its own."""
+def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[str, str]) -> None:
+    for name in weights:
+        if name in other_types:
+            raise InputError(
+                f"{path}: the tensor {name} has type {other_types[name]}, a weight has F32, F16 or BF16; "
+                "take the checkpoint before it was quantized"
+            )
+
+
+def _with_tied(
+    path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
+) -> tuple[dict[str, StoredTensor], list[str]]:
+    """Takes a masked LM's bias from its second place where the first is missing.
+
+    Returns:
+      The tensors, without the masked LM's if it has outputs of its own; the names of those left out.
+    """
     tensors = dict(tensors)
     for spelled, ours in _TIED.items():
         if spelled not in in_our_spelling:
@@ -120,11 +140,14 @@ def _with_tied(path: str, tensors: dict[str, StoredTensor], in_our_spelling, sto
         first = tensors.setdefault(ours, twin)
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
-            raise InputError(
-                f"{path}: the tensor {twin.name} differs from {first.name}, which BERT's output shares; "
-                "remove it, or take a checkpoint with tied weights"
-            )
-    return tensors
+            logging.warning(
+                "%s: the tensor %s differs from %s, which BERT's output shares; the masked LM's head is left out",
+                path, twin.name, first.name,
+            )  # fmt: skip
+            outputs = {stored[in_our_spelling[name]].name for name in _TIED if name in in_our_spelling}
+            outputs |= {tensor.name for ours, tensor in tensors.items() if ours.startswith("masked_lm/")}
+            return {p: tensor for p, tensor in tensors.items() if not p.startswith("masked_lm/")}, sorted(outputs)
+    return tensors, []
 
 
 def name_of(path: str) -> str:
@@ -133,27 +156,32 @@ def name_of(path: str) -> str:
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
-def _open_all(path: str) -> dict[str, StoredTensor]:
-    """All tensors of a file, or of all files of an index, not yet read."""
+def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
+    """All tensors of a file, or of all files of an index, not yet read; and the types of those that are no weights."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
         with open(path, encoding="utf-8") as file:
             weight_map = dict(json.load(file)["weight_map"])
+        strange = [name for name, of in weight_map.items() if not isinstance(of, str)]
+        if strange:
+            raise ValueError(f"it names no file for {strange[0]}")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path}: is no index of safetensors ({error!r}); copy it again") from error
     stored: dict[str, StoredTensor] = {}
+    other_types: dict[str, str] = {}
     for shard in sorted(set(weight_map.values())):
-        file = os.path.join(os.path.dirname(path), os.path.basename(str(shard)))
-        there = _open(file)
+        file = os.path.join(os.path.dirname(path), os.path.basename(shard))
+        there, types = _open(file)
+        other_types |= types
         for name in (name for name, of in weight_map.items() if of == shard):
             if name not in there:
                 raise InputError(f"{file}: the tensor {name}, which {path} says is here, is missing; copy both again")
             stored[name] = there[name]
-    return stored
+    return stored, other_types
 
 
-def _open(path: str) -> dict[str, StoredTensor]:
+def _open(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     package = safetensors()
     if "://" in path:
         raise InputError(f"{path}: safetensors are read from this machine's disks; copy the folder here")
@@ -165,13 +193,8 @@ def _open(path: str) -> dict[str, StoredTensor]:
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (package.SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as safetensors ({error}); copy it again") from error
-    for name, (_, dtype) in found.items():
-        if dtype not in _FLOATS and not name.endswith(("position_ids", "token_type_ids")):
-            raise InputError(
-                f"{path}: the tensor {name} has type {dtype}, a weight has F32, F16 or BF16; "
-                "take the checkpoint before it was quantized"
-            )
-    return {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
+    stored = {name: StoredTensor(name, shape, _reader(path, name)) for name, (shape, _) in found.items()}
+    return stored, {name: dtype for name, (_, dtype) in found.items() if dtype not in _FLOATS}
 
 
 def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
@@ -210,9 +233,33 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     task = next((name for name in _CLASSES if name in heads), "")
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        file.write(json.dumps(entries, indent=2) + "\n")
+    writer.write_text(os.path.join(folder, HUGGING_FACE_NAME), json.dumps(entries, indent=2) + "\n")
     return path
+
+
+def keep_labels(folder: str, source: Contents) -> None:
+    """Takes over what weights do not tell: names of the labels, kind of the problem, settings of the tokenizer.
+
+    Args:
+      folder: where `write` has written.
+      source: what was converted; of other formats there is nothing to take over.
+    """
+    if source.format != "hugging_face" or source.config is None:
+        return
+    _, theirs = read_config(source.config_file)
+    path = os.path.join(folder, HUGGING_FACE_NAME)
+    with open(path, encoding="utf-8") as file:
+        entries = json.load(file)
+    for key in ("id2label", "label2id"):
+        labels = theirs.get(key)
+        if isinstance(labels, dict) and len(labels) == len(entries.get(key, labels)):
+            entries[key] = labels
+    if theirs.get("problem_type") is not None:
+        entries["problem_type"] = theirs["problem_type"]
+    writer.write_text(path, json.dumps(entries, indent=2) + "\n")
+    tokenizer = os.path.join(os.path.dirname(source.source), TOKENIZER_NAME)
+    if os.path.isfile(tokenizer):
+        shutil.copyfile(tokenizer, os.path.join(folder, TOKENIZER_NAME))
 
 
 def _class_of(heads: set[str], task: str) -> str:

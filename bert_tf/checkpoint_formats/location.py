@@ -1,8 +1,10 @@
 """From a path as people give it to the files of a checkpoint."""
 
 import dataclasses
+import glob
 import os
 import re
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -15,6 +17,8 @@ _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 # what torch.save writes: a zip archive, or a bare pickle
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl")
+# one of several, and how many there are
+_PICKLED_PART = re.compile(r"-\d{5}(-of-\d{5})(?=\.\w+$)")
 _OTHERS = (".h5", ".keras", ".msgpack", ".onnx", ".npz")
 
 
@@ -97,9 +101,9 @@ def _in_folder(folder: str) -> Location:
         return Location(os.path.join(folder, prefixes[0]), False)
     if prefixes:
         raise InputError(f"{folder}: holds {len(prefixes)} checkpoints, {', '.join(prefixes[:3])}; give one of them")
-    for name in names:
-        if name.endswith(_PICKLES):
-            _refuse_pickle(os.path.join(folder, name))
+    pickle = pickled_weights(names)
+    if pickle:
+        _refuse_pickle(os.path.join(folder, pickle))
     raise InputError(
         f"{folder}: holds no checkpoint; give a folder where training has saved one, "
         "or one with a .index file or model.safetensors"
@@ -113,16 +117,40 @@ def _latest(folder: str) -> str | None:
         return None
 
 
+def pickled_weights(names: Iterable[str]) -> str | None:
+    """The pickle among a folder's files that holds the weights, as far as names tell; None for no pickle."""
+    pickles = sorted(name for name in names if name.endswith(_PICKLES))
+    # beside them lie the optimizer's state and the arguments of the training, which are pickles too
+    return min(pickles, key=lambda name: not name.startswith(("pytorch_model", "model")), default=None)
+
+
+def pickle_command(path: str) -> str:
+    """The command that makes a pickle, with all its parts, safetensors beside it, and runs none of its code.
+
+    Args:
+      path: the pickle, or one of its parts.
+    """
+    target = os.path.join(os.path.dirname(path), hugging_face.FILE_NAME)
+    parts = f'["{path}"]'
+    if _PICKLED_PART.search(path):
+        folder, name = os.path.split(path)
+        pattern = os.path.join(glob.escape(folder), _PICKLED_PART.sub(r"-?????\1", name))
+        parts = f'glob.glob("{pattern}")'
+    return (
+        "python -c 'import glob, torch, safetensors.torch as s; s.save_file({k: v.clone() "
+        f"for file in {parts} for k, v in "
+        f'torch.load(file, weights_only=True, map_location="cpu").items()}}, "{target}", {{"format": "pt"}})\''
+    )
+
+
 def _refuse_pickle(path: str) -> None:
     """Pickles run any code that their maker put into them, so none is ever opened."""
     with tf.io.gfile.GFile(path, "rb") as file:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):
-        target = os.path.join(os.path.dirname(path), hugging_face.FILE_NAME)
         raise InputError(
-            f"{path}: is a pickle, which can run any code and is not opened; make it {target}, without running any: "
-            "python -c 'import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in "
-            f'torch.load("{path}", weights_only=True, map_location="cpu").items()}}, "{target}", {{"format": "pt"}})\''
+            f"{path}: is a pickle, which can run any code and is not opened; make it {hugging_face.FILE_NAME} beside "
+            f"it, without running any: {pickle_command(path)}"
         )
 
 

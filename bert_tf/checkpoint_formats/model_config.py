@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, refuse_other_architectures
 from tfrecords.errors import InputError
 
 ORIGINAL_NAME = "bert_config.json"
@@ -27,14 +27,6 @@ _ACTIVATIONS = {
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
 # What their BertConfig takes where a key is not there.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-# What the encoder of the paper has one way only.
-_FIXED = {
-    "position_embedding_type": "absolute",
-    "layer_norm_eps": 1e-12,
-    "add_cross_attention": False,
-    "pruned_heads": {},
-    "is_encoder_decoder": False,
-}
 # tf-models-official's keys of an encoder; the rest must say what BERT is.
 _TF_MODELS_KEYS = {
     "num_layers": "num_hidden_layers",
@@ -94,13 +86,11 @@ def from_hugging_face(entries: dict) -> BertConfig:
     model_type = entries.get("model_type", "bert")
     if model_type != "bert":
         raise InputError(f"model_type={model_type!r} is not BERT; take a checkpoint with model_type 'bert'")
-    for key, only in _FIXED.items():
-        if (entries.get(key) or only) != only:
-            raise InputError(f"{key}={entries[key]!r}: BERT has {only!r} only; take another checkpoint")
+    refuse_other_architectures(entries)
     names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality"}
     known = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
     activation = known["hidden_act"]
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise InputError(f"hidden_act={activation!r}: must be one of {', '.join(_ACTIVATIONS)}")
     known["hidden_act"] = _ACTIVATIONS[activation]
     return BertConfig(**known, directionality="ltr" if entries.get("is_decoder") else "bidi")

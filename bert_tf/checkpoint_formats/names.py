@@ -100,6 +100,8 @@ ROWS: tuple[Row, ...] = (
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
 
+TASK_HEADS = ("head", "token_head", "span_head")
+
 _BY_PATH = {row.ours: row for row in ROWS}
 _OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
 _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")
@@ -110,6 +112,21 @@ def row_of(path: str) -> tuple[Row, str] | None:
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
     return (row, layer[0] if layer else "") if row else None
+
+
+def in_scope(name: str, scope: str, table_scope: str) -> str:
+    """A name as the table has it, whatever scope the encoder stands in.
+
+    Args:
+      name: a tensor's, of the encoder or a head.
+      scope: what the encoder's names begin with in the file, "" for nothing.
+      table_scope: what they begin with in the table, "bert/" or "bert.".
+    """
+    rest = name.removeprefix(scope)
+    parts = tuple(part + table_scope[-1] for part in ("embeddings", "encoder", "pooler"))
+    if name.startswith(scope) and rest.startswith(parts):
+        return table_scope + rest
+    return name.removeprefix(scope.removesuffix(table_scope))
 
 
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:

@@ -2,18 +2,18 @@
 
 import os
 import re
+from collections.abc import Container
 
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from tfrecords.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
 _WORDS = "embeddings/word_embeddings"
 _SCOPE = "bert/"
-_PARTS = ("embeddings/", "encoder/", "pooler/")
 _OPTIMIZER = re.compile(
     r"(.*/)?(adam_[mv]|lamb_[mv]|Adam|Adam_1|Momentum|AdamWeightDecay\w*|global_step|beta[12]_power)"
 )
@@ -36,9 +36,14 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
     if len(words) > 1:
         raise InputError(f"{bundle.prefix}: holds two encoders, at {words[0]} and {words[1]}; keep one of them")
     scope = words[0].removesuffix(_WORDS)
-    in_our_spelling = {_spelled(name, scope): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)}
+    in_our_spelling = {
+        names.in_scope(name, scope, _SCOPE): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)
+    }  # fmt: skip
     paths = names.paths_by_name(in_our_spelling, "original")
-    _refuse_strangers(bundle.prefix, in_our_spelling, paths)
+    # averages that a training keeps of its weights, under the names of the weights, as optimizers keep their slots
+    in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
+    others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
+    refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
     tensors = {
         path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
     }  # fmt: skip
@@ -52,29 +57,18 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         format="tf1",
         tensors=tensors,
         expected_name=name_of,
-        left_over=tuple(name for spelled, name in in_our_spelling.items() if spelled not in paths),
-        optimizer_tensors=sum(1 for name in bundle.shapes if _OPTIMIZER.fullmatch(name)),
+        left_over=tuple(others.values()),
+        optimizer_tensors=len(bundle.shapes) - len(in_our_spelling),
         moments=moments,
         global_step=bundle.scalar(_STEP),
         **beside,
     )
 
 
-def _spelled(name: str, scope: str) -> str:
-    """A name as the original spells it, whatever scope the encoder stands in."""
-    rest = name.removeprefix(scope)
-    if name.startswith(scope) and rest.startswith(_PARTS):
-        return _SCOPE + rest
-    return name.removeprefix(scope.removesuffix(_SCOPE))
-
-
-def _refuse_strangers(source: str, in_our_spelling: dict[str, str], known: dict[str, str]) -> None:
-    for spelled, name in sorted(in_our_spelling.items()):
-        if spelled.startswith(_SCOPE) and spelled not in known:
-            raise InputError(
-                f"{source}: the tensor {name} has no place in the model; the checkpoint is of another architecture "
-                "than BERT's; take one of BERT"
-            )
+def _is_below(name: str, known: Container[str]) -> bool:
+    """Whether a name continues a known one."""
+    parts = name.split("/")
+    return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:

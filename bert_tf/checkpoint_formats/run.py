@@ -35,7 +35,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         name for name in bundle.shapes
         if name not in keys.values() and not name.startswith(_COUNTERS) and name != _STEP + VALUE
     ]  # fmt: skip
-    of_optimizer = [name for name in others if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+    of_optimizer = tensor_bundle.of_optimizer(others)
     return Contents(
         source=bundle.prefix,
         format="bert_tf",

@@ -1,7 +1,7 @@
 """TensorFlow's checkpoint files: what is in them, as names and as a graph of objects."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -136,6 +136,11 @@ class ObjectGraph:
                 todo.append((child, f"{path}{name}/"))
 
 
+def of_optimizer(names: Iterable[str]) -> list[str]:
+    """Those of TensorFlow 2's names that belong to an optimizer."""
+    return [name for name in names if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+
+
 def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes tensors under their names, as TensorFlow 1 did."""
     order = sorted(tensors)
@@ -168,7 +173,10 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
 
 def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
     """Writes objects as TensorFlow 2 does, and the file that names the folder's latest checkpoint."""
-    tf.train.Checkpoint(**objects).write(prefix)
+    checkpoint = tf.train.Checkpoint(**objects)
+    # `save` has this counter and `restore` looks for it, `write` alone leaves it out
+    checkpoint.save_counter.assign(1)
+    checkpoint.write(prefix)
     name = os.path.basename(prefix)
     with tf.io.gfile.GFile(os.path.join(os.path.dirname(prefix), STATE_NAME), "w") as file:
         file.write(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')

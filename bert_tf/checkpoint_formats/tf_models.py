@@ -12,12 +12,14 @@ import os
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
 from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
+# where the first BertPretrainer, which takes the encoder's pooler, has its output; the second's is in the table
+_FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 # A head of theirs may pool by itself. Under these names of ours such a pooler is kept apart from the encoder's.
 _POOLERS = {
@@ -30,7 +32,7 @@ _POOLERS = {
 def read(bundle: TensorBundle, **beside) -> Contents | None:
     """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `original.read`."""
     graph = bundle.graph()
-    encoders = [node for node in range(len(graph)) if _is_encoder(graph, node)]
+    encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:
         return None
     if len(encoders) > 1:
@@ -45,7 +47,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
             "put the configuration it was made with there"
         )
     others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
-    of_optimizer = [name for name in others if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
+    of_optimizer = tensor_bundle.of_optimizer(others)
     return Contents(
         source=bundle.prefix,
         format="tf_models",
@@ -65,6 +67,16 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
     return "_embedding_layer" in children and blocks is not None and bool(graph.children(blocks))
 
 
+def _repeats_child(graph: ObjectGraph, node: int) -> bool:
+    """Whether an object only has the parts of an encoder that it has as a whole besides, see `write`."""
+    children = graph.children(node)
+    return any(
+        _is_encoder(graph, child)
+        and all(graph.children(child)[name] == children[name] for name in ("_embedding_layer", "_transformer_layers"))
+        for child in children.values()
+    )
+
+
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
     """Names in the file by our paths, of all of the encoder."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
@@ -77,12 +89,7 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
             if node is not None and graph.key(node):
                 keys[row.ours.format(layer)] = graph.key(node)
                 nodes.add(graph.key(node))
-    for path, key in graph.variables_below(encoder):
-        if key not in nodes:
-            raise InputError(
-                f"{source}: the tensor {path} has no place in the model; the checkpoint is of another architecture "
-                "than BERT's; take one of BERT"
-            )
+    refuse_strangers(source, [path for path, key in graph.variables_below(encoder) if key not in nodes])
     if "encoder/blocks/0/attention/query/kernel" not in keys:
         raise InputError(
             f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
@@ -93,8 +100,9 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
 
 def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
     """Names in the file by our paths, of the heads of any model that has the encoder."""
-    places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if row.ours.startswith(_HEADS)}
+    places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if names.heads_in([row.ours])}
     places[("masked_lm",)] = "masked_lm"
+    places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
     keys: dict[str, str] = {}
     for model in range(len(graph)):
         if encoder not in graph.children(model).values():
@@ -111,7 +119,6 @@ def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[s
     return _next_sentence_of_two(bundle, keys)
 
 
-_HEADS = ("masked_lm/", "next_sentence/", "head/", "token_head/", "span_head/")
 _LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
 
 
@@ -147,22 +154,24 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder, for their encoders and for their models with the heads that are there.
 
+    The encoder is found as `encoder`, as `model`, and where each of their models has it.
+
     Args: those of `hugging_face.write`.
 
     Returns:
       The prefix.
     """
-    encoder, heads = {}, {}
+    encoder_places, heads = {}, {}
     for path, value in tensors.items():
         found = names.row_of(path)
         if found is None:
             continue
         place = tuple(part.format(found[1]) for part in found[0].tf_models)
         if path.startswith("encoder/"):
-            encoder[place] = _as_theirs(path, value, config)
+            encoder_places[place] = _as_theirs(path, value, config)
         else:
             heads[place] = value
-    encoder = tensor_bundle.object_tree(encoder)
+    encoder = tensor_bundle.object_tree(encoder_places)
     prefix = os.path.join(folder, PREFIX_NAME)
     if not heads:
         tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
@@ -176,12 +185,21 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
             heads |= {(*place, name): value for name, value in of_head.items()}
     model = tensor_bundle.object_tree(heads)
     objects = {"encoder": encoder, "model": model}
-    # the names that their models have for the encoder, those of pre-training and those of a task
-    model.encoder_network = model._network = encoder
+    # the names that their models have for the encoder: the second pre-trainer, those of a task, the first pre-trainer
+    model.encoder_network = model._network = model.encoder = encoder
+    # and an encoder that is itself read as `model`
+    for name in {place[0] for place in encoder_places}:
+        setattr(model, name, getattr(encoder, name))
     if hasattr(model, "masked_lm"):
         objects["masked_lm"] = model.masked_lm
-    if ("classification_heads", "0", "dense", "kernel") in heads:
-        objects["next_sentence.pooler_dense"] = getattr(model.classification_heads, "0").dense
+    if hasattr(model, "classification_heads"):
+        head = getattr(model.classification_heads, "0")
+        # not where the head was trained with another pooler than the encoder's, which the first pre-trainer takes
+        if "next_sentence/pooler/kernel" not in tensors:
+            model.classification = tensor_bundle.object_tree({})
+            setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
+        if hasattr(head, "dense"):
+            objects["next_sentence.pooler_dense"] = head.dense
     tensor_bundle.write_objects(prefix, objects)
     return prefix
 

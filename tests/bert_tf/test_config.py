@@ -3,6 +3,7 @@ import json
 import re
 
 import pytest
+from official.legacy.bert import configs
 
 from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
@@ -112,6 +113,11 @@ def test_an_unknown_size_is_refused_with_the_known_ones():
         ({"initializer_range": 0.0}, "initializer_range=0.0: must be above 0"),
         ({"hiden_size": 768}, "unknown key 'hiden_size'; known are vocab_size, hidden_size"),
         ({"poolertype": "x"}, "unknown key 'poolertype'"),
+        ({"embedding_size": 128}, "embedding_size=128: BERT has 768 only"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT has 1e-12 only"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps=0: BERT has 1e-12 only"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT has 'absolute'"),
+        ({"is_decoder": True}, "is_decoder=True: BERT has False only"),
     ],
 )  # fmt: skip
 def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
@@ -151,6 +157,14 @@ def test_a_missing_file_is_refused_by_name(tmp_path):
 
 def test_keys_of_the_multilingual_models_that_mean_nothing_here_are_ignored():
     assert BertConfig.from_dict({**PUBLISHED_BASE, **MULTILINGUAL_EXTRAS}) == BertConfig.named("base")
+
+
+def test_keys_that_say_what_bert_is_are_taken():
+    theirs = configs.BertConfig(**{**PUBLISHED_BASE, "vocab_size": 7}).to_json_string()
+    assert BertConfig.from_dict(json.loads(theirs)) == BertConfig.named("base", vocab_size=7)
+    more = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "embedding_size": 768, "use_cache": True,
+            "pruned_heads": {}, "output_past": True, "is_decoder": False, "pad_token_id": 0}  # fmt: skip
+    assert BertConfig.from_dict({**PUBLISHED_BASE, **more}) == BertConfig.named("base")
 
 
 def test_json_round_trip_keeps_every_entry(tmp_path):

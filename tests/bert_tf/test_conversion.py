@@ -54,8 +54,8 @@ def convert(source, output, format, *more):
 def test_every_format_goes_to_every_other_without_a_bit_changed(values, source, tmp_path, first, heads):
     named = original_values(values)
     for number, head in enumerate(heads):
-        named[f"{head}output_weights"] = np.random.rand(2 + number, 16).astype(np.float32)
-        named[f"{head}output_bias"] = np.random.rand(2 + number).astype(np.float32)
+        named[f"{head}output_weights"] = np.random.rand(3 - number, 16).astype(np.float32)
+        named[f"{head}output_bias"] = np.random.rand(3 - number).astype(np.float32)
     save_original(source, named)
     expected = values_of(checkpoints.open_checkpoint(str(source)))
     assert len(expected) == len(named)

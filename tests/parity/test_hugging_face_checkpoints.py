@@ -137,13 +137,18 @@ def test_half_precision_and_several_files_are_read(dtype, tmp_path):
     np.testing.assert_array_equal(kernel, expected)
 
 
-def test_their_pickles_are_refused_until_the_command_that_the_error_shows_has_converted_them(tmp_path):
+@pytest.mark.parametrize("names", [["pytorch_model.bin"], ["pytorch_model-00001-of-00002.bin",
+                                                            "pytorch_model-00002-of-00002.bin"]])  # fmt: skip
+def test_their_pickles_are_refused_until_the_command_that_the_error_shows_has_converted_them(names, tmp_path):
     model = theirs("BertForPreTraining")
     model.config.save_pretrained(tmp_path)
-    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"pytorch_model.bin: is a pickle"):
-        checkpoints.load_encoder(str(tmp_path / "pytorch_model.bin"))
-    with pytest.raises(InputError, match=r"pytorch_model.bin: is a pickle, .*python -c '(.*)'$") as refused:
+    state = list(model.state_dict().items())
+    for number, name in enumerate(names):
+        torch.save(dict(state[number :: len(names)]), tmp_path / name)
+    torch.save({"step": torch.ones(1)}, tmp_path / "optimizer.pt")
+    with pytest.raises(InputError, match=f"{names[-1]}: is a pickle"):
+        checkpoints.load_encoder(str(tmp_path / names[-1]))
+    with pytest.raises(InputError, match=rf"{names[0]}: is a pickle, .*python -c '(.*)'$") as refused:
         checkpoints.load_encoder(str(tmp_path))
     program = str(refused.value).split("python -c '")[1].removesuffix("'")
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -117,6 +117,15 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(endpoint, tmp_pa
     assert error.endswith("; check the network, or give a folder")
 
 
+def test_a_model_that_has_only_pickles_is_refused_with_the_way_to_convert_them(endpoint, tmp_path):
+    Hub.files = {"config.json": Hub.files["config.json"], "pytorch_model.bin": b"\x80\x02", "rng_state.pth": b""}
+    plain, revised = downloaded(endpoint, tmp_path / "cache", "hf://owner/tiny", "hf://owner/tiny@v1")
+    assert plain.startswith("hf://owner/tiny: has only pickles (pytorch_model.bin), which can run any code")
+    assert "give tiny: hf download owner/tiny --local-dir tiny && python -c '" in plain
+    assert '["tiny/pytorch_model.bin"]' in plain and plain.endswith('"tiny/model.safetensors", {"format": "pt"})\'')
+    assert "hf download owner/tiny --revision v1 --local-dir tiny" in revised
+
+
 def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
     save_file(theirs(random_values()), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(ENTRIES))

@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import os
 
 import ml_dtypes
 import numpy as np
@@ -128,9 +130,10 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
         checkpoints.load_encoder(str(tmp_path))
-    index.write_text("{}")
-    with pytest.raises(InputError, match="is no index of safetensors"):
-        checkpoints.load_encoder(str(tmp_path))
+    for damaged in ("{}", json.dumps({"weight_map": {"a": None, "b": second}})):
+        index.write_text(damaged)
+        with pytest.raises(InputError, match="is no index of safetensors"):
+            checkpoints.load_encoder(str(tmp_path))
 
 
 def test_a_classifier_is_one_of_tokens_if_its_class_says_so(values, tmp_path):
@@ -153,6 +156,29 @@ def test_what_is_written_has_their_names_and_keys(values, tmp_path):
     assert load_file(tmp_path / "model.safetensors").keys() == {n.removeprefix("bert.") for n in theirs(encoder)}
 
 
+def test_labels_and_the_tokenizers_settings_are_kept(values, tmp_path):
+    source, folder = tmp_path / "source", tmp_path / "folder"
+    source.mkdir()
+    folder.mkdir()
+    head = {"classifier.weight": np.ones([2, 16], np.float32), "classifier.bias": np.ones([2], np.float32)}
+    labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    (source / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    contents = opened(source, theirs(values) | head, ENTRIES | labels | {"problem_type": "single_label_classification"})
+    tensors = values_of(contents)
+    hugging_face.write(str(folder), tensors, CONFIG)
+    plain = json.loads((folder / "config.json").read_text())
+    assert plain["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    hugging_face.keep_labels(str(folder), contents)
+    entries = json.loads((folder / "config.json").read_text())
+    assert entries == plain | labels | {"problem_type": "single_label_classification"}
+    assert (folder / "tokenizer_config.json").read_text() == '{"do_lower_case": false}'
+    # labels of another number of classes are not this head's
+    wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
+    hugging_face.write(str(folder), wider, CONFIG)
+    hugging_face.keep_labels(str(folder), contents)
+    assert json.loads((folder / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -165,10 +191,6 @@ def test_what_is_written_has_their_names_and_keys(values, tmp_path):
          "crossattention.self.key.bias has no place in the model; .* another architecture"),
         (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
          r"encoder.layer.0.intermediate.dense.weight\) has shape"),
-        (lambda t: t.update({"cls.predictions.decoder.weight": np.ones([40, 16], np.float32)}),
-         "cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight"),
-        (lambda t: t.update({"cls.predictions.decoder.bias": np.ones([40], np.float32)}),
-         "cls.predictions.decoder.bias differs from cls.predictions.bias"),
         (lambda t: t.update({"bert.embeddings.LayerNorm.gamma": np.ones([16], np.float32)}),
          "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same one|"
          "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same one"),
@@ -182,6 +204,73 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
     change(tensors)
     with pytest.raises(InputError, match=message):
         checkpoints.initialize(BertPretrainer(CONFIG), saved(tmp_path, tensors))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "shared"),
+    [
+        ("cls.predictions.decoder.weight", [40, 16], "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.weight", [48, 16], "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.bias", [40], "cls.predictions.bias"),
+    ],
+)
+def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
+    contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
+    assert f"the tensor {name} differs from {shared}, which BERT's output shares; the masked LM's" in caplog.text
+    assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
+    their_head = {their_name(path) for path in values if path.startswith("masked_lm/")}
+    assert set(contents.left_over) == their_head | {name}
+
+
+def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
+    contents = opened(tmp_path, theirs(values) | {"num_batches_tracked": np.int64([3]), "a.mask": np.ones([2], bool)})
+    assert_same(values_of(contents), values)
+    assert set(contents.left_over) == {"num_batches_tracked", "a.mask"}
+    with pytest.raises(InputError, match="decoder.bias has type U8, .* before it was quantized"):
+        opened(tmp_path, theirs(values) | {"cls.predictions.decoder.bias": np.ones([40], np.uint8)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("classifier.bias"),
+         r"head/dense/bias \(classifier.bias\) is missing; .*; give the task it was made with, or copy it again$"),
+        (lambda t: t.pop("classifier.weight"), r"head/dense/kernel \(classifier.weight\) is missing"),
+        (lambda t: t.update({"classifier.weight": np.ones([3, 99], np.float32)}),
+         r"\(classifier.weight\) has shape \[99, 3\], the model needs \[16, 3\]; give the task it was made with"),
+        (lambda t: t.update({"classifier.bias": np.ones([2], np.float32)}), r"has shape \[2\], the model needs \[3\]"),
+        (lambda t: t.update({"classifier.weight": np.ones([3], np.float32)}), r"the model needs \[16, 3\]"),
+        (lambda t: t.update({"qa_outputs.weight": np.ones([3, 16], np.float32),
+                             "qa_outputs.bias": np.ones([3], np.float32)}), r"the model needs \[16, 2\]"),
+    ],
+)  # fmt: skip
+def test_a_task_s_head_must_be_whole_and_fit(values, tmp_path, change, message):
+    head = {"classifier.weight": np.ones([3, 16], np.float32), "classifier.bias": np.ones([3], np.float32)}
+    contents = opened(tmp_path, theirs(values) | head)
+    assert contents.check_pretrained(CONFIG) == []
+    change(head)
+    with pytest.raises(InputError, match=message):
+        opened(tmp_path, theirs(values) | head).check_pretrained(CONFIG)
+
+
+def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_path):
+    path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
+    with pytest.raises(InputError) as refused:
+        checkpoints.load_encoder(path)
+    assert str(refused.value).endswith(f"; put the configuration it was made with into {path}/config.json")
+    saved(tmp_path, theirs(values))
+    with pytest.raises(InputError, match=f"; give {path}/config.json, which it was made with; convert_checkpoint"):
+        checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))
+
+
+def test_an_original_configuration_beside_their_weights_is_warned_of(values, tmp_path, caplog):
+    saved(tmp_path, theirs(values))
+    os.rename(tmp_path / "config.json", tmp_path / "other.json")
+    for activation in ("gelu_erf", "gelu"):
+        (tmp_path / "bert_config.json").write_text(dataclasses.replace(CONFIG, hidden_act=activation).to_json_string())
+        assert "tanh form" not in caplog.text
+        assert checkpoints.open_checkpoint(str(tmp_path)).config.hidden_act == activation
+    assert f"{tmp_path}/bert_config.json: hidden_act=gelu is read as the original's tanh form" in caplog.text
 
 
 @pytest.mark.parametrize("size", [4, 300, -10])
@@ -200,6 +289,7 @@ def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT has 'absolute'"),
         ({"num_attention_heads": 3}, "config.json: hidden_size=16 is no multiple of num_attention_heads=3"),
         ({"hidden_act": "silu"}, "config.json: hidden_act='silu': must be one of"),
+        ({"hidden_act": ["gelu"]}, r"config.json: hidden_act=\['gelu'\]: must be one of"),
         ({"vocab_size": 41}, r"word_embeddings.weight\) has shape \[40, 16\], the model needs \[41, 16\]"),
     ]:
         with pytest.raises(InputError, match=message):

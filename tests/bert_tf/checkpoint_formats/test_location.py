@@ -4,7 +4,7 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats.location import Location, latest_checkpoint, locate
+from bert_tf.checkpoint_formats.location import Location, latest_checkpoint, locate, pickled_weights
 from tfrecords.errors import InputError
 
 
@@ -49,6 +49,20 @@ def test_pickles_are_refused_unopened_with_the_way_to_convert_them(tmp_path, mon
         with pytest.raises(InputError, match=message):
             locate(str(tmp_path))
     assert not (tmp_path / "opened_by_the_pickle").exists()
+
+
+def test_of_several_pickles_the_one_with_the_weights_is_converted_whole(tmp_path):
+    for name in ("optimizer.pt", "training_args.bin", "a.pth"):
+        (tmp_path / name).write_bytes(b"\x80\x02")
+    for name in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"):
+        (tmp_path / name).write_bytes(b"\x80\x02")
+        with pytest.raises(
+            InputError, match=rf'glob\("{tmp_path}/pytorch_model-\?{{5}}-of-00002.bin"\) .*safetensors"'
+        ):
+            locate(str(tmp_path))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
+    assert pickled_weights(["model.h5", "training_args.bin", "pytorch_model.bin"]) == "pytorch_model.bin"
+    assert pickled_weights(["model.h5"]) is None
 
 
 def test_other_files_are_no_checkpoints(tmp_path):

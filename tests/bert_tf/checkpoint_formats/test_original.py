@@ -46,6 +46,14 @@ def test_an_original_with_heads_and_slots_is_read_whole(values, tmp_path):
     assert m.shape == (16, 2) and m.read().min() == 2 and v.read().max() == 3
 
 
+def test_averages_of_weights_are_none_of_the_model(values, tmp_path):
+    named = original_values(values) | {"output_weights": np.ones([3, 16], np.float32)}
+    save_original(tmp_path, named | {f"{name}/ExponentialMovingAverage": value for name, value in named.items()})
+    contents = checkpoints.open_checkpoint(str(tmp_path))
+    assert contents.tensors.keys() == values.keys() | {"head/dense/kernel"}
+    assert contents.left_over == () and contents.optimizer_tensors == len(named)
+
+
 @pytest.mark.parametrize(
     "given", ["", "bert_model.ckpt", "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"]
 )

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 from official.core import config_definitions as base_config
 from official.core import train_utils
+from official.legacy.bert import bert_models, configs
 from official.nlp.configs import encoders
 from official.nlp.configs.bert import PretrainerConfig
 from official.nlp.modeling import layers, models, networks
@@ -15,6 +17,7 @@ from official.nlp.tools import tf1_bert_checkpoint_converter_lib as converter
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
+from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.pretraining import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
@@ -52,6 +55,14 @@ def their_pretrainer(encoder, num_classes=2):
     activation = lambda x: tf.nn.gelu(x, approximate=True)  # noqa: E731
     model = models.BertPretrainerV2(encoder, mlm_activation=activation, classification_heads=[head])
     model(their_batch())
+    for variable in model.trainable_variables:
+        variable.assign_add(tf.random.normal(variable.shape, stddev=0.1))
+    return model
+
+
+def their_first_pretrainer(encoder, num_classes=2):
+    activation = lambda x: tf.nn.gelu(x, approximate=True)  # noqa: E731
+    model = models.BertPretrainer(encoder, num_classes=num_classes, num_token_predictions=4, activation=activation)
     for variable in model.trainable_variables:
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.1))
     return model
@@ -105,11 +116,32 @@ def test_a_pretrainer_of_theirs_gives_their_outputs_with_the_pooler_of_its_head(
     assert relative_error(pooled, theirs.encoder_network.pooler_layer(expected["sequence_output"][:, 0])) < 1e-5
 
 
+def test_a_first_pretrainer_of_theirs_gives_its_outputs(tmp_path):
+    theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
+    path = saved(tmp_path, model=theirs)
+    ours = BertPretrainer(CONFIG)
+    checkpoints.initialize(ours, path)
+    assert checkpoints.open_checkpoint(path).left_over == ()
+    expected, outputs = theirs(list(their_batch().values())), ours(our_batch())
+    assert relative_error(outputs["masked_lm_logits"], expected["masked_lm"]) < 1e-5
+    assert relative_error(outputs["next_sentence_logits"], expected["classification"]) < 1e-5
+
+
+def test_the_legacy_pretraining_model_is_read_with_its_heads(values, tmp_path):
+    config = configs.BertConfig.from_dict(json.loads(CONFIG.to_json_string()) | {"embedding_size": None})
+    theirs, _ = bert_models.pretrain_model(config, seq_length=10, max_predictions_per_seq=4)
+    contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
+    assert contents.tensors.keys() == values.keys() and contents.left_over == ()
+
+
 def test_a_head_of_another_task_in_a_pretrainer_is_left_over(tmp_path):
     theirs = their_pretrainer(their_encoder(networks.BertEncoderV2), num_classes=5)
     contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
     assert not any(path.startswith("next_sentence") for path in contents.tensors)
     assert "model/classification_heads/0/out_proj/kernel" in contents.left_over
+    theirs = their_first_pretrainer(their_encoder(networks.BertEncoder), num_classes=3)
+    contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
+    assert not any(path.startswith("next_sentence") for path in contents.tensors)
 
 
 @pytest.mark.parametrize("kind", [models.BertClassifier, models.BertTokenClassifier])
@@ -159,6 +191,34 @@ def test_their_encoders_and_pretrainers_load_what_we_write(values, tmp_path, kin
     items = {"next_sentence.pooler_dense": head.checkpoint_items["pooler_dense"]}
     tf.train.Checkpoint(**items).read(prefix).assert_existing_objects_matched().expect_partial()
     np.testing.assert_array_equal(head.dense.kernel, values["encoder/pooler/kernel"])
+
+
+@pytest.mark.parametrize("with_heads", [True, False])
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, tmp_path, kind, with_heads):
+    values = {path: value for path, value in values.items() if with_heads or path.startswith("encoder/")}
+    prefix = tf_models.write(str(tmp_path), values, CONFIG)
+    word_embeddings = values["encoder/embeddings/word_embeddings"]
+    for names in (["encoder"], ["model"], ["model", "encoder"]):
+        for load in ("read", "restore"):
+            encoder = their_encoder(kind)
+            checkpoint = tf.train.Checkpoint(**dict.fromkeys(names, encoder))
+            getattr(checkpoint, load)(prefix).assert_existing_objects_matched().expect_partial()
+            np.testing.assert_array_equal(encoder.get_embedding_table(), word_embeddings)
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    assert trained_pooler(checkpoints.open_checkpoint(str(tmp_path))).tensors.keys() == values.keys()
+
+
+def test_their_first_pretrainer_loads_what_we_write(values, tmp_path):
+    prefix = tf_models.write(str(tmp_path), values, CONFIG)
+    theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
+    tf.train.Checkpoint(model=theirs).restore(prefix).assert_existing_objects_matched().expect_partial()
+    np.testing.assert_array_equal(theirs.classification.get_weights()[0], values["next_sentence/dense/kernel"])
+    # but not the output of a head that pools otherwise than the encoder does
+    pooler = {f"next_sentence/pooler/{name}": values[f"encoder/pooler/{name}"] + 1 for name in ("kernel", "bias")}
+    status = tf.train.Checkpoint(model=theirs).read(tf_models.write(str(tmp_path), values | pooler, CONFIG))
+    with pytest.raises(AssertionError, match="logits"):
+        status.assert_existing_objects_matched()
 
 
 def test_their_task_models_load_what_we_write(values, tmp_path):
