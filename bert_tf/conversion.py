@@ -51,6 +51,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     with writer.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
         _write(settings.format, folder, tensors, config, moments, step)
+        if settings.format == "hugging_face":
+            hugging_face.keep_labels(folder, contents)
         if extended or vocab_file:
             target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
             tf.io.gfile.copy(settings.extended_vocab_file or vocab_file, target)

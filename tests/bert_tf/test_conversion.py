@@ -220,6 +220,17 @@ def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["source"]
 
 
+def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_the_next(source, tmp_path):
+    convert(source, tmp_path / "first", "hugging_face")
+    config = tmp_path / "first/config.json"
+    labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | labels))
+    (tmp_path / "first/tokenizer_config.json").write_text('{"do_lower_case": false}')
+    convert(tmp_path / "first", tmp_path / "second", "hugging_face")
+    assert labels.items() <= json.loads((tmp_path / "second/config.json").read_text()).items()
+    assert (tmp_path / "second/tokenizer_config.json").read_text() == '{"do_lower_case": false}'
+
+
 def test_other_spellings_of_formats_and_wrong_ones(source, tmp_path):
     assert convert(source, tmp_path / "a", "HuggingFace").format == "hugging_face"
     assert convert(tmp_path / "a", tmp_path / "b", "tf-models-official").format == "tf_models"
