@@ -30,7 +30,6 @@ PRETRAINED = (
     ("no_nsp", "masked LM (No NSP)"),
     ("ltr", "left to right (LTR & No NSP)"),
 )
-SCRATCH = ("scratch", "no pre-training")
 # task, its metric in the table, passes over its training examples
 TASKS = (("MRPC", "f1", 3.0), ("SST-2", "accuracy", 0.15))
 SEEDS = (1, 2, 3)
@@ -88,14 +87,14 @@ def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
     commands = {}
     for task, _, epochs in TASKS:
         for seed in SEEDS:
-            for name, _ in (*PRETRAINED, SCRATCH):
+            for name, _ in PRETRAINED:
                 folder = f"{task}-{name}-{seed}"
                 looks = "ltr" if name == "ltr" else "bidi"
                 words = [
                     "run_classifier", f"--flagfile={RECIPES}/finetune.flags", f"--task_name={task}",
                     f"--data_dir={data}/glue/{task}", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
                     f"--bert_config_file={RECIPES}/finetune_{looks}.json", f"--output_dir={OUT}/{folder}",
-                    *([f"--init_checkpoint={OUT}/{name}"] if name != "scratch" else []),
+                    f"--init_checkpoint={OUT}/{name}",
                 ]  # fmt: skip
                 if not (OUT / folder / "eval_results.txt").exists():
                     commands[folder] = words
@@ -133,7 +132,7 @@ def table() -> str:
     """Dev scores as Markdown: mean and range over the seeds."""
     heads = [f"{task} ({metric})" for task, metric, _ in TASKS]
     lines = [f"| pre-training | {' | '.join(heads)} | mean |", "|---" * (len(heads) + 2) + "|"]
-    for name, title in (*PRETRAINED, SCRATCH):
+    for name, title in PRETRAINED:
         cells, means = [], []
         for task, metric, _ in TASKS:
             scores = [100 * metrics(f"{task}-{name}-{seed}", "dev")[-1][metric] for seed in SEEDS]

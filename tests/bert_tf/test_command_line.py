@@ -8,7 +8,7 @@ import sys
 import pytest
 from absl import flags
 
-from bert_tf import command_line
+from bert_tf import checkpoints, command_line
 from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
 from tfrecords.errors import InputError
@@ -117,9 +117,12 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
 def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_from(settings_class, arguments, files):
     for file in files:
         rest = [word for word in arguments if not word.startswith(f"--{file}=")]
+        parsed = command_line.parse(settings_class, rest)
         with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint that has"):
-            command_line.parse(settings_class, rest)
-        assert getattr(command_line.parse(settings_class, [*rest, "--init_checkpoint=c"]), file) == ""
+            checkpoints.settings_with_files(parsed, *files)
+        parsed = dataclasses.replace(parsed, init_checkpoint="no-such-folder")
+        with pytest.raises(InputError, match="no-such-folder: no such checkpoint"):
+            checkpoints.settings_with_files(parsed, *files)
 
 
 def test_words_become_values_of_the_fields_types():
@@ -218,7 +221,7 @@ def test_the_generator_needs_its_input_unless_it_verifies(name):
 
 SCRIPT = """
 import dataclasses, os, signal, sys, time
-from bert_tf import command_line
+from bert_tf import checkpoints, command_line
 from tfrecords.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
