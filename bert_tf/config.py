@@ -183,17 +183,7 @@ class BertConfig:
         Raises:
           InputError: the file is missing, is not JSON, or holds no valid configuration.
         """
-        import tensorflow as tf
-
-        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-            raise InputError(f"{path}: no such file; give a bert_config.json")
-        try:
-            with tf.io.gfile.GFile(path) as file:
-                entries = json.load(file)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: not JSON: {error}") from error
-        if not isinstance(entries, dict):
-            raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
+        entries = read_json(path)
         try:
             return cls.from_dict(entries)
         except InputError as error:
@@ -202,6 +192,26 @@ class BertConfig:
     def to_json_string(self) -> str:
         """The original's JSON form."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+
+def read_json(path: str) -> dict:
+    """The keys and values of a configuration file; any tf.io.gfile path.
+
+    Raises:
+      InputError: the file is missing, is not JSON, or holds something else than one object.
+    """
+    import tensorflow as tf
+
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: no such file; give a bert_config.json")
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    if not isinstance(entries, dict):
+        raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
+    return entries
 
 
 def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> None:

@@ -1,12 +1,11 @@
 """Configurations that lie beside checkpoints: the original's, Hugging Face's, and from one to the other."""
 
 import dataclasses
-import json
 import os
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, refuse_other_architectures
+from bert_tf.config import BertConfig, read_json, refuse_other_architectures
 from tfrecords.errors import InputError
 
 ORIGINAL_NAME = "bert_config.json"
@@ -51,13 +50,13 @@ def read(path: str) -> tuple[BertConfig, dict]:
     """
     if path.endswith(".yaml"):
         return _read_tf_models(path), {}
-    entries = _read_json(path)
+    entries = read_json(path)
     is_beside = os.path.basename(path) == HUGGING_FACE_NAME and any(
         name.endswith(".safetensors") for name in tf.io.gfile.listdir(os.path.dirname(path) or ".")
     )
-    if not (is_beside or any(sign in entries for sign in _SIGNS)):
-        return BertConfig.from_json_file(path), {}
     try:
+        if not (is_beside or any(sign in entries for sign in _SIGNS)):
+            return BertConfig.from_dict(entries), {}
         return from_hugging_face(entries), entries
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -137,16 +136,3 @@ def _read_tf_models(path: str) -> BertConfig:
         return BertConfig.from_dict({key: value for key, value in entries.items() if key in names})
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _read_json(path: str) -> dict:
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a bert_config.json")
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from error
-    if not isinstance(entries, dict):
-        raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
-    return entries
