@@ -113,10 +113,25 @@ def _dynamic_masking(
     vocabulary = load_vocabulary(settings.vocab_file)
     digest = writer.sha256(settings.vocab_file)
     for name, entries in manifests.items():
-        if entries.get("vocab_sha256") != digest:
-            raise InputError(
-                f"--vocab_file={settings.vocab_file}: not the vocabulary that {os.path.basename(name)} was made with "
-                f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
-            )
+        check_vocab_file(settings.vocab_file, digest, name, entries)
     rule = MaskingRule.of_settings(vocabulary, first, settings.max_predictions_per_seq)
     return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))
+
+
+def check_vocab_file(vocab_file: str, digest: str, path: str, entries: Mapping) -> None:
+    """Refuses a vocabulary that the data was not made with.
+
+    Args:
+      vocab_file: the vocabulary.
+      digest: its SHA-256.
+      path: the data.
+      entries: the manifest of the data.
+
+    Raises:
+      InputError: names both vocabularies and the data.
+    """
+    if entries.get("vocab_sha256") != digest:
+        raise InputError(
+            f"--vocab_file={vocab_file}: not the vocabulary that {os.path.basename(path)} was made with "
+            f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
+        )

@@ -11,7 +11,7 @@ from absl import logging
 
 from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries, training
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_data import PretrainingData
+from bert_tf.pretraining_data import PretrainingData, check_vocab_file
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import manifest, writer
@@ -114,10 +114,8 @@ def _vocabulary_of(settings: PretrainingSettings, path: str, entries: Mapping) -
     if settings.vocab_file:
         if not tf.io.gfile.exists(settings.vocab_file):
             raise InputError(f"--vocab_file={settings.vocab_file}: no such file")
-        if digest and writer.sha256(settings.vocab_file) != digest:
-            raise InputError(
-                f"--vocab_file={settings.vocab_file}: not the vocabulary that {path} was made with ({named}); give that"
-            )
+        if digest:
+            check_vocab_file(settings.vocab_file, writer.sha256(settings.vocab_file), path, entries)
         return settings.vocab_file
     if not (digest and named and tf.io.gfile.exists(named)) or writer.sha256(named) != digest:
         return None

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bert_tf import flops
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
@@ -66,13 +67,10 @@ def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
 
 def test_the_experiments_three_models_get_the_same_compute():
     def compute(recipe, predictions):
-        """Multiply-adds of matrix products, forward: layers, attention, the head at every prediction."""
         settings = read(recipe)
-        c = BertConfig.from_json_file(settings.bert_config_file)
-        length, hidden = settings.max_seq_length, c.hidden_size
-        layer = length * (4 * hidden**2 + 2 * hidden * c.intermediate_size + 2 * length * hidden)
-        head = predictions * hidden * (hidden + c.vocab_size)
-        return settings.num_train_steps * settings.train_batch_size * (c.num_hidden_layers * layer + head)
+        config = BertConfig.from_json_file(settings.bert_config_file)
+        per_row = flops.of_training(config, settings.max_seq_length, predictions)
+        return settings.num_train_steps * settings.train_batch_size * per_row
 
     masked = compute("results/bert", 10)
     assert compute("results/no_nsp", 10) == masked
