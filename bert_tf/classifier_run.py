@@ -20,6 +20,7 @@ from bert_tf.settings import ClassifierSettings
 from bert_tf.tasks import glue
 from bert_tf.throughput import Throughput
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.trainer import Trainer, make_optimizer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -152,9 +153,9 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         )
 
     with strategy.scope():
-        optimizer = training.make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
+        optimizer = make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
         per_sequence = flops.of_training(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
-        trainer = training.Trainer(
+        trainer = Trainer(
             finetuning.ClassificationObjective(model, run.task.is_regression),
             strategy,
             random_seed=settings.random_seed,

@@ -42,7 +42,7 @@ class BertClassifier(keras.Model):
 
 
 class ClassificationObjective:
-    """Cross-entropy, or squared error for a regression; see `training.Objective`."""
+    """Cross-entropy, or squared error for a regression; see `trainer.Objective`."""
 
     def __init__(self, model: BertClassifier, is_regression: bool):
         self.model = model

@@ -57,7 +57,7 @@ class BertPretrainer(keras.Model):
 
 
 class PretrainingObjective:
-    """The joint loss and what is measured beside it, see `training.Objective`."""
+    """The joint loss and what is measured beside it, see `trainer.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
         """Takes the model, and whether batches are pairs with a `next_sentence_labels`."""

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries, training
+from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries
 from bert_tf.config import BertConfig
 from bert_tf.pretraining_data import PretrainingData, check_vocab_file
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.trainer import Trainer
 from tfrecords import manifest, writer
 from tfrecords.errors import InputError
 
@@ -33,7 +34,7 @@ class Evaluation:
       blanks: what to fill in; None for nothing.
     """
 
-    def __init__(self, settings: PretrainingSettings, trainer: training.Trainer, blanks: fill_mask.Blanks | None):
+    def __init__(self, settings: PretrainingSettings, trainer: Trainer, blanks: fill_mask.Blanks | None):
         self._settings, self._trainer = settings, trainer
         self._fill_mask = None
         if blanks:
@@ -123,7 +124,7 @@ def _vocabulary_of(settings: PretrainingSettings, path: str, entries: Mapping) -
 
 
 def evaluate_checkpoints(
-    settings: PretrainingSettings, trainer: training.Trainer, evaluation: Callable[[], dict], model: Mapping
+    settings: PretrainingSettings, trainer: Trainer, evaluation: Callable[[], dict], model: Mapping
 ) -> dict[str, float]:
     """Evaluates a folder's latest checkpoint, and within `eval_timeout` the ones that another process adds.
 

@@ -15,6 +15,7 @@ from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
 from bert_tf.settings import PretrainingSettings
 from bert_tf.throughput import Throughput
+from bert_tf.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
 
 
@@ -95,7 +96,7 @@ def _make_trainer(
     data: pretraining_data.PretrainingData,
     strategy: tf.distribute.Strategy,
     start_step: int,
-) -> training.Trainer:
+) -> Trainer:
     def dataset(paths, batch_size, is_training):
         return strategy.distribute_datasets_from_function(
             lambda input_context: input_pipeline.pretraining_batches(
@@ -118,12 +119,12 @@ def _make_trainer(
         objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
         eval_dataset = dataset(data.eval_files, settings.eval_batch_size, False)
         if not settings.do_train:
-            return training.Trainer(objective, strategy, eval_dataset=eval_dataset)
-        return training.Trainer(
+            return Trainer(objective, strategy, eval_dataset=eval_dataset)
+        return Trainer(
             objective,
             strategy,
             random_seed=settings.random_seed,
-            optimizer=training.make_optimizer(
+            optimizer=make_optimizer(
                 settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
             ),
             train_dataset=dataset(data.files, settings.train_batch_size, True),

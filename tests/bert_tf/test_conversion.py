@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoints, training
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.settings import ConversionSettings, PretrainingSettings
+from bert_tf.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,
@@ -79,9 +80,9 @@ def trainer(config, path=None):
     model = BertPretrainer(config)
     settings = PretrainingSettings(bert_config_file="x", input_file="x", output_dir="x", do_train=True)
     strategy = tf.distribute.get_strategy()
-    optimizer = training.make_optimizer(settings, 1e-3, 10, 0)
+    optimizer = make_optimizer(settings, 1e-3, 10, 0)
     data = tf.data.Dataset.from_tensors(random_batch(config, 4, 12, 3)).repeat()
-    made = training.Trainer(PretrainingObjective(model), strategy, optimizer=optimizer, train_dataset=data)
+    made = Trainer(PretrainingObjective(model), strategy, optimizer=optimizer, train_dataset=data)
     if path:
         made.checkpoint.restore(checkpoints.latest_checkpoint(str(path))).expect_partial()
     else:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import progress, training
+from bert_tf import progress
+from bert_tf.trainer import _with_derived
 from tfrecords.errors import InputError
 
 FIGURES = {
@@ -95,10 +96,10 @@ def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(t
 
 @pytest.mark.parametrize("loss", [0.0, 3.5, 87.9])
 def test_perplexity_is_the_exponential_of_the_mean(loss):
-    derived = training._with_derived({"masked_lm_loss": tf.constant(loss), "masked_lm_accuracy": tf.constant(0.5)})
+    derived = _with_derived({"masked_lm_loss": tf.constant(loss), "masked_lm_accuracy": tf.constant(0.5)})
     np.testing.assert_allclose(derived["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
 
 
 def test_perplexity_never_overflows_and_shows_what_is_no_number():
-    assert np.isfinite(training._with_derived({"masked_lm_loss": tf.constant(1e6)})["masked_lm_perplexity"])
-    assert np.isnan(training._with_derived({"masked_lm_loss": tf.constant(np.nan)})["masked_lm_perplexity"])
+    assert np.isfinite(_with_derived({"masked_lm_loss": tf.constant(1e6)})["masked_lm_perplexity"])
+    assert np.isnan(_with_derived({"masked_lm_loss": tf.constant(np.nan)})["masked_lm_perplexity"])

@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import throughput, training
+from bert_tf import throughput
 from bert_tf.flops import Peak
 from bert_tf.settings import DeviceSettings
 from bert_tf.throughput import Throughput
+from bert_tf.trainer import Trainer, make_optimizer
 
 MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 pieces
 
@@ -64,10 +65,10 @@ class Plain:
         return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
 
 
-def trainer() -> training.Trainer:
-    optimizer = training.make_optimizer(DeviceSettings(), 1e-3, 10, 0)
+def trainer() -> Trainer:
+    optimizer = make_optimizer(DeviceSettings(), 1e-3, 10, 0)
     data = tf.data.Dataset.from_tensors({"input_mask": MASK}).repeat()
-    return training.Trainer(Plain(), tf.distribute.get_strategy(), optimizer=optimizer, train_dataset=data)
+    return Trainer(Plain(), tf.distribute.get_strategy(), optimizer=optimizer, train_dataset=data)
 
 
 def test_the_step_that_traces_counts_in_no_rate_but_in_every_other_figure(clock):

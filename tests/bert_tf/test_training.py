@@ -16,6 +16,7 @@ from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining import BertPretrainer
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
+from bert_tf.trainer import Trainer, make_optimizer
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -265,7 +266,7 @@ def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_pa
      ("--optimizer=lamb", Lamb, False)],
 )  # fmt: skip
 def test_optimizers_by_flag(flag, kind, corrects):
-    made = training.make_optimizer(parse(DeviceSettings, [flag]), 0.1, 10, 0)
+    made = make_optimizer(parse(DeviceSettings, [flag]), 0.1, 10, 0)
     assert type(made) is kind and made.bias_correction is corrects
 
 
@@ -322,10 +323,10 @@ def test_a_float16_step_that_overflows_is_passed_over():
             return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
 
     objective = Huge()
-    optimizer = training.make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
+    optimizer = make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
     strategy = tf.distribute.get_strategy()
     data = tf.data.Dataset.from_tensors({"input_mask": [[1]]}).repeat()
-    trainer = training.Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
+    trainer = Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
     before, scale = objective.model.get_weights()[0], float(optimizer.loss_scale)
     figures = trainer.train(tf.constant(1))
     assert float(figures["gradient_norm"]) == 0.0, "no step was measured"
