@@ -60,10 +60,10 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategy = strategies.make_strategy(settings)
     strategies.check_batch_size(
-        strategy,
-        train_batch_size=settings.train_batch_size,
-        eval_batch_size=settings.eval_batch_size,
-        predict_batch_size=settings.predict_batch_size,
+        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
+    )
+    strategies.check_batch_size(
+        strategy, eval_batch_size=settings.eval_batch_size, predict_batch_size=settings.predict_batch_size
     )
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
@@ -162,6 +162,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             optimizer=optimizer,
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
             throughput=Throughput(per_sequence, flops.peak(strategy, settings.dtype)),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
     training.train(trainer, settings, num_train_steps)

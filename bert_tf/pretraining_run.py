@@ -46,8 +46,9 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     strategy = strategies.make_strategy(settings)
     strategies.check_batch_size(
-        strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
+        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
     )
+    strategies.check_batch_size(strategy, eval_batch_size=settings.eval_batch_size)
     trainer = _make_trainer(settings, config, data, strategy, done)
     evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
 
@@ -130,6 +131,7 @@ def _make_trainer(
             train_dataset=dataset(data.files, settings.train_batch_size, True),
             eval_dataset=eval_dataset,
             throughput=_throughput(settings, config, has_next_sentence, strategy),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
 

@@ -26,10 +26,14 @@ class DeviceSettings:
     enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
     adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
+    gradient_accumulation_steps: int = setting(
+        "micro-batches that each device works through a step's rows in, for less memory", 1
+    )
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        _require_positive(self, "gradient_accumulation_steps")
         require(
             not (self.optimizer == "lamb" and self.adam_bias_correction),
             "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",

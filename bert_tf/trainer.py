@@ -28,6 +28,9 @@ class Objective(Protocol):
     model: keras.Model
     names: tuple[str, ...]
 
+    def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        """What each loss term of a batch is divided by, float32 []; known before the model has run."""
+
     def losses(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict]:
         """Ratios of a batch of one replica.
 
@@ -62,6 +65,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       train_dataset: distributed dataset of batches, which hold an `input_mask`.
       eval_dataset: the same, finite.
       throughput: counts what training works through; None for one that knows no FLOPs.
+      gradient_accumulation_steps: micro-batches that a replica's share of a step is worked through in; they
+        divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
     """
 
     def __init__(
@@ -74,10 +79,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         train_dataset=None,
         eval_dataset=None,
         throughput: Throughput | None = None,
+        gradient_accumulation_steps: int = 1,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
-        self._seed = random_seed
+        self._seed, self._micro_batches = random_seed, gradient_accumulation_steps
         names = (*objective.names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()
@@ -124,15 +130,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         context = tf.distribute.get_replica_context()
         seed = tf.stack([tf.constant(self._seed, tf.int32), tf.cast(self.global_step, tf.int32)])
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
+        # of the whole batch, so that a prediction weighs the same in whichever replica and micro-batch it is
+        denominators = _sums_over_replicas(self.objective.denominators(batch))
+        gradients, ratios = self._accumulated(batch, denominators, seed)
         scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
-        with tf.GradientTape() as tape:
-            terms = self.objective.losses(batch, training=True, seed=seed)
-            loss = tf.add_n([_share_of_mean(*ratio) for ratio in terms["loss"].values()])
-            if scaling:
-                loss = self.optimizer.get_scaled_loss(loss)
-        variables = self.objective.model.trainable_variables
-        gradients = tape.gradient(loss, variables)
         # a weight that the loss does not reach (a pooler without its task) has no gradient
+        variables = self.objective.model.trainable_variables
         used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         gradients, variables = zip(*used, strict=True)
         if scaling:
@@ -142,7 +145,54 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         # float16 overflows now and then; such a step is passed over and the loss scale lowered
         finite = tf.cast(tf.math.is_finite(norm) | (not scaling), tf.float32)
         norm = tf.where(finite > 0, norm, 0.0)
-        self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, finite)})
+        self._measure(ratios | {"gradient_norm": (norm, finite)})
+
+    def _accumulated(self, batch, denominators, seed):
+        """Gradients and ratios of a replica's share of a step, summed over its micro-batches.
+
+        Returns:
+          One gradient a weight, None for those that the loss does not reach; and the ratios by their names.
+        """
+        if self._micro_batches == 1:
+            return self._gradients(batch, denominators, seed)
+        micro = {
+            name: tf.reshape(value, [self._micro_batches, value.shape[0] // self._micro_batches, *value.shape[1:]])
+            for name, value in batch.items()
+        }
+        variables = self.objective.model.trainable_variables
+        reached = []
+
+        def add(index, gradients, ratios):
+            rows = {name: value[index] for name, value in micro.items()}
+            drawn = tf.random.experimental.stateless_fold_in(seed, index)
+            new, new_ratios = self._gradients(rows, denominators, drawn)
+            reached[:] = [gradient is not None for gradient in new]
+            new = [
+                total if g is None else total + tf.convert_to_tensor(g) for total, g in zip(gradients, new, strict=True)
+            ]
+            return index + 1, new, tf.nest.map_structure(tf.add, ratios, new_ratios)
+
+        zeros = {name: (tf.zeros([]), tf.zeros([])) for name in self.objective.names}
+        # one micro-batch at a time, whatever else runs side by side
+        _, gradients, ratios = tf.while_loop(
+            lambda index, *_: index < self._micro_batches,
+            add,
+            [tf.constant(0), [tf.zeros(v.shape, v.dtype) for v in variables], zeros],
+            parallel_iterations=1,
+            maximum_iterations=self._micro_batches,
+        )
+        return [g if there else None for g, there in zip(gradients, reached, strict=True)], ratios
+
+    def _gradients(self, batch, denominators, seed):
+        """Gradients and ratios of one micro-batch; its numerators over the whole batch's denominators."""
+        with tf.GradientTape() as tape:
+            terms = self.objective.losses(batch, training=True, seed=seed)
+            parts = [tf.math.divide_no_nan(terms["loss"][name][0], whole) for name, whole in denominators.items()]
+            loss = tf.add_n(parts)
+            if isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer):
+                loss = self.optimizer.get_scaled_loss(loss)
+        gradients = tape.gradient(loss, self.objective.model.trainable_variables)
+        return gradients, terms["loss"] | terms["metrics"]
 
     def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:
         for name, (numerator, denominator) in ratios.items():
@@ -183,9 +233,8 @@ def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return figures
 
 
-def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """This replica's part of a mean over all replicas; the parts' sum is the mean."""
+def _sums_over_replicas(values: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync > 1:
-        denominator = context.all_reduce(tf.distribute.ReduceOp.SUM, denominator)
-    return tf.math.divide_no_nan(numerator, denominator)
+    if context.num_replicas_in_sync == 1:
+        return values
+    return {name: context.all_reduce(tf.distribute.ReduceOp.SUM, value) for name, value in values.items()}

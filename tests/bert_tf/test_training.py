@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import strategies, training
+from bert_tf import training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
@@ -146,25 +146,6 @@ def test_a_finished_run_trains_no_further(data, finished):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_two_replicas_train_like_one(data, tmp_path):
-    """Same global batch, so same losses; dropout off, since its masks differ by replica."""
-    config = json.loads((data / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    every_step = f"--bert_config_file={tmp_path}/config.json", "--iterations_per_loop=1"
-    run_pretraining(settings(data, tmp_path / "one", *every_step))
-
-    def two_replicas(_):
-        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strategies, "make_strategy", two_replicas)
-        run_pretraining(settings(data, tmp_path / "two", *every_step))
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert len(one) == 6 and len(set(one)) == 6
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
     try:
@@ -274,22 +255,6 @@ def test_lamb_trains_and_resumes(data, tmp_path):
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb"))
     assert training.latest_step(str(tmp_path)) == 6
-
-
-def test_a_batch_that_replicas_cannot_share_is_refused():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
-        strategies.check_batch_size(strategy, train_batch_size=7)
-
-
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [("off", tf.distribute.Strategy), ("one_device", tf.distribute.OneDeviceStrategy),
-     ("mirrored", tf.distribute.MirroredStrategy)],
-)  # fmt: skip
-def test_strategies_by_flag(change, kind):
-    made = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
-    assert isinstance(made, kind)
 
 
 @pytest.mark.parametrize(
