@@ -21,6 +21,10 @@ class DeviceSettings:
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
     num_gpus: int = setting("GPUs of each worker", 0)
+    worker_hosts: str = setting(
+        "multi_worker_mirrored: host:port of every worker, commas between, alike on all; empty: as TF_CONFIG says", ""
+    )
+    task_index: int = setting("multi_worker_mirrored: which of --worker_hosts this is, from 0", -1)
     dtype: str = setting("dtype of the computation; weights stay float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
@@ -48,6 +52,15 @@ class DeviceSettings:
         require(
             not (self.tpu_name and self.master),
             "--tpu_name and --master name the same thing; give one of them",
+        )
+        several = self.distribution_strategy == "multi_worker_mirrored"
+        require(
+            several or not (self.worker_hosts or self.task_index >= 0),
+            "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
+        )
+        require(
+            bool(self.worker_hosts) == (self.task_index >= 0),
+            f"--worker_hosts and --task_index={self.task_index}: give both, the index from 0 up",
         )
         require(
             self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),

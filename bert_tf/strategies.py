@@ -4,6 +4,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
+from bert_tf import workers
 from bert_tf.settings import DeviceSettings
 from tfrecords.errors import InputError
 
@@ -23,7 +24,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         return _tpu_strategy(settings)
     gpus = _gpus(settings)
     if kind == "multi_worker_mirrored":
-        raise InputError("--distribution_strategy=multi_worker_mirrored: not yet; use mirrored on one machine")
+        return workers.join(settings, len(gpus))
     if kind == "mirrored":
         return _mirrored_strategy(len(gpus))
     if kind == "one_device":
