@@ -196,8 +196,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         # a weight that the loss does not reach (a pooler without its task) has no gradient
         used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         gradients, variables = zip(*used, strict=True)
-        if scaling:
-            gradients = self.optimizer.get_unscaled_gradients(gradients)
         gradients = _none_finite_unless(tf.math.is_finite(loss), gradients)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
         norm = optimization.clipped_update(self.optimizer, gradients, variables)
