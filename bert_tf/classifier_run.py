@@ -159,7 +159,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             input_context=input_context,
         )
 
-    def records_of(step):
+    def records_of(step, _):
         batch = next(iter(make_batches(None, start_step + step - 1 - found.step)))
         return [f"train.tsv example {number + 1}" for number in batch["example_ids"].numpy()]
 

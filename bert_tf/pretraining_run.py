@@ -24,6 +24,7 @@ from bert_tf import (
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
+from bert_tf.record_order import BEGINNING, Position
 from bert_tf.settings import PretrainingSettings
 from bert_tf.throughput import Throughput
 from bert_tf.trainer import Trainer, make_optimizer
@@ -49,14 +50,15 @@ def _run(settings: PretrainingSettings, lock: run_folder.Lock | None) -> dict[st
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    done, starts_from = 0, run_folder.initial_checkpoint(settings)
+    start, starts_from = BEGINNING, run_folder.initial_checkpoint(settings)
     if settings.do_train:
         found = run_checkpoints.find(settings.output_dir)
         trained_steps = found.step
         if starts_from:
             checkpoints.check_initial(starts_from, config, with_heads=True)
         phase = _phase(settings, config, data)
-        done = run_folder.check(settings.output_dir, phase, trained_steps)
+        if run_folder.check(settings.output_dir, phase, trained_steps):
+            start = found.position
     elif not settings.eval_timeout:
         run_checkpoints.check_there(settings.output_dir)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
@@ -64,8 +66,15 @@ def _run(settings: PretrainingSettings, lock: run_folder.Lock | None) -> dict[st
     strategies.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
-    trainer = _make_trainer(settings, config, data, strategy, done)
+    trainer = _make_trainer(settings, config, data, strategy, start)
     evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
+
+    def records_of(step: int, position: Position) -> list[str]:
+        options = pretraining_data.reading_options(settings, config, data)
+        return input_pipeline.records_at(
+            files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size, training=True,
+            **options,
+        )  # fmt: skip
 
     def report_only() -> None:
         report.write(settings.output_dir)
@@ -81,7 +90,7 @@ def _run(settings: PretrainingSettings, lock: run_folder.Lock | None) -> dict[st
         config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
         writer.write_text(config_path, config.to_json_string())
         try:
-            training.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only)
+            training.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
         finally:  # whether it ended, was stopped or diverged; of these a full disk must not take the place
             with contextlib.suppress(OSError, tf.errors.OpError):
@@ -113,21 +122,14 @@ def _make_trainer(
     config: BertConfig,
     data: pretraining_data.PretrainingData,
     strategy: tf.distribute.Strategy,
-    start_step: int,
+    start: Position,
 ) -> Trainer:
-    def dataset(paths, batch_size, is_training):
+    reading = pretraining_data.reading_options(settings, config, data)
+
+    def dataset(paths, batch_size, **options):
         return strategy.distribute_datasets_from_function(
             lambda input_context: input_pipeline.pretraining_batches(
-                paths,
-                features=data.features,
-                vocab_size=config.vocab_size,
-                batch_size=batch_size,
-                training=is_training,
-                seed=settings.random_seed,
-                start_step=start_step,
-                input_context=input_context,
-                dynamic_masking=data.dynamic_masking,
-                directionality=config.directionality,
+                paths, batch_size=batch_size, input_context=input_context, **reading, **options
             )
         )
 
@@ -135,7 +137,7 @@ def _make_trainer(
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
         objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
-        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, False)
+        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)
         return Trainer(
@@ -145,7 +147,7 @@ def _make_trainer(
             optimizer=make_optimizer(
                 settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
             ),
-            train_dataset=dataset(data.files, settings.train_batch_size, True),
+            train_dataset=dataset(data.files, settings.train_batch_size, training=True, start=start),
             eval_dataset=eval_dataset,
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=_throughput(settings, config, has_next_sentence, strategy),

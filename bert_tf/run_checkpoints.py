@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, VALUE, damage
+from bert_tf.record_order import BEGINNING, Position
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -42,6 +43,13 @@ class Found:
     def step(self) -> int:
         """Steps trained; 0 without a checkpoint."""
         return int(tf.train.load_variable(self.prefix, f"global_step{VALUE}")) if self.prefix else 0
+
+    @property
+    def position(self) -> Position:
+        """Where the data stands; its beginning without a checkpoint."""
+        if not self.prefix:
+            return BEGINNING
+        return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
 
 
 def prefixes(folder: str) -> list[str]:

@@ -150,7 +150,7 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     Raises:
       InputError: names what differs.
     """
-    phases = read_phases(output_dir)
+    phases = _begun(output_dir, trained_steps)
     if not phases:
         return 0
     last = phases[-1]
@@ -168,7 +168,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     Args, Returns, Raises: those of `check`.
     """
     done = check(output_dir, phase, trained_steps)
-    phases = read_phases(output_dir)
+    phases = _begun(output_dir, trained_steps)
     if not phases or phases[-1].data != phase.data or phases[-1].optimizer != phase.optimizer:
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done))
         if len(phases) > 1:
@@ -176,6 +176,11 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
         entries = {"phases": [dataclasses.asdict(p) for p in phases]}
         writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
     return done
+
+
+def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
+    """The phases of a folder without those that the checkpoint, being an older one than was lost, has not reached."""
+    return [phase for phase in read_phases(output_dir) if phase.first_step <= trained_steps]
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:

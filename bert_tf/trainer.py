@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import optimization
+from bert_tf.record_order import Position
 from bert_tf.settings import DeviceSettings
 from bert_tf.throughput import Throughput
 
@@ -67,7 +68,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       strategy: where to compute; the trainer is made in its scope.
       random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
       optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches, which hold an `input_mask`.
+      train_dataset: distributed dataset of batches, which hold an `input_mask`, and perhaps a `data_position`: where
+        the data stands after the batch, which checkpoints keep.
       eval_dataset: the same, finite.
       throughput: counts what training works through; None for one that knows no FLOPs.
       skip_non_finite_steps: whether training goes on after a step whose loss or gradient is not finite. Such a step
@@ -98,6 +100,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
+        self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
+        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # where the data stood before that step
         names = (*objective.names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()
@@ -105,7 +109,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             optimizer.build(objective.model.trainable_variables)
         orbit.StandardTrainer.__init__(self, train_dataset)
         orbit.StandardEvaluator.__init__(self, eval_dataset)
-        entries = {"model": objective.model, "global_step": self.global_step}
+        entries = {"model": objective.model, "global_step": self.global_step, "data_position": self.data_position}
         if optimizer is not None:
             entries |= {"optimizer": optimizer, "random_seed": self.random_seed, "skipped_steps": self._skipped}
         self.checkpoint = tf.train.Checkpoint(**entries)
@@ -114,6 +118,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def failed_step(self) -> int:
         """Number, from 1, of the step that must end the training, not being finite; 0 for none."""
         return int(self._failed_step.numpy())
+
+    @property
+    def failed_after(self) -> Position:
+        """Where the data stood before the failed step, if it was not the first of this process."""
+        return Position(*self._failed_after.numpy().tolist())
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -160,28 +169,35 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def train_step(self, iterator):
         """One step over all replicas."""
+        position = tf.identity(self.data_position)
         bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
         self.global_step.assign_add(1)
-        self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1))
+        self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
 
-    def _note(self, bad: tf.Tensor) -> None:
-        """Counts a step that was not finite (1, else 0), and notes the first that may not be skipped."""
+    def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
+        """Counts a step that was not finite (1, else 0), and notes the first that may not be skipped, and its data."""
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
         fails = (in_a_row > (MOST_SKIPPED_IN_A_ROW if self._skips else 0)) & (self._failed_step == 0)
         self._failed_step.assign(tf.where(fails, self.global_step, self._failed_step))
+        self._failed_after.assign(tf.where(fails, position, self._failed_after))
 
     def eval_step(self, iterator):
         """One step of evaluation over all replicas."""
 
         def step(batch):
+            batch = {name: column for name, column in batch.items() if name != "data_position"}
             terms = self.objective.losses(batch, training=False, seed=None)
             self._measure(terms["loss"] | terms["metrics"])
 
         self.strategy.run(step, args=(next(iterator),))
 
     def _replica_train_step(self, batch):
+        batch = dict(batch)
+        position = batch.pop("data_position", None)
+        if position is not None:
+            self.data_position.assign(position[0])
         self.throughput.count(batch)
         context = tf.distribute.get_replica_context()
         seed = tf.stack([tf.cast(self.random_seed, tf.int32), tf.cast(self.global_step, tf.int32)])
@@ -269,7 +285,7 @@ def _on_any_replica(condition: tf.Tensor) -> tf.Tensor:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(condition, tf.int32)) > 0
 
 
-def _integer(value, name: str) -> tf.Variable:
-    """A variable that is the same on all replicas, int64."""
+def _integer(value, name: str, dtype: tf.DType = tf.int64) -> tf.Variable:
+    """A variable that is the same on all replicas."""
     aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
-    return tf.Variable(value, trainable=False, dtype=tf.int64, aggregation=aggregation, name=name)
+    return tf.Variable(value, trainable=False, dtype=dtype, aggregation=aggregation, name=name)

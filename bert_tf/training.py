@@ -15,6 +15,7 @@ from absl import logging
 from bert_tf import run_checkpoints, summaries
 from bert_tf.interruption import Interruption
 from bert_tf.progress import Progress
+from bert_tf.record_order import Position
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 from tfrecords.errors import InputError
@@ -47,7 +48,7 @@ def train(
     num_train_steps: int,
     found: run_checkpoints.Found,
     evaluate: Callable[[], None] | None = None,
-    records_of: Callable[[int], Sequence[str]] | None = None,
+    records_of: Callable[[int, Position], Sequence[str]] | None = None,
 ) -> None:
     """Trains up to a step, from the folder's newest whole checkpoint, or from the weights that the model has.
 
@@ -60,7 +61,8 @@ def train(
       num_train_steps: step to end at, counted from the folder's first.
       found: what the folder has to go on from.
       evaluate: called at the start and before the training after every checkpoint but the last.
-      records_of: names the records of a step's batch, for what a step that fails has to say.
+      records_of: names the records of a step's batch, given the step and where the data stood before it; for what
+        a step that fails has to say.
 
     Raises:
       InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
@@ -138,7 +140,7 @@ class _Run:
             raise InputError(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
-        names = list(self._records_of(step)) if self._records_of else []
+        names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
         more = f" and {len(names) - _RECORDS_NAMED} more" if len(names) > _RECORDS_NAMED else ""
         records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
         if self._settings.skip_non_finite_steps:
