@@ -41,6 +41,17 @@ class PretrainingData:
         return any(feature.name == "next_sentence_labels" for feature in self.features)
 
 
+def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> dict:
+    """What `input_pipeline.pretraining_batches` is told of the data, for training and evaluation alike."""
+    return {
+        "features": data.features,
+        "vocab_size": config.vocab_size,
+        "seed": settings.random_seed,
+        "dynamic_masking": data.dynamic_masking,
+        "directionality": config.directionality,
+    }
+
+
 def inspect(
     settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
 ) -> PretrainingData:

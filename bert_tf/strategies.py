@@ -10,7 +10,7 @@ from tfrecords.errors import InputError
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """The strategy that the device flags describe; also sets dtype policy and XLA for the process.
+    """The strategy that the device flags describe; also sets dtype policy, XLA and determinism for the process.
 
     A process makes it before it computes anything: several workers find each other only then.
 
@@ -19,6 +19,8 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
+    if settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind == "tpu":
         return _tpu_strategy(settings)

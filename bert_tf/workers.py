@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
@@ -82,7 +81,7 @@ def describe(settings: DeviceSettings) -> Cluster:
         ) from error
     if kind not in ("chief", "worker") or set(jobs) - {"chief", "worker", "evaluator"}:
         raise InputError(
-            f"TF_CONFIG: this task is of type {kind!r} among {', '.join(sorted(jobs))}; only chief and worker train here"
+            f"TF_CONFIG: a task is of type {kind!r} among {', '.join(sorted(jobs))}; only chief and worker train here"
         )
     return Cluster([*chiefs, *others], index + (len(chiefs) if kind == "worker" else 0), "TF_CONFIG", "its index")
 
