@@ -111,6 +111,10 @@ class PretrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
+    next_phase: str = setting(
+        "flag file of what is trained after this, in the same folder: its flags in place of these; may have a "
+        "--next_phase itself", "",
+    )  # fmt: skip
     eval_timeout: float = setting(
         "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until none "
         "has come for so many seconds; 0: the latest alone", 0.0,
@@ -131,6 +135,11 @@ class PretrainingSettings(DeviceSettings):
             "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
         )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
+        require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
+        require(
+            not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
+            "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,6 +73,11 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     return strategy
 
 
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes the run's files: of several workers only the first does."""
+    return strategy.extended.should_checkpoint
+
+
 def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, **batch_sizes: int) -> None:
     """Refuses a global batch that the replicas and their micro-batches cannot share equally.
 
