@@ -3,7 +3,7 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: B batch, S sequence length, P predictions, V vocabulary size.
+Letters: B batch, S sequence length, P predictions, N examples of a packed row, V vocabulary size.
 """
 
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ class BertPretrainer(keras.Model):
           seed: int32 [2] for the dropout masks.
 
         Returns:
-          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], float32, beside the
-          encoder's outputs.
+          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
+          beside the encoder's outputs.
         """
         outputs = self.encoder(inputs, training=training, seed=seed)
         masked_lm_logits = self.masked_lm(
@@ -81,15 +81,18 @@ class PretrainingObjective:
             "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
         }
         if self._next_sentence:
-            loss, accuracy = _next_sentence_ratios(batch["next_sentence_labels"], outputs["next_sentence_logits"])
+            loss, accuracy = _next_sentence_ratios(batch, outputs["next_sentence_logits"])
             ratios["loss"]["next_sentence_loss"] = loss
             ratios["metrics"]["next_sentence_accuracy"] = accuracy
         return ratios
 
 
-def _next_sentence_ratios(labels: tf.Tensor, logits: tf.Tensor) -> tuple[Ratio, Ratio]:
-    """Loss and accuracy of the next-sentence task; labels [B], logits [B, 2]."""
+def _next_sentence_ratios(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[Ratio, Ratio]:
+    """Loss and accuracy of the next-sentence task; logits [B, 2], of packed rows [B, N, 2]."""
+    labels = batch["next_sentence_labels"]
+    # packed rows have one label for each of their examples, and fewer examples than places for them
+    weights = batch.get("next_sentence_weights", tf.ones(tf.shape(labels)))
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-    rows = tf.cast(tf.shape(labels)[0], tf.float32)
-    return (tf.reduce_sum(nll), rows), (tf.reduce_sum(predicted), rows)
+    count = tf.reduce_sum(weights)
+    return (tf.reduce_sum(weights * nll), count), (tf.reduce_sum(weights * predicted), count)

@@ -11,7 +11,7 @@ from absl import logging
 
 from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_data import PretrainingData, check_vocab_file
+from bert_tf.pretraining_data import PretrainingData, check_vocab_file, reading_options
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.trainer import Trainer
@@ -95,14 +95,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
     with input_pipeline.clear_errors(data.eval_files, config.vocab_size):
         batches = input_pipeline.pretraining_batches(
-            data.eval_files,
-            features=data.features,
-            vocab_size=config.vocab_size,
-            batch_size=_ROWS_SHOWN,
-            training=False,
-            seed=settings.random_seed,
-            dynamic_masking=data.dynamic_masking,
-            directionality=config.directionality,
+            data.eval_files, batch_size=_ROWS_SHOWN, training=False, **reading_options(settings, config, data)
         )
         first = next(batches.take(1).as_numpy_iterator())
     rows += fill_mask.rows_of_batch(first, config.directionality)

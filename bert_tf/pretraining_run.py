@@ -13,6 +13,7 @@ from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
+from bert_tf.record_order import BEGINNING, Position
 from bert_tf.settings import PretrainingSettings
 from bert_tf.throughput import Throughput
 from bert_tf.trainer import Trainer, make_optimizer
@@ -34,13 +35,14 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    done, starts_from = 0, run_folder.initial_checkpoint(settings)
+    start, starts_from = BEGINNING, run_folder.initial_checkpoint(settings)
     if settings.do_train:
         trained_steps = training.latest_step(settings.output_dir)
         if starts_from:
             checkpoints.check_initial(starts_from, config, with_heads=True)
         phase = _phase(settings, config, data)
-        done = run_folder.check(settings.output_dir, phase, trained_steps)
+        if run_folder.check(settings.output_dir, phase, trained_steps):
+            start = training.latest_position(settings.output_dir)
     elif not settings.eval_timeout:
         checkpoints.latest_checkpoint(settings.output_dir)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
@@ -48,7 +50,7 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     strategies.check_batch_size(
         strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
     )
-    trainer = _make_trainer(settings, config, data, strategy, done)
+    trainer = _make_trainer(settings, config, data, strategy, start)
     evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
 
     def report_only() -> None:
@@ -85,6 +87,7 @@ def _phase(
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
             "use_next_sentence_label": settings.use_next_sentence_label,
+            "packed_rows": data.packing and dataclasses.asdict(data.packing),
         },
         optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
@@ -95,21 +98,14 @@ def _make_trainer(
     config: BertConfig,
     data: pretraining_data.PretrainingData,
     strategy: tf.distribute.Strategy,
-    start_step: int,
+    start: Position,
 ) -> Trainer:
-    def dataset(paths, batch_size, is_training):
+    reading = pretraining_data.reading_options(settings, config, data)
+
+    def dataset(paths, batch_size, **options):
         return strategy.distribute_datasets_from_function(
             lambda input_context: input_pipeline.pretraining_batches(
-                paths,
-                features=data.features,
-                vocab_size=config.vocab_size,
-                batch_size=batch_size,
-                training=is_training,
-                seed=settings.random_seed,
-                start_step=start_step,
-                input_context=input_context,
-                dynamic_masking=data.dynamic_masking,
-                directionality=config.directionality,
+                paths, batch_size=batch_size, input_context=input_context, **reading, **options
             )
         )
 
@@ -117,7 +113,7 @@ def _make_trainer(
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
         objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
-        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, False)
+        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)
         return Trainer(
@@ -127,17 +123,25 @@ def _make_trainer(
             optimizer=make_optimizer(
                 settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
             ),
-            train_dataset=dataset(data.files, settings.train_batch_size, True),
+            train_dataset=dataset(
+                data.files, settings.train_batch_size, training=True, start=start, packing=data.packing
+            ),
             eval_dataset=eval_dataset,
-            throughput=_throughput(settings, config, has_next_sentence, strategy),
+            throughput=_throughput(settings, config, data, strategy),
         )
 
 
 def _throughput(
-    settings: PretrainingSettings, config: BertConfig, has_next_sentence: bool, strategy: tf.distribute.Strategy
+    settings: PretrainingSettings,
+    config: BertConfig,
+    data: pretraining_data.PretrainingData,
+    strategy: tf.distribute.Strategy,
 ) -> Throughput:
-    one_way = config.directionality != "bidi"
-    predictions = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
-    outputs = 2 if has_next_sentence else 0
-    per_sequence = flops.of_training(config, settings.max_seq_length, predictions, outputs)
-    return Throughput(per_sequence, flops.peak(strategy, settings.dtype))
+    predictions, examples = settings.max_predictions_per_seq, 1
+    if data.packing:
+        predictions, examples = data.packing.predictions, data.packing.sequences
+    if config.directionality != "bidi":
+        predictions = settings.max_seq_length - 1
+    outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
+    per_row = flops.of_training(config, settings.max_seq_length, predictions, outputs, examples)
+    return Throughput(per_row, flops.peak(strategy, settings.dtype))

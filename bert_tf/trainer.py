@@ -59,7 +59,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       strategy: where to compute; the trainer is made in its scope.
       random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
       optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches, which hold an `input_mask`.
+      train_dataset: distributed dataset of batches, which hold an `input_mask`, and perhaps a `data_position`: where
+        the data stands after the batch, which checkpoints keep.
       eval_dataset: the same, finite.
       throughput: counts what training works through; None for one that knows no FLOPs.
     """
@@ -77,6 +78,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
+        self.data_position = tf.Variable(
+            [0, 0, 0], dtype=tf.int32, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
         self._seed = random_seed
         names = (*objective.names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
@@ -85,7 +89,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             optimizer.build(objective.model.trainable_variables)
         orbit.StandardTrainer.__init__(self, train_dataset)
         orbit.StandardEvaluator.__init__(self, eval_dataset)
-        entries = {"model": objective.model, "global_step": self.global_step}
+        entries = {"model": objective.model, "global_step": self.global_step, "data_position": self.data_position}
         if optimizer is not None:
             entries["optimizer"] = optimizer
         self.checkpoint = tf.train.Checkpoint(**entries)
@@ -114,12 +118,17 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """One step of evaluation over all replicas."""
 
         def step(batch):
+            batch = {name: column for name, column in batch.items() if name != "data_position"}
             terms = self.objective.losses(batch, training=False, seed=None)
             self._measure(terms["loss"] | terms["metrics"])
 
         self.strategy.run(step, args=(next(iterator),))
 
     def _replica_train_step(self, batch):
+        batch = dict(batch)
+        position = batch.pop("data_position", None)
+        if position is not None:
+            self.data_position.assign(position[0])
         self.throughput.count(batch)
         context = tf.distribute.get_replica_context()
         seed = tf.stack([tf.constant(self._seed, tf.int32), tf.cast(self.global_step, tf.int32)])

@@ -14,6 +14,7 @@ from absl import logging
 
 from bert_tf import summaries
 from bert_tf.progress import Progress
+from bert_tf.record_order import BEGINNING, Position
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.trainer import Trainer
 
@@ -104,7 +105,14 @@ def train(
 
 def latest_step(output_dir: str) -> int:
     """Step of a folder's latest checkpoint; 0 where there is none."""
+    return int(_latest(output_dir, "global_step", 0))
+
+
+def latest_position(output_dir: str) -> Position:
+    """Where the data stood at a folder's latest checkpoint; the beginning where there is none."""
+    return Position(*_latest(output_dir, "data_position", BEGINNING))
+
+
+def _latest(output_dir: str, name: str, default):
     path = tf.train.latest_checkpoint(output_dir) if tf.io.gfile.isdir(output_dir) else None
-    if path is None:
-        return 0
-    return int(tf.train.load_variable(path, "global_step/.ATTRIBUTES/VARIABLE_VALUE"))
+    return tf.train.load_variable(path, f"{name}/.ATTRIBUTES/VARIABLE_VALUE") if path else default
