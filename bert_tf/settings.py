@@ -100,6 +100,10 @@ class PretrainingSettings(DeviceSettings):
     )
     max_seq_length: int = setting("row length of the data", 128)
     max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
+    pack_sequences: bool = setting(
+        "train on rows that several examples share, so that hardly any padding is computed; --train_batch_size goes on "
+        "counting rows, which then hold more examples; evaluation is not packed", False,
+    )  # fmt: skip
     use_next_sentence_label: bool = setting("train the next-sentence task where the data are pairs", True)
     do_train: bool = setting("train", False)
     do_eval: bool = setting("evaluate the latest checkpoint, and with --do_train every one", False)

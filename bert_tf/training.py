@@ -5,6 +5,7 @@ Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 
 import contextlib
 import io
+import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -18,11 +19,15 @@ from bert_tf.progress import Progress
 from bert_tf.record_order import Position
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
+from tfrecords import writer
 from tfrecords.errors import InputError
 
 # Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
 _RECORDS_NAMED = 8
+# What a step that ended the training was made of.
+FAILED_STEP_NAME = "failed_step.json"
+_MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
 def optimizer_facts(
@@ -128,15 +133,17 @@ class _Run:
 
     def train_to(self, step: int) -> None:
         """Trains up to a step, or until it is interrupted, and saves."""
+        stopped = False
         # orbit prints each loop's figures; `Progress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             try:
                 self._controller.train(steps=step, checkpoint_at_completion=False)
             except Stopped:
+                stopped = True
                 self._report(self._trainer.train_loop_end())
             self._save()
-            if workers.any_of_all(self._trainer.strategy, interruption.noted):
+            if stopped or self._trainer.must_stop():
                 logging.info("saved %s", self.saved)
                 interruption.stop()
 
@@ -148,18 +155,18 @@ class _Run:
             raise InputError(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
-        names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
-        more = f" and {len(names) - _RECORDS_NAMED} more" if len(names) > _RECORDS_NAMED else ""
+        names = self._records_of(step, self._trainer.failed_after) if self._records_of else []
+        path = os.path.join(self._folder, FAILED_STEP_NAME)
+        writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+        more = f" and {len(names) - _RECORDS_NAMED} more, see {path}" if len(names) > _RECORDS_NAMED else ""
         records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
         if self._settings.skip_non_finite_steps:
-            what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, up to step {step},"
-            mend = "training diverged; lower --learning_rate or raise the warm-up, in another --output_dir"
+            what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, the last of them step {step}"
+            mend = f"training diverged; {_MEND}"
         else:
-            what, mend = f"step {step}", (
-                "look at these records; --skip_non_finite_steps passes over such steps; if they come again and again, "
-                "lower --learning_rate or raise the warm-up, in another --output_dir"
-            )  # fmt: skip
-        return f"loss or gradient of {what} is not finite{records}; the last good checkpoint is {self.saved}; {mend}"
+            what = f"step {step}"
+            mend = f"look at its records, or pass over it by --skip_non_finite_steps; if training diverged, {_MEND}"
+        return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {mend}"
 
     def _save(self) -> None:
         step = int(self._trainer.global_step.numpy())
@@ -167,8 +174,8 @@ class _Run:
             return
         if name := self._trainer.not_finite():
             raise InputError(
-                f"{name} is not finite at step {step}: training diverged; the last good checkpoint is "
-                f"{self.saved or 'none'}; lower --learning_rate or raise the warm-up, in another --output_dir"
+                f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
+                f"training diverged; {_MEND}"
             )
         self.saved = run_checkpoints.at_step(self._folder, step)
         if self._writes:
