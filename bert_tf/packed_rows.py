@@ -122,41 +122,41 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       example fills is 0.
     """
     real = examples["input_mask"] > 0
-    length = real.shape[1]
-    lengths = real.sum(axis=1)
+    length, lengths = real.shape[1], real.sum(axis=1)
     predicted = examples["masked_lm_weights"] > 0 if "masked_lm_weights" in examples else np.zeros((len(real), 0), bool)
     row = best_fit(lengths, predicted.sum(axis=1), length, shape)
-    row = rng.permutation(row.max() + 1)[row]
-    rows = len(np.unique(row))
+    rows = row.max() + 1
+    row = rng.permutation(rows)[row]
     number = _before_in_row(row, np.ones_like(row))  # [M]
     start = _before_in_row(row, lengths)
 
-    columns = np.arange(length)
-    pieces = (row * length + start)[:, None] + columns
-
-    def place(values, where, to, size):
-        result = np.zeros((rows, size), np.float32 if values.dtype.kind == "f" else np.int32)
-        result.reshape(-1)[to[where]] = np.broadcast_to(values, where.shape)[where]
+    def place(values, to, width):
+        result = np.zeros((rows, width), np.float32 if values.dtype.kind == "f" else np.int32)
+        result.reshape(-1)[to] = values
         return result
 
-    packed = {name: place(examples[name], real, pieces, length) for name in ("input_ids", "input_mask", "segment_ids")}
-    packed["position_ids"] = place(columns, real, pieces, length)
-    packed["sequence_ids"] = place(number[:, None] + 1, real, pieces, length)
-    slots = row * shape.sequences + number
-    every = np.ones(len(row), bool)
-    packed["cls_positions"] = place(start, every, slots, shape.sequences)
+    piece = np.flatnonzero(real)
+    owner = np.repeat(np.arange(len(real)), lengths)
+    position = piece - owner * length
+    to = (row * length + start)[owner] + position
+    packed = {name: place(examples[name].reshape(-1)[piece], to, length) for name in ("input_ids", "segment_ids")}
+    packed["position_ids"] = place(position, to, length)
+    packed["sequence_ids"] = place((number + 1)[owner], to, length)
+    packed["input_mask"] = (packed["sequence_ids"] > 0).astype(np.int32)
+    slot = row * shape.sequences + number
+    packed["cls_positions"] = place(start, slot, shape.sequences)
     if "next_sentence_labels" in examples:
-        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], every, slots, shape.sequences)
-        packed["next_sentence_weights"] = place(np.ones(len(row), np.float32), every, slots, shape.sequences)
+        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], slot, shape.sequences)
+        packed["next_sentence_weights"] = place(np.ones(len(row), np.float32), slot, shape.sequences)
     if predicted.shape[1]:
-        to = (row * shape.predictions + _before_in_row(row, predicted.sum(axis=1)))[:, None]
-        to = to + predicted.cumsum(axis=1) - 1
+        to = row * shape.predictions + _before_in_row(row, predicted.sum(axis=1))
+        to = (to[:, None] + predicted.cumsum(axis=1) - 1)[predicted]
         moved = {**examples, "masked_lm_positions": examples["masked_lm_positions"] + start[:, None]}
         for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-            packed[name] = place(moved[name], predicted, to, shape.predictions)
+            packed[name] = place(moved[name][predicted], to, shape.predictions)
     if "record_ids" in examples:
         ids = np.full((rows * shape.sequences, 2), -1, np.int32)
-        ids[slots] = examples["record_ids"]
+        ids[slot] = examples["record_ids"]
         packed["record_ids"] = ids.reshape(rows, shape.sequences, 2)
     return packed
 
