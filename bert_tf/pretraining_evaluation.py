@@ -131,7 +131,7 @@ def evaluate_checkpoints(
       Figures of the last one.
 
     Raises:
-      InputError: there is none within the time, it is of another model, or cannot be read.
+      InputError: there is none within the time, none can be read, or it is of another model.
     """
     folder, figures = settings.output_dir, {}
 
@@ -146,8 +146,10 @@ def evaluate_checkpoints(
                 trainer.checkpoint.restore(prefix).expect_partial()
         except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
             if checkpoint_watch.is_there(prefix):
-                raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
-            logging.info("%s was deleted before it was read; going on with the next", prefix)
+                reason = str(error).split("\n")[0]
+                logging.warning("%s cannot be read (%s); going on with the next", prefix, reason)
+            else:
+                logging.info("%s was deleted before it was read; going on with the next", prefix)
             continue
         figures = evaluation()
     return figures

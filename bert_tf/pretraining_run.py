@@ -3,13 +3,24 @@
 Paper: section 3.1, appendix A.2.
 """
 
+import contextlib
 import dataclasses
 import os
 
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report, run_folder, strategies, training
+from bert_tf import (
+    checkpoints,
+    flops,
+    input_pipeline,
+    pretraining_data,
+    report,
+    run_checkpoints,
+    run_folder,
+    strategies,
+    training,
+)
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
@@ -29,7 +40,11 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     Raises:
       InputError: something given does not fit; before any training.
     """
-    settings = checkpoints.settings_with_files(settings, "bert_config_file")
+    with run_folder.Lock(settings.output_dir) if settings.do_train else contextlib.nullcontext() as lock:
+        return _run(checkpoints.settings_with_files(settings, "bert_config_file"), lock)
+
+
+def _run(settings: PretrainingSettings, lock: run_folder.Lock | None) -> dict[str, float]:
     config = checkpoints.read_config(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
@@ -37,14 +52,15 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     run_folder.check_model(settings.output_dir, _model_facts(config))
     start, starts_from = BEGINNING, run_folder.initial_checkpoint(settings)
     if settings.do_train:
-        trained_steps = training.latest_step(settings.output_dir)
+        found = run_checkpoints.find(settings.output_dir)
+        trained_steps = found.step
         if starts_from:
             checkpoints.check_initial(starts_from, config, with_heads=True)
         phase = _phase(settings, config, data)
         if run_folder.check(settings.output_dir, phase, trained_steps):
-            start = training.latest_position(settings.output_dir)
+            start = found.position
     elif not settings.eval_timeout:
-        checkpoints.latest_checkpoint(settings.output_dir)
+        run_checkpoints.check_there(settings.output_dir)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     strategy = strategies.make_strategy(settings)
     strategies.check_batch_size(
@@ -52,6 +68,13 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
     )
     trainer = _make_trainer(settings, config, data, strategy, start)
     evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
+
+    def records_of(step: int, position: Position) -> list[str]:
+        options = pretraining_data.reading_options(settings, config, data)
+        return input_pipeline.records_at(
+            files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size, training=True,
+            packing=data.packing, **options,
+        )  # fmt: skip
 
     def report_only() -> None:
         report.write(settings.output_dir)
@@ -62,14 +85,16 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
         if starts_from:
             with strategy.scope():
                 checkpoints.initialize(trainer.objective.model, starts_from)
+        lock.make_folder()
         run_folder.begin(settings.output_dir, phase, trained_steps)
         config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
         writer.write_text(config_path, config.to_json_string())
         try:
-            training.train(trainer, settings, settings.num_train_steps, evaluation or report_only)
+            training.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
-        finally:  # whether it ended, was stopped or diverged
-            report_only()
+        finally:  # whether it ended, was stopped or diverged; of these a full disk must not take the place
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                report_only()
 
 
 def _model_facts(config: BertConfig) -> dict:
@@ -127,6 +152,7 @@ def _make_trainer(
                 data.files, settings.train_batch_size, training=True, start=start, packing=data.packing
             ),
             eval_dataset=eval_dataset,
+            skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=_throughput(settings, config, data, strategy),
         )
 

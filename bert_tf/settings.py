@@ -27,6 +27,14 @@ class DeviceSettings:
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
     adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
+    deterministic: bool = setting(
+        "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
+        "operations that add up in no fixed order are exchanged for slower ones (most on a GPU)", False,
+    )  # fmt: skip
+    skip_non_finite_steps: bool = setting(
+        "pass over a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; float16's "
+        "overflows are passed over without it", False,
+    )  # fmt: skip
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")

@@ -10,7 +10,7 @@ from tfrecords.errors import InputError
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """The strategy that the device flags describe; also sets dtype policy and XLA for the process.
+    """The strategy that the device flags describe; also sets dtype policy, XLA and determinism for the process.
 
     Raises:
       InputError: the devices are not there.
@@ -19,6 +19,8 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if settings.distribution_strategy == "multi_worker_mirrored":
         raise InputError("--distribution_strategy=multi_worker_mirrored: not yet; use mirrored on one machine")
     tf.config.optimizer.set_jit(settings.enable_xla)
+    if settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
     gpus = len(tf.config.list_physical_devices("GPU"))
     if settings.num_gpus > gpus:
         raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
