@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Rows are made of so many examples that the sample shows what most rows need, in steps that suit vector units.
-_MULTIPLE = 8
+# Every position that is predicted costs a product with the vocabulary, so a few rows do not decide how many there are.
+_SHARE_OF_ROWS = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,23 +29,21 @@ class RowShape:
     predictions: int
 
 
-def shape_for(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int):
-    """The shape that rows of a sample of examples need.
+def shape_for(
+    lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int
+) -> RowShape:
+    """The shape that nearly all rows of a sample of examples need.
 
     Args:
       lengths: int [M], pieces of each example.
       predictions: int [M], predictions of each.
       max_seq_length: S.
       max_predictions_per_seq: predictions that any example may have.
-
-    Returns:
-      RowShape.
     """
     any_shape = RowShape(max_seq_length, int(predictions.sum()) + max_predictions_per_seq)
     row = best_fit(lengths, predictions, max_seq_length, any_shape)
-    sequences = np.bincount(row).max()
-    most = max(max_predictions_per_seq, np.bincount(row, predictions).max())
-    return RowShape(*(int(-(-number // _MULTIPLE) * _MULTIPLE) for number in (sequences, most)))
+    needed = [np.quantile(np.bincount(row, each), _SHARE_OF_ROWS, method="higher") for each in (None, predictions)]
+    return RowShape(int(needed[0]), max(int(needed[1]), max_predictions_per_seq))
 
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
