@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
@@ -47,6 +48,8 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     except tf.errors.OpError as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"{cluster.name(cluster.index)}: cannot join the others ({reason})") from error
+    what = "this one writes" if cluster.index == 0 else "the first one writes"
+    logging.info("%s of %d that train together; %s", cluster.name(cluster.index), len(cluster.hosts), what)
     if threading.current_thread() is threading.main_thread():
         # TensorFlow, once it knows of other workers, keeps SIGTERM to itself
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
