@@ -138,28 +138,25 @@ class Attention(keras.layers.Layer):
         Returns:
           float [B, S, H], before the output's affine map.
         """
-        query, key, value = self._projections(x) if seed is None else self._projections_in_one(x)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        if seed is None:
-            probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-            probabilities = tf.cast(probabilities, value.dtype)
-        else:
-            rate = self._config.attention_probs_dropout_prob
-            probabilities = fused.attention_probabilities(scores, attention_bias, seed, tf.constant(site), rate=rate)
-        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return tf.reshape(context, tf.shape(x))
-
-    def _projections(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if seed is not None:
+            return self._in_training(x, attention_bias, seed, site)
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
-        return query * tf.cast(self._config.head_size**-0.5, query.dtype), key, value
+        query *= tf.cast(self._config.head_size**-0.5, query.dtype)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+        context = tf.matmul(tf.cast(probabilities, value.dtype), value)
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))
 
-    def _projections_in_one(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _in_training(self, x, attention_bias, seed, site):
         layers = (self.query, self.key, self.value)
         kernel = tf.concat([layer.kernel for layer in layers], axis=1)  # [H, 3 H]
         bias = tf.concat([layer.bias for layer in layers], axis=0)
-        return fused.split_heads(
-            tf.matmul(rows(x), kernel), bias, length=x.shape[1], heads=self._config.num_attention_heads
-        )
+        projected = tf.nn.bias_add(tf.matmul(rows(x), kernel), tf.cast(bias, x.dtype))
+        context = fused.attention(
+            projected, attention_bias, seed, tf.constant(site), length=x.shape[1],
+            heads=self._config.num_attention_heads, rate=self._config.attention_probs_dropout_prob,
+        )  # fmt: skip
+        return tf.reshape(context, tf.shape(x))
 
 
 class Block(keras.layers.Layer):
