@@ -66,7 +66,7 @@ class NextSentenceHead(keras.layers.Layer):
         self.dense = Dense(config.hidden_size, 2, config)
 
     def call(self, pooled_output):
-        """Maps float [B, H] to logits, float32 [B, 2]."""
+        """Maps float [B, H] to logits, float32 [B, 2]; of packed rows [B, N, H] to [B, N, 2]."""
         return tf.cast(self.dense(pooled_output), tf.float32)
 
 
