@@ -61,14 +61,16 @@ def figures(output_dir, split: str = "train") -> dict[int, dict]:
     return {entry["step"]: entry for entry in entries if entry["split"] == split}
 
 
-def assert_trained_alike(output_dir, alone) -> None:
-    """Every step's losses, and those of every evaluation, which is over all rows once."""
-    for split, count in (("train", 50), ("eval", 4)):
+def assert_trained_alike(output_dir, alone, evaluated) -> None:
+    """Every step's losses, and those of evaluations, which are over all rows once."""
+    for split, steps in (("train", range(1, 51)), ("eval", evaluated)):
         got, expected = figures(output_dir, split), figures(alone, split)
-        assert got.keys() == expected.keys() and len(got) == count
-        for step, entry in expected.items():
+        assert list(got) == list(steps)
+        for step, entry in got.items():
             for name in ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy"):
-                np.testing.assert_allclose(got[step][name], entry[name], rtol=1e-5, err_msg=f"{split} {name} {step}")
+                np.testing.assert_allclose(
+                    entry[name], expected[step][name], rtol=1e-5, err_msg=f"{split} {name} {step}"
+                )
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +83,9 @@ def alone(runs, tmp_path_factory):
 
 
 def test_two_replicas_with_micro_batches_train_like_one_device(runs, alone, tmp_path):
-    more = ("--distribution_strategy=mirrored", "--gradient_accumulation_steps=2")
+    more = ("--distribution_strategy=mirrored", "--gradient_accumulation_steps=2", "--nodo_eval")
     run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
-    assert_trained_alike(tmp_path, alone)
+    assert_trained_alike(tmp_path, alone, [])
 
 
 def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
@@ -121,7 +123,7 @@ def two_workers(script: list[str], flags: list[str]) -> list[subprocess.Complete
 
 def test_two_machines_train_like_one_device_also_after_one_was_killed(runs, alone, tmp_path):
     given = flags(runs, tmp_path)
-    first, other = two_workers(["-c", KILLED], given)
+    first, other = two_workers(["-c", KILLED], [*given, "--nodo_eval"])
     assert first.returncode == -signal.SIGKILL
     assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
     assert "error: worker 0 has stopped; its log says why; start all workers again" in other.stderr
@@ -129,7 +131,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed(runs, alon
     for done in two_workers(["-m", "bert_tf.run_pretraining"], given):
         assert done.returncode == 0, done.stderr
     assert figures(tmp_path, "start").keys() == {0, 20}, "it went on from the checkpoint"
-    assert_trained_alike(tmp_path, alone)
+    assert_trained_alike(tmp_path, alone, [20, 40, 50])
     # what only the first one may write is there once
     assert len(list((tmp_path / "train").iterdir())) == 2, "one process a start has written summaries"
 
@@ -210,3 +212,16 @@ def test_another_error_of_tensorflow_is_not_taken_for_a_lost_worker():
         raise tf.errors.InternalError(None, None, "something else")
     with pytest.raises(InputError, match="worker 1 has stopped"), workers.clear_errors():
         raise tf.errors.InternalError(None, None, "Collective ops is aborted by: /job:worker/replica:0/task:1 is gone")
+
+
+def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch):
+    strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
+    monkeypatch.setattr(workers, "_SECONDS_FOR_A_FILE", 0.0)
+    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [20, number])
+    workers.check_same_folder(strategy, "runs", 20)
+    with pytest.raises(InputError, match="--output_dir=runs: its latest checkpoint is of step 20, 0 on the workers 0"):
+        workers.check_same_folder(strategy, "runs", 0)
+    with pytest.raises(InputError, match="run.json, which is not to be seen here"):
+        workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
+    (tmp_path / "run.json").write_text("{}")
+    workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
