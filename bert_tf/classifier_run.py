@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, finetuning, flops, progress, run_checkpoints, run_folder, strategies, training
+from bert_tf import checkpoints, finetuning, flops, progress, run_checkpoints, run_folder, strategies, training, workers
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import BertClassifier, EncodedExamples
 from bert_tf.settings import ClassifierSettings
@@ -56,19 +56,24 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
     Raises:
       InputError: something given does not fit; before any training.
     """
-    with run_folder.Lock(settings.output_dir) if settings.do_train else contextlib.nullcontext() as lock:
-        return _run(_prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")), lock)
+    strategy = strategies.make_strategy(settings)
+    locked = settings.do_train and strategies.is_chief(strategy)
+    with (
+        workers.clear_errors(),
+        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
+    ):
+        run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
+        return _run(run, strategy, lock)
 
 
-def _run(run: ClassifierRun, lock: run_folder.Lock | None) -> dict[str, float]:
+def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.Lock | None) -> dict[str, float]:
     settings = run.settings
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategy = strategies.make_strategy(settings)
     strategies.check_batch_size(
-        strategy,
-        train_batch_size=settings.train_batch_size,
-        eval_batch_size=settings.eval_batch_size,
-        predict_batch_size=settings.predict_batch_size,
+        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
+    )
+    strategies.check_batch_size(
+        strategy, eval_batch_size=settings.eval_batch_size, predict_batch_size=settings.predict_batch_size
     )
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
@@ -78,6 +83,7 @@ def _run(run: ClassifierRun, lock: run_folder.Lock | None) -> dict[str, float]:
     if not (settings.do_eval or settings.do_predict):
         return {}
     found = run_checkpoints.find(settings.output_dir)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
     tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
     figures = _evaluate(run, strategy, model, found.step) if settings.do_eval else {}
     if settings.do_predict:
@@ -143,9 +149,13 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         with strategy.scope():
             checkpoints.initialize(model, starts_from)
     found = run_checkpoints.find(settings.output_dir)
-    lock.make_folder()
-    start_step = run_folder.begin(settings.output_dir, phase, found.step)
-    _write_description(run)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
+    start_step = run_folder.check(settings.output_dir, phase, found.step)
+    if strategies.is_chief(strategy):
+        lock.make_folder()
+        run_folder.begin(settings.output_dir, phase, found.step)
+        _write_description(run)
+    workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
     def make_batches(input_context, start_step=start_step):
         return finetuning.batches(
@@ -174,6 +184,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(per_sequence, flops.peak(strategy, settings.dtype)),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
     training.train(trainer, settings, num_train_steps, found, records_of=records_of)
@@ -218,6 +229,8 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) ->
     predictions = logits[:, 0] if run.task.is_regression else np.argmax(logits, axis=1)
     loss = finetuning.mean_loss(logits, labels, run.task.is_regression)
     figures = {**glue.score(run.task, labels, predictions), "loss": loss}
+    if not strategies.is_chief(strategy):
+        return figures
     logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures))
     progress.record(settings.output_dir, "dev", step, figures)
     results = {"global_step": step, **{f"eval_{name}": value for name, value in figures.items()}}
@@ -228,6 +241,8 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) ->
 def _predict(run: ClassifierRun, strategy, model: BertClassifier) -> None:
     """Predicts test.tsv and writes `test_results.tsv`: probabilities, or the score, a line an example."""
     logits = _logits(run, "test", run.settings.predict_batch_size, strategy, model)
+    if not strategies.is_chief(strategy):
+        return
     rows = logits if run.task.is_regression else finetuning.probabilities(logits)
     path = os.path.join(run.settings.output_dir, "test_results.tsv")
     writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))

@@ -48,11 +48,15 @@ class ClassificationObjective:
         self._is_regression = is_regression
         self.names = ("loss",) if is_regression else ("loss", "accuracy")
 
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Examples of a batch that are no filling, float32 []."""
+        return {"loss": tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))}
+
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict]:
         """Loss and accuracy of a batch of this replica, each as (numerator, denominator)."""
         logits = self.model(batch, training=training, seed=seed)["logits"]  # [B, C]
         real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
-        count = tf.reduce_sum(real)
+        count = self.denominators(batch)["loss"]
         labels = batch["label_ids"]
         if self._is_regression:
             error = tf.square(logits[:, 0] - labels)

@@ -66,6 +66,13 @@ class PretrainingObjective:
         tasks = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
         self.names = tuple(f"{task}_{figure}" for figure in ("loss", "accuracy") for task in tasks)
 
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Predictions of a batch by loss term, float32 []."""
+        counts = {"masked_lm_loss": tf.reduce_sum(batch["masked_lm_weights"])}
+        if self._next_sentence:
+            counts["next_sentence_loss"] = tf.cast(tf.shape(batch["next_sentence_labels"])[0], tf.float32)
+        return counts
+
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
         """Loss terms and metrics of a batch of this replica, each as (numerator, denominator)."""
         outputs = self.model(batch, training=training, seed=seed)
@@ -74,22 +81,22 @@ class PretrainingObjective:
         logits = outputs["masked_lm_logits"]
         nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [B, P]
         predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-        count = tf.reduce_sum(weights)
+        counts = self.denominators(batch)
+        count = counts["masked_lm_loss"]
 
         ratios = {
             "loss": {"masked_lm_loss": (tf.reduce_sum(weights * nll), count)},
             "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
         }
         if self._next_sentence:
-            loss, accuracy = _next_sentence_ratios(batch["next_sentence_labels"], outputs["next_sentence_logits"])
-            ratios["loss"]["next_sentence_loss"] = loss
-            ratios["metrics"]["next_sentence_accuracy"] = accuracy
+            nll, right = _next_sentence_sums(batch["next_sentence_labels"], outputs["next_sentence_logits"])
+            ratios["loss"]["next_sentence_loss"] = (nll, counts["next_sentence_loss"])
+            ratios["metrics"]["next_sentence_accuracy"] = (right, counts["next_sentence_loss"])
         return ratios
 
 
-def _next_sentence_ratios(labels: tf.Tensor, logits: tf.Tensor) -> tuple[Ratio, Ratio]:
-    """Loss and accuracy of the next-sentence task; labels [B], logits [B, 2]."""
+def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Summed loss and number of right answers of the next-sentence task; labels [B], logits [B, 2]."""
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-    rows = tf.cast(tf.shape(labels)[0], tf.float32)
-    return (tf.reduce_sum(nll), rows), (tf.reduce_sum(predicted), rows)
+    return tf.reduce_sum(nll), tf.reduce_sum(predicted)

@@ -100,6 +100,11 @@ def check_there(folder: str) -> None:
         raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
 
 
+def at_step(folder: str, step: int) -> str:
+    """Prefix of a step's checkpoint."""
+    return os.path.join(folder, f"ckpt-{step}")
+
+
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
     """Adds a checkpoint to a folder, and deletes the oldest beyond `KEPT` once it is on the disk.
 
@@ -113,8 +118,8 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
     """
     # `restore` looks for this counter, `write` alone leaves it out
     checkpoint.save_counter.assign(1)
-    name = f"ckpt-{step}"
-    prefix = os.path.join(folder, name)
+    prefix = at_step(folder, step)
+    name = os.path.basename(prefix)
     if _is_local(folder):
         with _aside(folder) as aside:
             checkpoint.write(os.path.join(aside, name))

@@ -155,11 +155,39 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
         return 0
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
-    same = last.data == phase.data and last.optimizer == phase.optimizer
-    if not same and not _continues(last, phase, trained_steps):
+    if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         _refuse(output_dir, "data", last.data, phase.data)
         _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
     return trained_steps - last.first_step if last.data == phase.data else 0
+
+
+def phase_under_way(output_dir: str, phases: Sequence[Phase], trained_steps: int) -> int:
+    """Which of a command's phases a folder is in: the one that was begun last, finished or not; 0 for none of them."""
+    begun = _begun(output_dir, trained_steps)[-1:]
+    same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
+    return max(same, default=0)
+
+
+def check_next(before: Phase, after: Phase) -> None:
+    """Refuses a phase that could not go on where the one before has ended, see `check`.
+
+    Raises:
+      InputError: says why.
+    """
+    first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
+    if last <= first:
+        raise InputError(
+            f"--next_phase: --num_train_steps={last} is not beyond the {first} of the phase before; "
+            "steps are counted from the first phase's first on"
+        )
+    different = _differences(before.model, after.model)
+    if not different and not _continues(before, after, first):
+        different = _differences(before.data, after.data) + _differences(before.optimizer, after.optimizer)
+    if different:
+        raise InputError(
+            f"--next_phase: cannot go on from the phase before ({'; '.join(different)}); it needs the same model, "
+            "and rows of another --max_seq_length, or the same data and optimizer for longer"
+        )
 
 
 def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
@@ -169,7 +197,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     """
     done = check(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)
-    if not phases or phases[-1].data != phase.data or phases[-1].optimizer != phase.optimizer:
+    if not phases or not _is_same(phases[-1], phase):
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done))
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
@@ -181,6 +209,10 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
 def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
     """The phases of a folder without those that the checkpoint, being an older one than was lost, has not reached."""
     return [phase for phase in read_phases(output_dir) if phase.first_step <= trained_steps]
+
+
+def _is_same(one: Phase, other: Phase) -> bool:
+    return one.data == other.data and one.optimizer == other.optimizer
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
@@ -198,13 +230,16 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    different = [
-        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key)
-    ]
-    if different:
+    if different := _differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
             "give another folder, or the run's own settings to resume it"
         )
+
+
+def _differences(old: Mapping, new: Mapping) -> list[str]:
+    return [
+        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key)
+    ]

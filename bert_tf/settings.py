@@ -21,11 +21,18 @@ class DeviceSettings:
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
     num_gpus: int = setting("GPUs of each worker", 0)
+    worker_hosts: str = setting(
+        "multi_worker_mirrored: host:port of every worker, commas between, alike on all; empty: as TF_CONFIG says", ""
+    )
+    task_index: int = setting("multi_worker_mirrored: which of --worker_hosts this is, from 0", -1)
     dtype: str = setting("dtype of the computation; weights stay float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
     adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
+    gradient_accumulation_steps: int = setting(
+        "micro-batches that each device works through a step's rows in, for less memory", 1
+    )
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
     deterministic: bool = setting(
         "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
@@ -38,6 +45,7 @@ class DeviceSettings:
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        _require_positive(self, "gradient_accumulation_steps")
         require(
             not (self.optimizer == "lamb" and self.adam_bias_correction),
             "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
@@ -52,6 +60,15 @@ class DeviceSettings:
         require(
             not (self.tpu_name and self.master),
             "--tpu_name and --master name the same thing; give one of them",
+        )
+        several = self.distribution_strategy == "multi_worker_mirrored"
+        require(
+            several or not (self.worker_hosts or self.task_index >= 0),
+            "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
+        )
+        require(
+            bool(self.worker_hosts) == (self.task_index >= 0),
+            f"--worker_hosts and --task_index={self.task_index}: give both, the index from 0 up",
         )
         require(
             self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),
@@ -94,6 +111,10 @@ class PretrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
+    next_phase: str = setting(
+        "flag file of what is trained after this, in the same folder: its flags in place of these; may have a "
+        "--next_phase itself", "",
+    )  # fmt: skip
     eval_timeout: float = setting(
         "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until none "
         "has come for so many seconds; 0: the latest alone", 0.0,
@@ -114,6 +135,11 @@ class PretrainingSettings(DeviceSettings):
             "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
         )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
+        require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
+        require(
+            not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
+            "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

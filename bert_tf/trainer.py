@@ -11,7 +11,7 @@ import orbit
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import optimization
+from bert_tf import gradients, optimization
 from bert_tf.record_order import Position
 from bert_tf.settings import DeviceSettings
 from bert_tf.throughput import Throughput
@@ -36,6 +36,9 @@ class Objective(Protocol):
 
     model: keras.Model
     names: tuple[str, ...]
+
+    def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        """What each loss term of a batch is divided by, float32 []; known before the model has run."""
 
     def losses(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict]:
         """Ratios of a batch of one replica.
@@ -72,6 +75,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         the data stands after the batch, which checkpoints keep.
       eval_dataset: the same, finite.
       throughput: counts what training works through; None for one that knows no FLOPs.
+      gradient_accumulation_steps: micro-batches that a replica's share of a step is worked through in; they
+        divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
       skip_non_finite_steps: whether training goes on after a step whose loss or gradient is not finite. Such a step
         changes no weights either way.
 
@@ -92,11 +97,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         eval_dataset=None,
         throughput: Throughput | None = None,
         skip_non_finite_steps: bool = False,
+        gradient_accumulation_steps: int = 1,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
         self.random_seed = _integer(random_seed, "random_seed")
         self.must_stop: Callable[[], bool] = lambda: False
+        self._micro_batches = gradient_accumulation_steps
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
@@ -203,23 +210,30 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         seed = tf.stack([tf.cast(self.random_seed, tf.int32), tf.cast(self.global_step, tf.int32)])
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
         scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
-        with tf.GradientTape() as tape:
-            terms = self.objective.losses(batch, training=True, seed=seed)
-            loss = tf.add_n([_share_of_mean(*ratio) for ratio in terms["loss"].values()])
-            to_derive = self.optimizer.get_scaled_loss(loss) if scaling else loss
         variables = self.objective.model.trainable_variables
-        gradients = tape.gradient(to_derive, variables)
+        denominators = gradients.sums_over_replicas(self.objective.denominators(batch))
+        derived, ratios = gradients.accumulated(
+            lambda rows, drawn: self.objective.losses(rows, training=True, seed=drawn),
+            self.objective.names,
+            variables,
+            batch,
+            seed,
+            denominators,
+            micro_batches=self._micro_batches,
+            scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
+        )
+        loss = gradients.share_of_loss(ratios, denominators)
         # a weight that the loss does not reach (a pooler without its task) has no gradient
-        used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
-        gradients, variables = zip(*used, strict=True)
-        gradients = _none_finite_unless(tf.math.is_finite(loss), gradients)
+        used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
+        derived, variables = zip(*used, strict=True)
+        derived = _none_finite_unless(tf.math.is_finite(loss), derived)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
-        norm = optimization.clipped_update(self.optimizer, gradients, variables)
+        norm = optimization.clipped_update(self.optimizer, derived, variables)
         bad = ~tf.math.is_finite(norm)
         if scaling:  # float16 overflows now and then; the loss scale is lowered then
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
         self._measure({"gradient_norm": (norm, tf.ones_like(norm))}, tf.math.is_finite(norm))
-        self._measure(terms["loss"] | terms["metrics"], ~bad)
+        self._measure(ratios, ~bad)
         return tf.cast(bad, tf.int64)
 
     def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]], counts: tf.Tensor | bool = True) -> None:
@@ -262,14 +276,6 @@ def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         # of the mean over the whole loop or evaluation, since a mean of exponentials would be something else
         figures["masked_lm_perplexity"] = tf.exp(tf.minimum(figures["masked_lm_loss"], _LARGEST_EXPONENT))
     return figures
-
-
-def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """This replica's part of a mean over all replicas; the parts' sum is the mean."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync > 1:
-        denominator = context.all_reduce(tf.distribute.ReduceOp.SUM, denominator)
-    return tf.math.divide_no_nan(numerator, denominator)
 
 
 def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import run_checkpoints, summaries
+from bert_tf import run_checkpoints, strategies, summaries, workers
 from bert_tf.interruption import Interruption
 from bert_tf.progress import Progress
 from bert_tf.record_order import Position
@@ -85,8 +85,11 @@ def train(
             step = min(num_train_steps, (step // every + 1) * every)
             run.train_to(step)
     finally:
-        run.shown.close()
+        if run.shown:
+            run.shown.close()
     logging.info("saved %s", run.saved)
+    # nobody goes on, or looks into the folder, before the last checkpoint is there
+    workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
 
 
 class _Run:
@@ -95,61 +98,65 @@ class _Run:
     Attributes:
       first_step: where it began.
       saved: prefix of the last checkpoint.
-      shown: what a person sees of it.
+      shown: what a person sees of it; None on a worker that writes nothing.
     """
 
     def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: run_checkpoints.Found, records_of):
         self._trainer, self._settings, self._records_of = trainer, settings, records_of
         self._folder, self.saved = settings.output_dir, found.prefix
+        self._writes, self.shown = strategies.is_chief(trainer.strategy), None
         _restore(trainer, found)
         self._saved_step = self.first_step = int(trainer.global_step.numpy())
         if self.first_step >= num_train_steps:
             return
-        run_checkpoints.tidy(self._folder, found)
-        run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes)
+        if self._writes:
+            run_checkpoints.tidy(self._folder, found)
+            run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes)
         if found.prefix:
             logging.info("resuming from %s", found.prefix)
         else:
             self._save()
-        self.shown = Progress(self._folder, self.first_step, num_train_steps, trainer.throughput.describe())
+        if self._writes:
+            self.shown = Progress(self._folder, self.first_step, num_train_steps, trainer.throughput.describe())
         steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
         if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
             steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
+        summary_dir = os.path.join(self._folder, "train") if self._writes else None
         self._controller = orbit.Controller(
             strategy=trainer.strategy,
             trainer=trainer,
             global_step=trainer.global_step,
             steps_per_loop=steps_per_loop,
-            summary_manager=summaries.manager(os.path.join(self._folder, "train"), trainer.global_step),
+            summary_manager=summaries.manager(summary_dir, trainer.global_step),
             train_actions=[self._report],
         )
 
     def train_to(self, step: int) -> None:
         """Trains up to a step, or until it is interrupted, and saves."""
-        stopped = False
         # orbit prints each loop's figures; `Progress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
-            self._trainer.must_stop = lambda: _any_worker(self._trainer.strategy, interruption.noted)
+            self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             try:
                 self._controller.train(steps=step, checkpoint_at_completion=False)
             except Stopped:
-                stopped = True
                 self._report(self._trainer.train_loop_end())
             self._save()
-            if stopped or self._trainer.must_stop():
+            if self._trainer.must_stop():
                 logging.info("saved %s", self.saved)
                 interruption.stop()
 
     def _report(self, output) -> None:
         step, failed = int(self._trainer.global_step.numpy()), self._trainer.failed_step
-        self.shown.update(step, {name: float(value) for name, value in output.items()})
+        if self.shown:
+            self.shown.update(step, {name: float(value) for name, value in output.items()})
         if failed:
             raise InputError(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
         names = self._records_of(step, self._trainer.failed_after) if self._records_of else []
         path = os.path.join(self._folder, FAILED_STEP_NAME)
-        writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+        if self._writes:
+            writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
         more = f" and {len(names) - _RECORDS_NAMED} more, see {path}" if len(names) > _RECORDS_NAMED else ""
         records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
         if self._settings.skip_non_finite_steps:
@@ -169,16 +176,10 @@ class _Run:
                 f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
                 f"training diverged; {_MEND}"
             )
-        self.saved = run_checkpoints.save(self._folder, self._trainer.checkpoint, step)
+        self.saved = run_checkpoints.at_step(self._folder, step)
+        if self._writes:
+            run_checkpoints.save(self._folder, self._trainer.checkpoint, step)
         self._saved_step = step
-
-
-def _any_worker(strategy: tf.distribute.Strategy, condition: bool) -> bool:
-    """Whether a condition holds on any worker; all of them must ask at the same step."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return condition
-    each = strategy.run(lambda: tf.constant(int(condition)))
-    return bool(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
 
 
 def _restore(trainer: Trainer, found: run_checkpoints.Found) -> None:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import run_checkpoints, strategies, training
+from bert_tf import run_checkpoints, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
@@ -16,7 +16,7 @@ from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining import BertPretrainer
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.trainer import make_optimizer
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -146,25 +146,6 @@ def test_a_finished_run_trains_no_further(data, finished):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_two_replicas_train_like_one(data, tmp_path):
-    """Same global batch, so same losses; dropout off, since its masks differ by replica."""
-    config = json.loads((data / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    every_step = f"--bert_config_file={tmp_path}/config.json", "--iterations_per_loop=1"
-    run_pretraining(settings(data, tmp_path / "one", *every_step))
-
-    def two_replicas(_):
-        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strategies, "make_strategy", two_replicas)
-        run_pretraining(settings(data, tmp_path / "two", *every_step))
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert len(one) == 6 and len(set(one)) == 6
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
     try:
@@ -276,22 +257,6 @@ def test_lamb_trains_and_resumes(data, tmp_path):
     assert run_checkpoints.find(str(tmp_path)).step == 6
 
 
-def test_a_batch_that_replicas_cannot_share_is_refused():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
-        strategies.check_batch_size(strategy, train_batch_size=7)
-
-
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [("off", tf.distribute.Strategy), ("one_device", tf.distribute.OneDeviceStrategy),
-     ("mirrored", tf.distribute.MirroredStrategy)],
-)  # fmt: skip
-def test_strategies_by_flag(change, kind):
-    made = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
-    assert isinstance(made, kind)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -306,29 +271,3 @@ def test_strategies_by_flag(change, kind):
 def test_device_flags_that_contradict_each_other_are_refused(arguments):
     with pytest.raises(InputError):
         parse(DeviceSettings, arguments)
-
-
-def test_a_float16_step_that_overflows_is_passed_over():
-    class Huge:
-        """A loss whose scaled gradient is infinite in float32."""
-
-        names = ("loss",)
-
-        def __init__(self):
-            self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
-            self.model.build([None, 1])
-
-        def losses(self, batch, training, seed):
-            value = tf.reduce_sum(self.model.trainable_variables[0]) * tf.constant(1e36)
-            return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
-
-    objective = Huge()
-    optimizer = make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
-    strategy = tf.distribute.get_strategy()
-    data = tf.data.Dataset.from_tensors({"input_mask": [[1]]}).repeat()
-    trainer = Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
-    before, scale = objective.model.get_weights()[0], float(optimizer.loss_scale)
-    figures = trainer.train(tf.constant(1))
-    assert float(figures["gradient_norm"]) == 0.0, "no step was measured"
-    np.testing.assert_array_equal(objective.model.get_weights()[0], before)
-    assert float(optimizer.loss_scale) == scale / 2
