@@ -200,6 +200,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         self.strategy.run(step, args=(next(iterator),))
 
+    # nothing below is Python to be rewritten as a graph, and looking through it takes half of the time to trace it
+    @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
         position = batch.pop("data_position", None)

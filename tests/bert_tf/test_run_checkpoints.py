@@ -111,7 +111,7 @@ def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(
 
 def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
     left = ["saving/ckpt-9_temp/part-00000-of-00001", "checkpoint.tmp-0123", "ckpt-1.data-00000-of-00001"]
-    others = ["vocab.txt", "train/events", "notes.tmp-1"]
+    others = ["vocab.txt", "train/events", "report.html.tmp-0123"]
     for name in (*left, *others):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("x")

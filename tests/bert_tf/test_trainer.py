@@ -43,7 +43,7 @@ def batch(objective) -> dict[str, np.ndarray]:
 
 
 def make_trainer(
-    objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32"
+    objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32", **more
 ):
     """A trainer that sees one batch for ever, shared among CPU devices; always the same first weights."""
     settings = dataclasses.replace(
@@ -69,6 +69,7 @@ def make_trainer(
             optimizer=make_optimizer(settings, 1e-2, 10, 0),
             train_dataset=strategy.distribute_datasets_from_function(dataset),
             gradient_accumulation_steps=micro_batches,
+            **more,
         )
 
 
