@@ -151,7 +151,7 @@ def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_flo
     try:
         trainer = make_trainer(HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16")
         before, scale = trainer.objective.model.get_weights(), float(trainer.optimizer.loss_scale)
-        norm = run(trainer, steps=1)[0][0]["gradient_norm"]
+        norm = run(trainer, steps=1)[0][0].get("gradient_norm", 0.0)  # of no step that is passed over
     finally:
         keras.mixed_precision.set_global_policy("float32")
     changed = [
