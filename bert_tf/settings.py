@@ -33,6 +33,9 @@ class DeviceSettings:
     gradient_accumulation_steps: int = setting(
         "micro-batches that each device works through a step's rows in, for less memory", 1
     )
+    recompute_activations: bool = setting(
+        "keep only each layer's input for the backward pass and compute the layer again there, for less memory", False
+    )
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
     deterministic: bool = setting(
         "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
