@@ -6,13 +6,14 @@ the chief, who alone writes.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -137,6 +138,13 @@ def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
 
 def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
     """A number of each worker, in their order."""
+    every = _gatherer(strategy)(tf.constant(int(number), tf.int64)).numpy().tolist()
+    return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
+
+
+@functools.cache
+def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A scalar of each replica of all workers; traced once, since it is asked between any two loops."""
 
     @tf.function
     def gather(own):
@@ -145,8 +153,7 @@ def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
 
         return strategy.experimental_local_results(strategy.run(of_replica))[0]
 
-    every = gather(tf.constant(int(number), tf.int64)).numpy().tolist()
-    return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
+    return gather
 
 
 @contextlib.contextmanager
