@@ -10,6 +10,7 @@ Softmax and layer normalisation are computed in float32 whatever the compute dty
 is stateless: its mask is a function of the seed passed to the call and of the place in the network.
 """
 
+import functools
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -143,28 +144,25 @@ class Attention(keras.layers.Layer):
         Returns:
           float [B, S, H], before the output's affine map.
         """
-        query, key, value = self._projections(x) if seed is None else self._projections_in_one(x)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        if seed is None:
-            probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-            probabilities = tf.cast(probabilities, value.dtype)
-        else:
-            rate = self._config.attention_probs_dropout_prob
-            probabilities = fused.attention_probabilities(scores, attention_bias, seed, tf.constant(site), rate=rate)
-        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return tf.reshape(context, tf.shape(x))
-
-    def _projections(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if seed is not None:
+            return self._in_training(x, attention_bias, seed, site)
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
-        return query * tf.cast(self._config.head_size**-0.5, query.dtype), key, value
+        query *= tf.cast(self._config.head_size**-0.5, query.dtype)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+        context = tf.matmul(tf.cast(probabilities, value.dtype), value)
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))
 
-    def _projections_in_one(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _in_training(self, x, attention_bias, seed, site):
         layers = (self.query, self.key, self.value)
         kernel = tf.concat([layer.kernel for layer in layers], axis=1)  # [H, 3 H]
         bias = tf.concat([layer.bias for layer in layers], axis=0)
-        return fused.split_heads(
-            tf.matmul(rows(x), kernel), bias, length=x.shape[1], heads=self._config.num_attention_heads
-        )
+        projected = tf.nn.bias_add(tf.matmul(rows(x), kernel), tf.cast(bias, x.dtype))
+        context = fused.attention(
+            projected, attention_bias, seed, tf.constant(site), length=x.shape[1],
+            heads=self._config.num_attention_heads, rate=self._config.attention_probs_dropout_prob,
+        )  # fmt: skip
+        return tf.reshape(context, tf.shape(x))
 
 
 class Block(keras.layers.Layer):
@@ -213,11 +211,14 @@ class BertEncoder(keras.Model):
 
     Args:
       config: shape and regularisation.
+      recompute_activations: keep of each layer its input alone in training, and compute the layer again, with the
+        same dropout masks, for its gradient: a third more computation for a fraction of the memory.
     """
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
         self.pooler = Dense(config.hidden_size, config.hidden_size, config)
@@ -253,7 +254,8 @@ class BertEncoder(keras.Model):
         x = embedding_output = self.embeddings(input_ids, segment_ids, inputs.get("position_ids"), seed=seed)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
-            x = block(x, attention_bias, seed=seed, site=1 + 3 * index)
+            layer = functools.partial(block, attention_bias=attention_bias, seed=seed, site=1 + 3 * index)
+            x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,

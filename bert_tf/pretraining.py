@@ -25,10 +25,10 @@ class BertPretrainer(keras.Model):
     Paper: section 3.1.
     """
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.encoder = BertEncoder(config)
+        self.encoder = BertEncoder(config, recompute_activations)
         self.masked_lm = MaskedLanguageModelHead(config)
         self.next_sentence = NextSentenceHead(config)
 
@@ -42,16 +42,17 @@ class BertPretrainer(keras.Model):
 
         Returns:
           dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
-          beside the encoder's outputs.
+          beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias.
         """
         outputs = self.encoder(inputs, training=training, seed=seed)
-        masked_lm_logits = self.masked_lm(
-            outputs["sequence_output"], inputs["masked_lm_positions"], self.encoder.embeddings.word_embeddings
-        )
+        positions = inputs["masked_lm_positions"]
+        scores = self.masked_lm(outputs["sequence_output"], positions, self.encoder.embeddings.word_embeddings)
+        logits = tf.reshape(self.masked_lm.logits(scores), [*tf.unstack(tf.shape(positions)), self.config.vocab_size])
         next_sentence_logits = self.next_sentence(outputs["pooled_output"])
         return {
             **outputs,
-            "masked_lm_logits": masked_lm_logits,
+            "masked_lm_scores": scores,
+            "masked_lm_logits": logits,
             "next_sentence_logits": next_sentence_logits,
         }
 
@@ -78,9 +79,10 @@ class PretrainingObjective:
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        logits = outputs["masked_lm_logits"]
-        nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [B, P]
-        predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
+        # the logits are not read here, so that no graph of a step computes them
+        nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
+        nll = tf.reshape(nll, tf.shape(labels))
+        predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
         counts = self.denominators(batch)
         count = counts["masked_lm_loss"]
 
