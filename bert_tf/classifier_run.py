@@ -77,7 +77,7 @@ def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.
     )
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
-        model = BertClassifier(run.config, run.task.num_outputs)
+        model = BertClassifier(run.config, run.task.num_outputs, settings.recompute_activations)
     if settings.do_train:
         _train(run, strategy, model, lock)
     if not (settings.do_eval or settings.do_predict):

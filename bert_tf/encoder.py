@@ -10,48 +10,27 @@ Softmax and layer normalisation are computed in float32 whatever the compute dty
 is stateless: its mask is a function of the seed passed to the call and of the place in the network.
 """
 
+import functools
+from collections.abc import Mapping
+
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf import fused
 from bert_tf.config import BertConfig
 
-LAYER_NORM_EPSILON = 1e-12
 # Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.
 _HIDDEN_SCORE = -10000.0
-
-_ACTIVATIONS = {
-    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
-    "relu": tf.nn.relu,
-    "tanh": tf.nn.tanh,
-    "linear": tf.identity,
-}
 
 
 def activation(name: str):
     """The function that `hidden_act` names."""
-    return _ACTIVATIONS[name]
+    return fused.ACTIVATIONS[name]
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
     """Truncated normal; a new object for each weight, so that no two weights start alike."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-
-
-def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor, site: int) -> tf.Tensor:
-    """Drops values with a mask that depends on seed and site alone.
-
-    Args:
-      x: float, any shape.
-      rate: share of the values set to zero; the rest is scaled up by 1 / (1 - rate).
-      seed: int32 [2].
-      site: number of this place; each place in a network needs its own.
-    """
-    if rate == 0:
-        return x
-    return tf.nn.experimental.stateless_dropout(
-        x, rate, seed=tf.random.experimental.stateless_fold_in(seed, site), rng_alg="auto_select"
-    )
 
 
 def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
@@ -69,11 +48,15 @@ class Dense(keras.layers.Layer):
     def __init__(self, inputs: int, outputs: int, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
-        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros")
+        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
         """Maps float [..., inputs] to float [..., outputs]."""
-        return tf.nn.bias_add(tf.matmul(x, self.kernel), self.bias)
+        return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
+
+    def product(self, x):
+        """The product with the kernel alone, of float [N, inputs], for a chain that begins with the bias."""
+        return tf.matmul(x, tf.convert_to_tensor(self.kernel))
 
 
 class LayerNorm(keras.layers.Layer):
@@ -86,10 +69,12 @@ class LayerNorm(keras.layers.Layer):
 
     def call(self, x):
         """Normalises float [..., size]; the result has the dtype of x."""
-        wide = tf.cast(x, tf.float32)
-        mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
-        normal = (wide - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-        return tf.cast(normal * self.gamma + self.beta, x.dtype)
+        return tf.cast(fused.normal(tf.cast(x, tf.float32), self.gamma, self.beta), x.dtype)
+
+
+def rows(x: tf.Tensor) -> tf.Tensor:
+    """[B, S, H] as [N, H]: a product of two matrices, whose gradient is one too, not one for each of the batch."""
+    return tf.reshape(x, [-1, x.shape[-1]])
 
 
 class Embeddings(keras.layers.Layer):
@@ -111,16 +96,19 @@ class Embeddings(keras.layers.Layer):
         shape = [rows, self._config.hidden_size]
         return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
 
-    def call(self, input_ids, segment_ids, seed=None):
-        """Embeds int32 [B, S] ids and segments: float [B, S, H]."""
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None):
+        """Embeds int32 [B, S] ids, segments and positions, which without `position_ids` count on: float [B, S, H]."""
         length = input_ids.shape[1] or tf.shape(input_ids)[1]
         x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
-        x += tf.convert_to_tensor(self.position_embeddings)[:length]
+        if position_ids is None:
+            x += tf.convert_to_tensor(self.position_embeddings)[:length]
+        else:
+            x += tf.gather(self.position_embeddings, position_ids)
         x += tf.gather(self.segment_embeddings, segment_ids)
-        x = self.layer_norm(x)
-        if seed is not None:
-            x = dropout(x, self._config.hidden_dropout_prob, seed, 0)
-        return x
+        if seed is None:
+            return self.layer_norm(x)
+        gamma, beta = tf.convert_to_tensor(self.layer_norm.gamma), tf.convert_to_tensor(self.layer_norm.beta)
+        return fused.norm_dropout(x, gamma, beta, seed, tf.constant(0), rate=self._config.hidden_dropout_prob)
 
 
 class Attention(keras.layers.Layer):
@@ -154,17 +142,27 @@ class Attention(keras.layers.Layer):
           site: number of the dropout.
 
         Returns:
-          float [B, S, H].
+          float [B, S, H], before the output's affine map.
         """
+        if seed is not None:
+            return self._in_training(x, attention_bias, seed, site)
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
         query *= tf.cast(self._config.head_size**-0.5, query.dtype)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-        probabilities = tf.cast(probabilities, value.dtype)
-        if seed is not None:
-            probabilities = dropout(probabilities, self._config.attention_probs_dropout_prob, seed, site)
-        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return self.output_dense(tf.reshape(context, tf.shape(x)))
+        context = tf.matmul(tf.cast(probabilities, value.dtype), value)
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))
+
+    def _in_training(self, x, attention_bias, seed, site):
+        layers = (self.query, self.key, self.value)
+        kernel = tf.concat([layer.kernel for layer in layers], axis=1)  # [H, 3 H]
+        bias = tf.concat([layer.bias for layer in layers], axis=0)
+        projected = tf.nn.bias_add(tf.matmul(rows(x), kernel), tf.cast(bias, x.dtype))
+        context = fused.attention(
+            projected, attention_bias, seed, tf.constant(site), length=x.shape[1],
+            heads=self._config.num_attention_heads, rate=self._config.attention_probs_dropout_prob,
+        )  # fmt: skip
+        return tf.reshape(context, tf.shape(x))
 
 
 class Block(keras.layers.Layer):
@@ -184,16 +182,26 @@ class Block(keras.layers.Layer):
 
     def call(self, x, attention_bias, seed=None, site=0):
         """Maps float [B, S, H] to float [B, S, H]; takes the dropout numbers site to site + 2."""
-        rate = self._config.hidden_dropout_prob
-        attended = self.attention(x, attention_bias, seed=seed, site=site)
+        context = self.attention(x, attention_bias, seed=seed, site=site)
         if seed is not None:
-            attended = dropout(attended, rate, seed, site + 1)
-        x = self.attention_norm(x + attended)
+            return self._in_one_pass_a_chain(x, context, seed, site)
+        x = self.attention_norm(x + self.attention.output_dense(context))
         wide = activation(self._config.hidden_act)(self.intermediate(x))  # [B, S, 4H]
-        narrow = self.output_dense(wide)
-        if seed is not None:
-            narrow = dropout(narrow, rate, seed, site + 2)
-        return self.output_norm(x + narrow)
+        return self.output_norm(x + self.output_dense(wide))
+
+    def _in_one_pass_a_chain(self, x, context, seed, site):
+        """The block from the context on, with dropout."""
+        shape, x = tf.shape(x), rows(x)
+        x = self._residual_norm(rows(context), x, self.attention.output_dense, self.attention_norm, seed, site + 1)
+        bias = tf.convert_to_tensor(self.intermediate.bias)
+        wide = fused.biased_activation(self.intermediate.product(x), bias, name=self._config.hidden_act)  # [N, 4H]
+        x = self._residual_norm(wide, x, self.output_dense, self.output_norm, seed, site + 2)
+        return tf.reshape(x, shape)
+
+    def _residual_norm(self, x, residual, dense, norm, seed, site):
+        weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
+        rate = self._config.hidden_dropout_prob
+        return fused.residual_norm(dense.product(x), residual, *weights, seed, tf.constant(site), rate=rate)
 
 
 class BertEncoder(keras.Model):
@@ -203,11 +211,14 @@ class BertEncoder(keras.Model):
 
     Args:
       config: shape and regularisation.
+      recompute_activations: keep of each layer its input alone in training, and compute the layer again, with the
+        same dropout masks, for its gradient: a third more computation for a fraction of the memory.
     """
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
         self.pooler = Dense(config.hidden_size, config.hidden_size, config)
@@ -218,12 +229,14 @@ class BertEncoder(keras.Model):
         Args:
           inputs: dict of `input_ids`, `input_mask` (1 on pieces, 0 on padding), `segment_ids`, each
             int32 [B, S]. Without `input_mask` nothing is padding, without `segment_ids` all is segment 0.
+            Rows that several examples share have more (`packed_rows`): `position_ids` [B, S]; `sequence_ids` [B, S],
+            equal on pieces that see each other; `cls_positions` [B, N], where the examples begin.
           training: whether to drop.
           seed: int32 [2] for the dropout masks; None draws one.
 
         Returns:
-          dict of `sequence_output` [B, S, H], `pooled_output` [B, H], `embedding_output` [B, S, H],
-          `encoder_outputs` (list of L, each [B, S, H]).
+          dict of `sequence_output` [B, S, H], `pooled_output` [B, H] (with `cls_positions` [B, N, H]),
+          `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H]).
 
         Raises:
           ValueError: S is beyond `max_position_embeddings`.
@@ -237,38 +250,55 @@ class BertEncoder(keras.Model):
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
         seed = dropout_seed(training, seed)
-        attention_bias = _attention_bias(input_mask, self.config.directionality)
-        x = embedding_output = self.embeddings(input_ids, segment_ids, seed=seed)
+        attention_bias = _attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
+        x = embedding_output = self.embeddings(input_ids, segment_ids, inputs.get("position_ids"), seed=seed)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
-            x = block(x, attention_bias, seed=seed, site=1 + 3 * index)
+            layer = functools.partial(block, attention_bias=attention_bias, seed=seed, site=1 + 3 * index)
+            x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
-            "pooled_output": tf.nn.tanh(self.pooler(self._pooled_position(x, input_mask))),
+            "pooled_output": tf.nn.tanh(self.pooler(self._read_by_pooler(x, input_mask, inputs))),
             "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
         }
 
-    def _pooled_position(self, x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-        """The position that has seen the whole row: the first, or left to right the last piece; [B, H] of [B, S, H]."""
-        if self.config.directionality != "ltr":
+    def _read_by_pooler(self, x: tf.Tensor, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """What has seen its whole row or example: its first position, or left to right its last piece.
+
+        Returns:
+          float [B, H] of x [B, S, H]; of packed rows [B, N, H].
+        """
+        looks_on = self.config.directionality == "ltr"
+        if "cls_positions" in inputs:
+            place = inputs["cls_positions"]  # [B, N]
+            if looks_on:
+                numbers = tf.range(1, place.shape[1] + 1)
+                own = inputs["sequence_ids"][:, tf.newaxis, :] == numbers[:, tf.newaxis]  # [B, N, S]
+                place += tf.maximum(tf.reduce_sum(tf.cast(own, tf.int32), axis=2) - 1, 0)
+            return tf.gather(x, place, batch_dims=1)
+        if not looks_on:
             return x[:, 0]
         last = tf.maximum(tf.reduce_sum(input_mask, axis=1) - 1, 0)  # [B]
         return tf.gather(x, last, batch_dims=1)
 
 
-def _attention_bias(input_mask: tf.Tensor, directionality: str) -> tf.Tensor:
-    """What is added to the scores, so that padding and pieces on the wrong side are not seen.
+def _attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """What is added to the scores, so that padding, pieces on the wrong side and other examples are not seen.
 
     Args:
       input_mask: int32 [B, S].
       directionality: see `BertConfig`.
+      sequence_ids: int32 [B, S], of packed rows.
 
     Returns:
-      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction.
+      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction and packed rows.
     """
     seen = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+    if sequence_ids is not None:
+        own = sequence_ids[:, tf.newaxis, :, tf.newaxis] == sequence_ids[:, tf.newaxis, tf.newaxis, :]
+        seen *= tf.cast(own, tf.float32)  # [B, 1, S, S]
     if directionality != "bidi":
         length = tf.shape(input_mask)[1]
         lower, upper = (-1, 0) if directionality == "ltr" else (0, -1)

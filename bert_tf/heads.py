@@ -8,8 +8,9 @@ Letters: B batch, S sequence length, H hidden size, P predictions, V vocabulary 
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf import fused
 from bert_tf.config import BertConfig
-from bert_tf.encoder import Dense, LayerNorm, activation, dropout, dropout_seed
+from bert_tf.encoder import Dense, LayerNorm, activation, dropout_seed, rows
 
 # The encoder numbers its dropouts from 0 on; heads count from here, so that no two masks are alike.
 _DROPOUT_SITE = 1 << 16
@@ -39,12 +40,19 @@ class MaskedLanguageModelHead(keras.layers.Layer):
           word_embeddings: float [V, H].
 
         Returns:
-          Logits, float32 [B, P, V].
+          Logits but for the bias, float [B P, V]; `logits` and `losses` go on from there.
         """
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
-        logits = tf.einsum("bph,vh->bpv", x, tf.cast(word_embeddings, x.dtype))
-        return tf.cast(logits, tf.float32) + self.bias
+        return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
+
+    def logits(self, scores):
+        """Logits, float32 of the shape of the scores."""
+        return tf.cast(scores, tf.float32) + self.bias
+
+    def losses(self, scores, labels):
+        """The negative log-likelihoods of int32 labels [B P], float32 [B P], and the likeliest pieces, int32 [B P]."""
+        return fused.cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
 class NextSentenceHead(keras.layers.Layer):
@@ -58,7 +66,7 @@ class NextSentenceHead(keras.layers.Layer):
         self.dense = Dense(config.hidden_size, 2, config)
 
     def call(self, pooled_output):
-        """Maps float [B, H] to logits, float32 [B, 2]."""
+        """Maps float [B, H] to logits, float32 [B, 2]; of packed rows [B, N, H] to [B, N, 2]."""
         return tf.cast(self.dense(pooled_output), tf.float32)
 
 
@@ -77,5 +85,5 @@ class ClassificationHead(keras.layers.Layer):
         """Maps float [B, H] to logits, float32 [B, num_outputs]."""
         seed = dropout_seed(training, seed)
         if seed is not None:
-            pooled_output = dropout(pooled_output, self._rate, seed, _DROPOUT_SITE)
+            pooled_output = fused.dropped(pooled_output, self._rate, seed, tf.constant(_DROPOUT_SITE))
         return tf.cast(self.dense(pooled_output), tf.float32)

@@ -132,7 +132,7 @@ def _train_phase(
         options = pretraining_data.reading_options(settings, config, data)
         return input_pipeline.records_at(
             data.files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size,
-            training=True, **options,
+            training=True, packing=data.packing, **options,
         )  # fmt: skip
 
     def report_only() -> None:
@@ -179,6 +179,7 @@ def _facts(
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
             "use_next_sentence_label": settings.use_next_sentence_label,
+            "packed_rows": data.packing and dataclasses.asdict(data.packing),
         },
         optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
@@ -203,7 +204,7 @@ def _make_trainer(
     keras.utils.set_random_seed(settings.random_seed)
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
-        objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
+        objective = PretrainingObjective(BertPretrainer(config, settings.recompute_activations), has_next_sentence)
         eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)
@@ -214,19 +215,27 @@ def _make_trainer(
             optimizer=make_optimizer(
                 settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
             ),
-            train_dataset=dataset(data.files, settings.train_batch_size, training=True, start=start),
+            train_dataset=dataset(
+                data.files, settings.train_batch_size, training=True, start=start, packing=data.packing
+            ),
             eval_dataset=eval_dataset,
             skip_non_finite_steps=settings.skip_non_finite_steps,
-            throughput=_throughput(settings, config, has_next_sentence, strategy),
+            throughput=_throughput(settings, config, data, strategy),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
 
 def _throughput(
-    settings: PretrainingSettings, config: BertConfig, has_next_sentence: bool, strategy: tf.distribute.Strategy
+    settings: PretrainingSettings,
+    config: BertConfig,
+    data: pretraining_data.PretrainingData,
+    strategy: tf.distribute.Strategy,
 ) -> Throughput:
-    one_way = config.directionality != "bidi"
-    predictions = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
-    outputs = 2 if has_next_sentence else 0
-    per_sequence = flops.of_training(config, settings.max_seq_length, predictions, outputs)
-    return Throughput(per_sequence, flops.peak(strategy, settings.dtype))
+    predictions, examples = settings.max_predictions_per_seq, 1
+    if data.packing:
+        predictions, examples = data.packing.predictions, data.packing.sequences
+    if config.directionality != "bidi":
+        predictions = settings.max_seq_length - 1
+    outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
+    per_row = flops.of_training(config, settings.max_seq_length, predictions, outputs, examples)
+    return Throughput(per_row, flops.peak(strategy, settings.dtype))

@@ -14,7 +14,8 @@ from tfrecords import reader
 _SHUFFLED = 8192
 WINDOW = 1024
 _OPEN_FILES = 8
-# What is drawn from a seed.
+_MOST_BLOCKS = 1 << 32
+# What a seed puts in order.
 _FILES, _RECORDS = 0, 1
 
 
@@ -62,7 +63,7 @@ def windows(
     def of_epoch(epoch):
         order = tf.range(len(files), dtype=tf.int64)
         if shuffled:
-            order = _shuffled(order, seed, epoch, _FILES)
+            order = _shuffled(order, seed, _FILES, epoch)
         listed = (order, tf.gather(list(files), order), tf.gather(compressions, order))
         records = tf.data.Dataset.from_tensor_slices(listed).interleave(
             of_file,
@@ -78,7 +79,7 @@ def windows(
             columns = records if record_ids else (records,)
             order = tf.range(tf.size(columns[0]))
             if shuffled:
-                order = _shuffled(order, seed, epoch, _RECORDS, block)
+                order = _shuffled(order, seed, _RECORDS, epoch, block)
             before = block * _SHUFFLED
             starts = tf.data.Dataset.range(tf.maximum(done - before, 0), tf.size(order, tf.int64), WINDOW)
 
@@ -93,9 +94,7 @@ def windows(
     return tf.data.Dataset.range(start.epoch, tf.int64.max if shuffled else 1).flat_map(of_epoch)
 
 
-def _shuffled(values: tf.Tensor, seed: int, *path: tf.Tensor | int) -> tf.Tensor:
-    """Values [n] in an order that the seed and the numbers after it decide, and nothing else in the process."""
-    key = tf.constant([seed, 0], tf.int32)
-    for number in path:
-        key = tf.random.experimental.stateless_fold_in(key, number, alg="philox")
+def _shuffled(values: tf.Tensor, seed: int, what: int, epoch: tf.Tensor, block: tf.Tensor | int = 0) -> tf.Tensor:
+    """Values [n] in an order that the numbers decide, and nothing else in the process."""
+    key = tf.stack([tf.constant(2 * seed + what, tf.int64), epoch * _MOST_BLOCKS + block])
     return tf.random.experimental.stateless_shuffle(values, key, alg="philox")

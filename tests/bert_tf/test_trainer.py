@@ -33,12 +33,18 @@ def batch(objective) -> dict[str, np.ndarray]:
         real = np.array([1, 1, 1, 1, 1, 0, 0, 1], np.int32)
         return {**rows, "label_ids": rng.integers(0, 3, ROWS).astype(np.float32), "is_real_example": real}
     counts = np.array([4, 4, 4, 1, 1, 1, 1, 0])[:, np.newaxis]
+    second = np.array([0, 0, 0, 1, 1, 1, 1, 1])[:, np.newaxis]
     return {
         **rows,
         "masked_lm_positions": rng.integers(1, LENGTH, [ROWS, PREDICTIONS]).astype(np.int32),
         "masked_lm_ids": rng.integers(5, 40, [ROWS, PREDICTIONS]).astype(np.int32),
         "masked_lm_weights": (np.arange(PREDICTIONS) < counts).astype(np.float32),
-        "next_sentence_labels": rng.integers(0, 2, ROWS).astype(np.int32),
+        # packed: two examples a row, but for the first rows, which end in padding
+        "sequence_ids": np.where(np.arange(LENGTH) < LENGTH // 2, 1, second * 2).astype(np.int32),
+        "position_ids": np.tile(np.arange(LENGTH) % (LENGTH // 2), [ROWS, 1]).astype(np.int32),
+        "cls_positions": np.tile([0, LENGTH // 2], [ROWS, 1]).astype(np.int32),
+        "next_sentence_labels": rng.integers(0, 2, [ROWS, 2]).astype(np.int32),
+        "next_sentence_weights": np.concatenate([np.ones_like(second), second], axis=1).astype(np.float32),
     }
 
 
