@@ -138,6 +138,7 @@ def main() -> None:
     # bound to one core, so in a process of its own
     subprocess.run([sys.executable, str(ROOT / "benchmarks/tokenizer.py")], check=True)
     subprocess.run([sys.executable, str(ROOT / "benchmarks/generator.py")], check=True)
+    subprocess.run([sys.executable, str(ROOT / "benchmarks/input_pipeline.py")], check=True)
     for name, shape in STEP.items():
         rows = [(peer, unit, 3 * rate) for peer, unit, rate in step_rows(shape)]  # three steps a round
         show(f"Pre-training step, {name}, B={shape[4]}, float32, dropout on", rows)

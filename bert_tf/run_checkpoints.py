@@ -146,10 +146,11 @@ def tidy(folder: str, found: Found) -> None:
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in prefixes(folder)}
     for name in tf.io.gfile.listdir(folder):
-        is_written, temporary, _ = name.partition(writer.TEMPORARY)
+        # a process that evaluates may be writing these
+        half_written = writer.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(ckpt-\d+)\.data-\d{5}-of-\d{5}$", name)
         # a kill in the midst of deleting leaves data without the index that makes it a checkpoint
-        if (temporary and is_written == STATE_NAME) or (data_of and data_of[1] not in whole):
+        if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
