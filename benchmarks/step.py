@@ -141,7 +141,7 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
     import transformers
 
     torch.set_num_threads(os.cpu_count())
-    num_layers, hidden, heads, vocabulary, _, length, _ = shape
+    num_layers, hidden, heads, vocabulary, *_ = shape
     config = transformers.BertConfig(
         vocab_size=vocabulary,
         hidden_size=hidden,
