@@ -252,8 +252,9 @@ class BertEncoder(keras.Model):
           positions: int32 [B, P], in training: where the last layer is read, so that it is computed there alone.
 
         Returns:
-          dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with `cls_positions` [B, N, H]),
-          `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H]).
+          dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with
+          `cls_positions` [B, N, H]), `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H],
+          the last with `positions` [B, 1 + P, H] or [B, N + P, H]).
 
         Raises:
           ValueError: S is beyond `max_position_embeddings`.

@@ -119,44 +119,51 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions` [R, N]. What no
       example fills is 0.
     """
+    row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
     length, lengths = real.shape[1], real.sum(axis=1)
-    predicted = examples["masked_lm_weights"] > 0 if "masked_lm_weights" in examples else np.zeros((len(real), 0), bool)
-    row = best_fit(lengths, predicted.sum(axis=1), length, shape)
-    rows = row.max() + 1
-    row = rng.permutation(rows)[row]
+    rows = row[-1] + 1
     number = _before_in_row(row, np.ones_like(row))  # [M]
     start = _before_in_row(row, lengths)
+    filled = np.arange(length) < np.bincount(row, lengths)[:, None]  # [R, S]
 
-    def place(values, to, width):
-        result = np.zeros((rows, width), np.float32 if values.dtype.kind == "f" else np.int32)
-        result.reshape(-1)[to] = values
+    def place(values, where):
+        result = np.zeros(where.shape, np.float32 if values.dtype.kind == "f" else np.int32)
+        result[where] = values
         return result
 
-    piece = np.flatnonzero(real)
-    owner = np.repeat(np.arange(len(real)), lengths)
-    position = piece - owner * length
-    to = (row * length + start)[owner] + position
-    packed = {name: place(examples[name].reshape(-1)[piece], to, length) for name in ("input_ids", "segment_ids")}
-    packed["position_ids"] = place(position, to, length)
-    packed["sequence_ids"] = place((number + 1)[owner], to, length)
-    packed["input_mask"] = (packed["sequence_ids"] > 0).astype(np.int32)
-    slot = row * shape.sequences + number
-    packed["cls_positions"] = place(start, slot, shape.sequences)
+    packed = {name: place(examples[name][real], filled) for name in ("input_ids", "segment_ids")}
+    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    packed["position_ids"] = place(position, filled)
+    packed["sequence_ids"] = place(np.repeat(number + 1, lengths), filled)
+    packed["input_mask"] = filled.astype(np.int32)
+    taken = np.arange(shape.sequences) < np.bincount(row)[:, None]  # [R, N]
+    packed["cls_positions"] = place(start, taken)
     if "next_sentence_labels" in examples:
-        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], slot, shape.sequences)
-        packed["next_sentence_weights"] = place(np.ones(len(row), np.float32), slot, shape.sequences)
-    if predicted.shape[1]:
-        to = row * shape.predictions + _before_in_row(row, predicted.sum(axis=1))
-        to = (to[:, None] + predicted.cumsum(axis=1) - 1)[predicted]
+        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], taken)
+        packed["next_sentence_weights"] = taken.astype(np.float32)
+    if "masked_lm_weights" in examples:
+        predicted = examples["masked_lm_weights"] > 0
+        wanted = np.arange(shape.predictions) < np.bincount(row, predicted.sum(axis=1))[:, None]  # [R, P]
         moved = {**examples, "masked_lm_positions": examples["masked_lm_positions"] + start[:, None]}
         for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-            packed[name] = place(moved[name][predicted], to, shape.predictions)
+            packed[name] = place(moved[name][predicted], wanted)
     if "record_ids" in examples:
-        ids = np.full((rows * shape.sequences, 2), -1, np.int32)
-        ids[slot] = examples["record_ids"]
-        packed["record_ids"] = ids.reshape(rows, shape.sequences, 2)
+        packed["record_ids"] = np.full((rows, shape.sequences, 2), -1, np.int32)
+        packed["record_ids"][taken] = examples["record_ids"]
     return packed
+
+
+def _in_order_of_rows(
+    examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The row of each example, ascending, and the examples in this order."""
+    lengths = (examples["input_mask"] > 0).sum(axis=1)
+    weights = examples.get("masked_lm_weights", np.zeros((len(lengths), 0)))
+    row = best_fit(lengths, (weights > 0).sum(axis=1), examples["input_mask"].shape[1], shape)
+    row = rng.permutation(row.max() + 1)[row]
+    order = np.argsort(row, kind="stable")
+    return row[order], {name: column[order] for name, column in examples.items()}
 
 
 def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: RowShape) -> dict[str, tuple[int, ...]]:
@@ -177,12 +184,6 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """For each example the sum of the amounts of those before it in its row; int64 [M]."""
-    order = np.argsort(row, kind="stable")
-    sums = np.cumsum(amounts[order])
-    before = sums - amounts[order]
-    first = np.flatnonzero(np.diff(row[order], prepend=-1))
-    base = np.repeat(before[first], np.diff(first, append=len(row)))
-    result = np.empty(len(row), np.int64)
-    result[order] = before - base
-    return result
+    """For each example, in the order of rows, the sum of the amounts of those before it in its row; int64 [M]."""
+    before = np.cumsum(amounts) - amounts
+    return before - before[np.searchsorted(row, row)]

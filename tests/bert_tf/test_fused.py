@@ -153,13 +153,15 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_step_without_dropout_computes_what_evaluation_does(dtype, monkeypatch):
-    """Loss and gradients, through the compiled chains and through plain ops."""
+@pytest.mark.parametrize(("dtype", "direction"), [("float32", "bidi"), ("float32", "ltr"), ("bfloat16", "bidi")])
+def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
+    """Loss and gradients, through compiled chains and a last layer of few positions, and through plain ops."""
     monkeypatch.setattr(fused, "_LARGE", 1)
     keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
     try:
-        config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        config = dataclasses.replace(
+            CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, directionality=direction
+        )
         model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
         batch = random_batch(config, batch=5, length=20, predictions=4)
         (plain, plain_gradients), (ours, gradients) = (

@@ -117,7 +117,7 @@ def two_workers(script: list[str], flags: list[str]) -> list[subprocess.Complete
     commands = [[sys.executable, *script, *flags, f"--task_index={index}"] for index in range(2)]
     with concurrent.futures.ThreadPoolExecutor() as both:
         return list(
-            both.map(lambda command: subprocess.run(command, capture_output=True, text=True, timeout=300), commands)
+            both.map(lambda command: subprocess.run(command, capture_output=True, text=True, timeout=900), commands)
         )
 
 
