@@ -188,47 +188,51 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
     return tf.cast(dropped(normal(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
 
 
-def attention(x, attention_bias, seed, site, *, length: int, heads: int, rate: float):
+def attention(projections, attention_bias, seed, site, *, lengths: Sequence[int], heads: int, rate: float):
     """Multi-head attention with dropout of the probabilities.
 
     Keeps queries, keys, values and the probabilities, whose sign tells what was dropped.
 
     Args:
-      x: float [N, 3 H]: queries, keys, values.
-      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S].
+      projections: queries, keys and values, in one float [N, 3 H], or queries of Q positions a row, float [B Q, H],
+        and keys and values, float [N, 2 H].
+      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S], with Q rows where there are Q queries.
       seed: int32 [2].
       site: int32 scalar, as in `kept`.
-      length: S.
+      lengths: of each projection, S, or Q and S.
       heads: A.
       rate: of the dropout.
 
     Returns:
-      The contexts of all heads, float [N, H].
+      The contexts of all heads, float [N, H] or [B Q, H].
     """
 
     @tf.custom_gradient
-    def run(x):
-        query, key, value = _split_heads(x, length, heads, parts=3)
+    def run(*projections):
+        parts = [1, 2] if len(projections) > 1 else [3]
+        pairs = zip(projections, lengths, parts, strict=True)
+        query, key, value = (head for pair in pairs for head in _split_heads(*pair, heads))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
         logits = tf.ensure_shape(_scaled(scores, attention_bias, size=query.shape[-1]), scores.shape)
-        signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=x.dtype)
+        signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
 
         def backward(upstream):
-            of_context = _split_heads(upstream, length, heads, parts=1)[0]
+            of_context = _split_heads(upstream, lengths[0], 1, heads)[0]
             of_value = tf.matmul(_kept_by_sign(signed, rate=rate), of_context, transpose_a=True)
             of_probabilities = tf.matmul(of_context, value, transpose_b=True)
             of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
             of_query, of_key = tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True)
-            return _merge_heads([of_query, of_key, of_value])
+            of_heads = [of_query, of_key, of_value]
+            return [_merge_heads(of_heads[3 - sum(parts[i:]) :][: parts[i]]) for i in range(len(parts))]
 
         return _merge_heads([context]), backward
 
-    return run(x)
+    return run(*projections)
 
 
-def _split_heads(x: tf.Tensor, length: int, heads: int, parts: int) -> list[tf.Tensor]:
+def _split_heads(x: tf.Tensor, length: int, parts: int, heads: int) -> list[tf.Tensor]:
     """Parts of [B, A, S, D] that stand side by side in [N, parts H]."""
     size = x.shape[-1] // (parts * heads)
     return tf.unstack(tf.transpose(tf.reshape(x, [-1, length, parts, heads, size]), [2, 0, 3, 1, 4]))
