@@ -13,45 +13,21 @@ is stateless: its mask is a function of the seed passed to the call and of the p
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf import fused
 from bert_tf.config import BertConfig
 
-LAYER_NORM_EPSILON = 1e-12
 # Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.
 _HIDDEN_SCORE = -10000.0
-
-_ACTIVATIONS = {
-    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
-    "relu": tf.nn.relu,
-    "tanh": tf.nn.tanh,
-    "linear": tf.identity,
-}
 
 
 def activation(name: str):
     """The function that `hidden_act` names."""
-    return _ACTIVATIONS[name]
+    return fused.ACTIVATIONS[name]
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
     """Truncated normal; a new object for each weight, so that no two weights start alike."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-
-
-def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor, site: int) -> tf.Tensor:
-    """Drops values with a mask that depends on seed and site alone.
-
-    Args:
-      x: float, any shape.
-      rate: share of the values set to zero; the rest is scaled up by 1 / (1 - rate).
-      seed: int32 [2].
-      site: number of this place; each place in a network needs its own.
-    """
-    if rate == 0:
-        return x
-    return tf.nn.experimental.stateless_dropout(
-        x, rate, seed=tf.random.experimental.stateless_fold_in(seed, site), rng_alg="auto_select"
-    )
 
 
 def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
@@ -69,11 +45,15 @@ class Dense(keras.layers.Layer):
     def __init__(self, inputs: int, outputs: int, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
-        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros")
+        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
         """Maps float [..., inputs] to float [..., outputs]."""
-        return tf.nn.bias_add(tf.matmul(x, self.kernel), self.bias)
+        return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
+
+    def product(self, x):
+        """The product with the kernel alone, of float [N, inputs], for a chain that begins with the bias."""
+        return tf.matmul(x, tf.convert_to_tensor(self.kernel))
 
 
 class LayerNorm(keras.layers.Layer):
@@ -86,10 +66,12 @@ class LayerNorm(keras.layers.Layer):
 
     def call(self, x):
         """Normalises float [..., size]; the result has the dtype of x."""
-        wide = tf.cast(x, tf.float32)
-        mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
-        normal = (wide - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-        return tf.cast(normal * self.gamma + self.beta, x.dtype)
+        return tf.cast(fused.normal(tf.cast(x, tf.float32), self.gamma, self.beta), x.dtype)
+
+
+def rows(x: tf.Tensor) -> tf.Tensor:
+    """[B, S, H] as [N, H]: a product of two matrices, whose gradient is one too, not one for each of the batch."""
+    return tf.reshape(x, [-1, x.shape[-1]])
 
 
 class Embeddings(keras.layers.Layer):
@@ -117,10 +99,10 @@ class Embeddings(keras.layers.Layer):
         x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
         x += tf.convert_to_tensor(self.position_embeddings)[:length]
         x += tf.gather(self.segment_embeddings, segment_ids)
-        x = self.layer_norm(x)
-        if seed is not None:
-            x = dropout(x, self._config.hidden_dropout_prob, seed, 0)
-        return x
+        if seed is None:
+            return self.layer_norm(x)
+        gamma, beta = tf.convert_to_tensor(self.layer_norm.gamma), tf.convert_to_tensor(self.layer_norm.beta)
+        return fused.norm_dropout(x, gamma, beta, seed, tf.constant(0), rate=self._config.hidden_dropout_prob)
 
 
 class Attention(keras.layers.Layer):
@@ -154,17 +136,30 @@ class Attention(keras.layers.Layer):
           site: number of the dropout.
 
         Returns:
-          float [B, S, H].
+          float [B, S, H], before the output's affine map.
         """
-        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
-        query *= tf.cast(self._config.head_size**-0.5, query.dtype)
+        query, key, value = self._projections(x) if seed is None else self._projections_in_one(x)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-        probabilities = tf.cast(probabilities, value.dtype)
-        if seed is not None:
-            probabilities = dropout(probabilities, self._config.attention_probs_dropout_prob, seed, site)
+        if seed is None:
+            probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+            probabilities = tf.cast(probabilities, value.dtype)
+        else:
+            rate = self._config.attention_probs_dropout_prob
+            probabilities = fused.attention_probabilities(scores, attention_bias, seed, tf.constant(site), rate=rate)
         context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return self.output_dense(tf.reshape(context, tf.shape(x)))
+        return tf.reshape(context, tf.shape(x))
+
+    def _projections(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
+        return query * tf.cast(self._config.head_size**-0.5, query.dtype), key, value
+
+    def _projections_in_one(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        layers = (self.query, self.key, self.value)
+        kernel = tf.concat([layer.kernel for layer in layers], axis=1)  # [H, 3 H]
+        bias = tf.concat([layer.bias for layer in layers], axis=0)
+        return fused.split_heads(
+            tf.matmul(rows(x), kernel), bias, length=x.shape[1], heads=self._config.num_attention_heads
+        )
 
 
 class Block(keras.layers.Layer):
@@ -184,16 +179,26 @@ class Block(keras.layers.Layer):
 
     def call(self, x, attention_bias, seed=None, site=0):
         """Maps float [B, S, H] to float [B, S, H]; takes the dropout numbers site to site + 2."""
-        rate = self._config.hidden_dropout_prob
-        attended = self.attention(x, attention_bias, seed=seed, site=site)
+        context = self.attention(x, attention_bias, seed=seed, site=site)
         if seed is not None:
-            attended = dropout(attended, rate, seed, site + 1)
-        x = self.attention_norm(x + attended)
+            return self._in_one_pass_a_chain(x, context, seed, site)
+        x = self.attention_norm(x + self.attention.output_dense(context))
         wide = activation(self._config.hidden_act)(self.intermediate(x))  # [B, S, 4H]
-        narrow = self.output_dense(wide)
-        if seed is not None:
-            narrow = dropout(narrow, rate, seed, site + 2)
-        return self.output_norm(x + narrow)
+        return self.output_norm(x + self.output_dense(wide))
+
+    def _in_one_pass_a_chain(self, x, context, seed, site):
+        """The block from the context on, with dropout."""
+        shape, x = tf.shape(x), rows(x)
+        x = self._residual_norm(rows(context), x, self.attention.output_dense, self.attention_norm, seed, site + 1)
+        bias = tf.convert_to_tensor(self.intermediate.bias)
+        wide = fused.biased_activation(self.intermediate.product(x), bias, name=self._config.hidden_act)  # [N, 4H]
+        x = self._residual_norm(wide, x, self.output_dense, self.output_norm, seed, site + 2)
+        return tf.reshape(x, shape)
+
+    def _residual_norm(self, x, residual, dense, norm, seed, site):
+        weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
+        rate = self._config.hidden_dropout_prob
+        return fused.residual_norm(dense.product(x), residual, *weights, seed, tf.constant(site), rate=rate)
 
 
 class BertEncoder(keras.Model):

@@ -8,8 +8,9 @@ Letters: B batch, S sequence length, H hidden size, P predictions, V vocabulary 
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf import fused
 from bert_tf.config import BertConfig
-from bert_tf.encoder import Dense, LayerNorm, activation, dropout, dropout_seed
+from bert_tf.encoder import Dense, LayerNorm, activation, dropout_seed, rows
 
 # The encoder numbers its dropouts from 0 on; heads count from here, so that no two masks are alike.
 _DROPOUT_SITE = 1 << 16
@@ -43,8 +44,8 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         """
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
-        logits = tf.einsum("bph,vh->bpv", x, tf.cast(word_embeddings, x.dtype))
-        return tf.cast(logits, tf.float32) + self.bias
+        logits = tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)  # [B P, V]
+        return tf.reshape(tf.cast(logits, tf.float32) + self.bias, [*tf.unstack(tf.shape(positions)), -1])
 
 
 class NextSentenceHead(keras.layers.Layer):
@@ -77,5 +78,5 @@ class ClassificationHead(keras.layers.Layer):
         """Maps float [B, H] to logits, float32 [B, num_outputs]."""
         seed = dropout_seed(training, seed)
         if seed is not None:
-            pooled_output = dropout(pooled_output, self._rate, seed, _DROPOUT_SITE)
+            pooled_output = fused.dropped(pooled_output, self._rate, seed, tf.constant(_DROPOUT_SITE))
         return tf.cast(self.dense(pooled_output), tf.float32)

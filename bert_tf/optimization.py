@@ -14,6 +14,8 @@ import tf_keras as keras
 CLIP_NORM = 1.0
 # Layer-norm scales and offsets, and biases, are not decayed.
 _NOT_DECAYED = ("bias", "gamma", "beta")
+# Elements from which on a weight's step is worth compiling.
+_LARGE = 1 << 16
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -90,33 +92,78 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable):
         """Applies one update to one weight."""
+        self._update(variable, gradient, tf.constant(1.0), tf.constant(True))
+
+    def apply_scaled(self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor) -> None:
+        """One step over all weights, its gradients scaled on the way.
+
+        Called in replica context, with values that are alike on all replicas.
+
+        Args:
+          gradients: dense, one a weight.
+          variables: the weights.
+          factor: float32 scalar that multiplies all gradients.
+          finite: bool scalar; where false, weights and moments stay, and only the step is counted.
+        """
+
+        def apply(distribution, pairs, factor, finite):
+            self._compute_current_learning_rate()
+            for gradient, variable in pairs:
+                distribution.extended.update(variable, self._update, (gradient, factor, finite), group=False)
+            self.iterations.assign_add(1)
+
+        with tf.init_scope():
+            self.build(variables)
+        pairs = list(zip(gradients, variables, strict=True))
+        # as in Keras's `apply_gradients`: some strategies update mirrored weights only all at once
+        merge = tf.__internal__.distribute.interim.maybe_merge_call
+        merge(apply, tf.distribute.get_strategy(), pairs, factor, finite)
+
+    def _update(self, variable, gradient, factor, finite) -> None:
         if isinstance(gradient, tf.IndexedSlices):
             # the moments of rows that a step does not touch decay too, as with the original's dense ones
             gradient = tf.convert_to_tensor(gradient)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
-        next_m = m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        next_v = v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        update = self._direction(next_m, next_v)
-        if self._decayed[index]:
-            update += self.weight_decay_rate * variable
-            update *= self._layer_rate(variable, update)
-        variable.assign_sub(tf.cast(self.learning_rate, variable.dtype) * update)
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        large = variable.shape.num_elements() >= _LARGE
+        stepped = (self._stepped_in_one_pass if large else self._stepped)(
+            tf.convert_to_tensor(variable), tf.convert_to_tensor(m), tf.convert_to_tensor(v), gradient,
+            rate, tf.convert_to_tensor(self.iterations), factor, finite, self._decayed[index],
+        )  # fmt: skip
+        for old, new in zip((variable, m, v), stepped, strict=True):
+            old.assign(new)
 
-    def _direction(self, m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
+        """The weight and its moments after a step, or as they were where `finite` is false."""
+        gradient *= tf.cast(factor, weight.dtype)
+        next_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
+        next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
+        update = self._direction(next_m, next_v, iterations)
+        if decayed:
+            update += self.weight_decay_rate * weight
+            update *= self._layer_rate(weight, update)
+        return tuple(
+            tf.where(finite, new, old) for new, old in ((weight - rate * update, weight), (next_m, m), (next_v, v))
+        )
+
+    # Compiled, each weight and moment is read once and written once; op by op the step is bound by memory.
+    _stepped_in_one_pass = tf.function(_stepped, jit_compile=True)
+
+    def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
         """Adam's update before rate and decay."""
         direction = m / (tf.sqrt(v) + self.epsilon)
         if self.bias_correction:
-            first, second = self._corrections(m.dtype)
+            first, second = self._corrections(iterations, m.dtype)
             direction *= tf.sqrt(second) / first
         return direction
 
-    def _corrections(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+    def _corrections(self, iterations: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         """1 - b1^t and 1 - b2^t: how much of each moment is there yet, having started from zero."""
-        step = tf.cast(self.iterations + 1, dtype)
+        step = tf.cast(iterations + 1, dtype)
         return 1.0 - tf.pow(tf.cast(self.beta_1, dtype), step), 1.0 - tf.pow(tf.cast(self.beta_2, dtype), step)
 
-    def _layer_rate(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
+    def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor | float:
         """Factor of the learning rate for one weight."""
         return 1.0
 
@@ -148,12 +195,12 @@ class Lamb(AdamWeightDecay):
     def __init__(self, learning_rate, name: str = "Lamb", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
 
-    def _direction(self, m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        first, second = self._corrections(m.dtype)
+    def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
+        first, second = self._corrections(iterations, m.dtype)
         return (m / first) / (tf.sqrt(v / second) + self.epsilon)
 
-    def _layer_rate(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor:
-        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+    def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
+        weight_norm, update_norm = tf.norm(weight), tf.norm(update)
         return tf.where((weight_norm > 0) & (update_norm > 0), tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
 
 
@@ -162,24 +209,48 @@ def decays(variable: tf.Variable) -> bool:
     return variable.name.split("/")[-1].split(":")[0] not in _NOT_DECAYED
 
 
-def summed_and_clipped(
-    gradients: Sequence[tf.Tensor], clip_norm: float = CLIP_NORM
-) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Sums gradients over the replicas, then clips them by their global norm.
+def clipped_update(
+    optimizer: keras.optimizers.Optimizer,
+    gradients: Sequence[tf.Tensor],
+    variables: Sequence[tf.Variable],
+    clip_norm: float = CLIP_NORM,
+) -> tf.Tensor:
+    """One step of the optimizer, with gradients summed over the replicas and clipped by their global norm.
 
     Called in replica context. Clipping after the sum makes the step the same however many replicas
-    share the batch.
+    share the batch. Where the norm is not finite, weights and moments stay as they were, on all replicas; the
+    step is counted. A `LossScaleOptimizer` takes the gradients of the scaled loss, and adapts its scale.
 
     Args:
+      optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
       gradients: one a weight, of this replica's share of the loss.
+      variables: the weights.
       clip_norm: largest global norm let through.
 
     Returns:
-      The gradients to apply on every replica, and their norm before clipping.
+      The norm before clipping, float32 scalar.
     """
+    scaling = isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
     dense = [tf.convert_to_tensor(g) for g in gradients]
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync > 1:
         dense = context.all_reduce(tf.distribute.ReduceOp.SUM, dense)
-    clipped, norm = tf.clip_by_global_norm(dense, clip_norm)
-    return list(clipped), norm
+    unscale = 1.0 / optimizer.loss_scale if scaling else tf.constant(1.0)
+    norm = unscale * tf.sqrt(2.0 * tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in dense]))
+    finite = tf.math.is_finite(norm)
+    factor = unscale * clip_norm / tf.maximum(norm, clip_norm)
+    (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(dense, variables, factor, finite)
+    if scaling:
+        _adapt_loss_scale(optimizer, norm)
+    return norm
+
+
+def _adapt_loss_scale(optimizer: keras.mixed_precision.LossScaleOptimizer, norm: tf.Tensor) -> None:
+    """Halves the loss scale after a norm that is not finite, doubles it after many that are."""
+
+    def adapt(distribution, norm):
+        optimizer._loss_scale.update([norm])  # what `apply_gradients` does with all gradients
+
+    if optimizer.dynamic:
+        merge = tf.__internal__.distribute.interim.maybe_merge_call
+        merge(adapt, tf.distribute.get_strategy(), norm)

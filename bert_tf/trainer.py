@@ -135,10 +135,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         # a weight that the loss does not reach (a pooler without its task) has no gradient
         used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         gradients, variables = zip(*used, strict=True)
-        if scaling:
-            gradients = self.optimizer.get_unscaled_gradients(gradients)
-        gradients, norm = optimization.summed_and_clipped(gradients)
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True), skip_gradients_aggregation=True)
+        norm = optimization.clipped_update(self.optimizer, gradients, variables)
         # float16 overflows now and then; such a step is passed over and the loss scale lowered
         finite = tf.cast(tf.math.is_finite(norm) | (not scaling), tf.float32)
         norm = tf.where(finite > 0, norm, 0.0)

@@ -128,12 +128,12 @@ def official_outputs_and_gradients(theirs: models.BertPretrainerV2, batch: dict)
 
 
 def outputs_and_gradients(
-    model: BertPretrainer, batch: dict, next_sentence: bool = True
+    model: BertPretrainer, batch: dict, next_sentence: bool = True, training: bool = False
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Our outputs, the joint loss that training minimises, and its gradients by path, as far as there are any."""
     variables = variables_by_path(model)
     with tf.GradientTape() as tape:
-        terms = PretrainingObjective(model, next_sentence).losses(batch, training=False, seed=None)["loss"]
+        terms = PretrainingObjective(model, next_sentence).losses(batch, training=training, seed=None)["loss"]
         loss = tf.add_n([numerator / denominator for numerator, denominator in terms.values()])
     gradients = tape.gradient(loss, variables)
     return {**model(batch), "loss": loss}, {p: _dense(g) for p, g in gradients.items() if g is not None}

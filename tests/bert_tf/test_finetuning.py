@@ -62,8 +62,7 @@ def test_the_head_overfits_32_examples(tokenizer, name):
             numerator, count = objective.losses(batch, training=True, seed=tf.constant([0, 0]))["loss"]["loss"]
             loss = numerator / count
         gradients = tape.gradient(loss, model.trainable_variables)
-        clipped, _ = optimization.summed_and_clipped(gradients)
-        optimizer.apply_gradients(zip(clipped, model.trainable_variables, strict=True))
+        optimization.clipped_update(optimizer, gradients, model.trainable_variables)
         return loss
 
     first = float(step())

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras as keras
 from official.modeling.optimization import lamb, legacy_adamw
 
-from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, decays, summed_and_clipped
+from bert_tf import optimization
+from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, clipped_update, decays
 
 PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 
@@ -114,20 +116,86 @@ def test_schedule_rises_then_follows_the_line_from_step_zero(warmup, step, expec
     np.testing.assert_allclose(WarmupLinearDecay(1.0, 100, warmup)(step), expected, rtol=1e-6)
 
 
+def first_moments(optimizer) -> list[np.ndarray]:
+    """Of a first step: a tenth of the gradients that were applied."""
+    return [10 * m.numpy() for m in optimizer._m]
+
+
 def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
-    big = [tf.constant([3.0]), tf.constant([[4.0]])]
-    clipped, norm = summed_and_clipped(big)
-    assert float(norm) == 5.0
-    np.testing.assert_allclose([float(clipped[0][0]), float(clipped[1][0, 0])], [0.6, 0.8], rtol=1e-6)
-    small, _ = summed_and_clipped([tf.constant([0.3, 0.4])])
-    np.testing.assert_array_equal(small[0], np.float32([0.3, 0.4]))
+    for gradients, expected in (([[3.0], [4.0]], [[0.6], [0.8]]), ([[0.3], [0.4]], [[0.3], [0.4]])):
+        variables = [tf.Variable([1.0], name="kernel") for _ in gradients]
+        optimizer = AdamWeightDecay(0.1)
+        norm = clipped_update(optimizer, [tf.constant(g) for g in gradients], variables)
+        np.testing.assert_allclose(norm, np.linalg.norm(gradients), rtol=1e-6)
+        np.testing.assert_allclose(first_moments(optimizer), expected, rtol=1e-6)
 
 
-def test_gradients_are_summed_over_replicas_before_they_are_clipped():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])  # the rule for one; two are in test_training
-    clipped, norm = strategy.run(lambda: summed_and_clipped([tf.constant([6.0, 8.0])]))
-    assert float(norm) == 10.0
-    np.testing.assert_allclose(clipped[0], [0.6, 0.8], rtol=1e-6)
+@pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
+def test_gradients_are_summed_over_replicas_before_they_are_clipped(make, monkeypatch):
+    monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    gradients = [tf.constant([6.0, 0.0]), tf.constant([8.0])]
+
+    def variables():
+        return [tf.Variable(tf.ones([2]), name="kernel"), tf.Variable(tf.ones([1]), name="bias")]
+
+    with strategy.scope():
+        ours, optimizer = variables(), make(0.1)
+        optimizer.build(ours)
+
+    @tf.function
+    def step():
+        def on_replica():
+            share = 1.0 + 2.0 * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+            return clipped_update(optimizer, [g * share / 4.0 for g in gradients], ours)
+
+        return strategy.experimental_local_results(strategy.run(on_replica))
+
+    assert [float(norm) for norm in step()] == [10.0, 10.0]
+    alone, expected = variables(), make(0.1)
+    clipped_update(expected, gradients, alone)
+    np.testing.assert_allclose(np.concatenate(first_moments(optimizer)), [0.6, 0.0, 0.8], rtol=1e-6)
+    for variable, reference in zip(ours, alone, strict=True):
+        for replica in strategy.experimental_local_results(variable):
+            np.testing.assert_allclose(replica, reference, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [AdamWeightDecay, lambda r: AdamWeightDecay(r, bias_correction=True), Lamb])
+def test_a_compiled_step_equals_the_step_op_by_op(make, monkeypatch):
+    results = []
+    for large in (1, 1 << 62):
+        monkeypatch.setattr(optimization, "_LARGE", large)
+        rng = np.random.default_rng(0)
+        variable = tf.Variable(rng.standard_normal([30, 7]), dtype=tf.float32, name="kernel")
+        optimizer = make(0.1)
+        for _ in range(5):
+            gradient = tf.constant(rng.standard_normal([30, 7]), tf.float32)
+            clipped_update(optimizer, [gradient], [variable])
+        results.append([variable.numpy(), *(w.numpy() for w in optimizer._m + optimizer._v)])
+    for compiled, plain in zip(*results, strict=True):
+        np.testing.assert_allclose(compiled, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
+@pytest.mark.parametrize("scaling", [False, True])
+def test_a_step_whose_norm_is_not_finite_changes_nothing_but_its_count(bad, large, scaling, monkeypatch):
+    monkeypatch.setattr(optimization, "_LARGE", large)
+    variables = [tf.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias")]
+    optimizer = inner = AdamWeightDecay(0.1)
+    if scaling:
+        optimizer = keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=8.0)
+    clipped_update(optimizer, [tf.ones([2]), tf.ones([2])], variables)
+    before = [v.numpy() for v in (*variables, *inner._m, *inner._v)]
+    assert inner.iterations == 1 and np.abs(before[0] - 1).max() > 0
+    norm = clipped_update(optimizer, [tf.ones([2]), tf.constant([1.0, bad])], variables)
+    assert not np.isfinite(norm) and inner.iterations == 2
+    for variable, expected in zip((*variables, *inner._m, *inner._v), before, strict=True):
+        np.testing.assert_array_equal(variable, expected)
+    if scaling:
+        assert optimizer.loss_scale == 4.0
+        norm = clipped_update(optimizer, [tf.constant([4.0, 0.0]), tf.zeros([2])], variables)
+        assert norm == 1.0
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,7 @@ def test_both_heads_overfit_32_examples():
             losses = {name: a / b for name, (a, b) in terms.items()}
             total = tf.add_n(list(losses.values()))
         gradients = tape.gradient(total, model.trainable_variables)
-        clipped, _ = optimization.summed_and_clipped(gradients)
-        optimizer.apply_gradients(zip(clipped, model.trainable_variables, strict=True))
+        optimization.clipped_update(optimizer, gradients, model.trainable_variables)
         return losses
 
     first = step()

@@ -1,0 +1,153 @@
+"""Each chain against its formula in float64, forward and backward, compiled and op by op."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import fused
+from bert_tf.config import ACTIVATIONS
+from tests.bert_tf.reference import CONFIG, outputs_and_gradients, random_batch, random_pretrainer
+
+SEED, SITE = tf.constant([3, 4]), tf.constant(7)
+ROWS, HIDDEN, HEADS, LENGTH = 24, 32, 4, 6
+RATE = 0.25
+
+
+def drop(x, rate=RATE):
+    return x * tf.cast(fused.kept(x.shape, rate, SEED, SITE), x.dtype) / (1 - rate) if rate else x
+
+
+def norm(x, gamma, beta):
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + 1e-12) * gamma + beta
+
+
+def heads(x, bias):
+    parts = tf.reshape(x + bias, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
+    query, key, value = (tf.einsum("bsad->basd", parts[:, :, i]) for i in range(3))
+    return query / tf.sqrt(tf.cast(HIDDEN // HEADS, x.dtype)), key, value
+
+
+# chain, formula, shapes of the inputs with a gradient, other inputs, whether the chain drops
+BIAS = (np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) * 5.0 - 5.0
+CHAINS = {
+    "residual_norm": (
+        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE),
+        lambda x, residual, bias, gamma, beta: norm(residual + drop(x + bias), gamma, beta),
+        [(ROWS, HIDDEN), (ROWS, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)],
+    ),
+    "residual_norm without dropout": (
+        lambda *a: fused.residual_norm(*a, SEED, SITE, rate=0.0),
+        lambda x, residual, bias, gamma, beta: norm(residual + x + bias, gamma, beta),
+        [(ROWS, HIDDEN), (ROWS, HIDDEN), (HIDDEN,), (HIDDEN,), (HIDDEN,)],
+    ),
+    "norm_dropout": (
+        lambda *a: fused.norm_dropout(*a, SEED, SITE, rate=RATE),
+        lambda x, gamma, beta: drop(norm(x, gamma, beta)),
+        [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
+    ),
+    "attention_probabilities": (
+        lambda s: fused.attention_probabilities(s, tf.constant(BIAS[:, None, None], tf.float32), SEED, SITE, rate=RATE),
+        lambda s: drop(tf.nn.softmax(s + BIAS[:, None, None])),
+        [(4, HEADS, LENGTH, LENGTH)],
+    ),
+    "split_heads": (
+        lambda *a: fused.split_heads(*a, length=LENGTH, heads=HEADS),
+        heads,
+        [(ROWS, 3 * HIDDEN), (3 * HIDDEN,)],
+    ),
+} | {
+    f"biased_activation {name}": (
+        lambda *a, name=name: fused.biased_activation(*a, name=name),
+        lambda x, bias, name=name: fused.ACTIVATIONS[name](x + bias),
+        [(ROWS, 4 * HIDDEN), (4 * HIDDEN,)],
+    )
+    for name in ACTIVATIONS
+}  # fmt: skip
+
+
+def value_and_gradients(function, inputs):
+    """Outputs in a row, and the gradients of a sum of them with weights that differ."""
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = tf.nest.flatten(function(*inputs))
+        flat = tf.concat([tf.reshape(tf.cast(o, inputs[0].dtype), [-1]) for o in outputs], 0)
+        weights = tf.constant(np.random.default_rng(1).standard_normal(flat.shape[0]), flat.dtype)
+        total = tf.reduce_sum(flat * weights)
+    return [flat, *tape.gradient(total, inputs)]
+
+
+@pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
+@pytest.mark.parametrize(("dtype", "bound"), [(tf.float32, 1e-5), (tf.bfloat16, 2**-7)], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_and_its_gradients_follow_the_formula(name, dtype, bound, large, monkeypatch):
+    chain, formula, shapes = CHAINS[name]
+    monkeypatch.setattr(fused, "_LARGE", large)
+    rng = np.random.default_rng(0)
+    values = [tf.cast(tf.constant(rng.standard_normal(shape)), dtype) for shape in shapes]
+    # vectors, which are weights, stay in float32
+    inputs = [value if len(value.shape) > 1 else tf.cast(value, tf.float32) for value in values]
+    got = value_and_gradients(tf.function(chain), inputs)
+    expected = value_and_gradients(formula, [tf.cast(value, tf.float64) for value in values])
+    for index, (a, b) in enumerate(zip(got, expected, strict=True)):
+        error = np.linalg.norm(tf.cast(a, tf.float64) - b) / np.linalg.norm(b)
+        assert error <= bound, f"{index}: {error:.1e}"
+
+
+def test_a_mask_drops_its_share_and_keeps_the_mean():
+    shape = [1000, 1000]
+    for rate in (0.1, 0.5, 0.01):
+        mask = fused.kept(shape, rate, SEED, SITE).numpy()
+        assert abs((~mask).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / mask.size)
+        # of rows and columns too: chi-squared with 1,000 degrees of freedom has a deviation of 45
+        for axis in (0, 1):
+            counts = (~mask).sum(axis)
+            assert abs(np.sum((counts - 1000 * rate) ** 2) / (1000 * rate * (1 - rate)) - 1000) < 5 * 45
+    x = fused.dropped(tf.ones(shape), 0.1, SEED, SITE).numpy()
+    assert set(np.unique(x)) == {0.0, np.float32(1 / 0.9)}
+
+
+def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
+    def mask(seed=(3, 4), site=7):
+        return fused.kept([1 << 20], 0.5, tf.constant(seed), tf.constant(site)).numpy() * 2.0 - 1.0
+
+    base = mask()
+    bound = 5 / np.sqrt(base.size)
+    for shift in (*range(1, 20), 32, 64, 128, 512, 768, 3072, 1 << 16):
+        assert abs(np.mean(base[shift:] * base[:-shift])) < 1.1 * bound, shift
+    others = [mask(site=s) for s in (0, 1, 6, 8, 1 << 16)]
+    others += [mask(seed=s) for s in ((3, 5), (4, 4), (4, 3), (-3, 4), (3, 1 << 30), (0, 0))]
+    for index, other in enumerate(others):
+        for shift in (0, 1, 7):
+            assert abs(np.mean(base[shift:] * other[: base.size - shift])) < bound, (index, shift)
+    words = base.reshape(-1, 8)
+    counts = np.bincount(((words > 0) @ (1 << np.arange(8))).astype(int), minlength=256)
+    # 256 patterns of eight neighbours: chi-squared with 255 degrees of freedom, deviation 22.6
+    assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_step_without_dropout_computes_what_evaluation_does(dtype, monkeypatch):
+    """Loss and gradients, through the compiled chains and through plain ops."""
+    monkeypatch.setattr(fused, "_LARGE", 1)
+    keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
+    try:
+        config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
+        batch = random_batch(config, batch=5, length=20, predictions=4)
+        (plain, plain_gradients), (ours, gradients) = (
+            outputs_and_gradients(model, batch, training=training) for training in (False, True)
+        )
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    bound = 1e-5 if dtype == "float32" else 0.02
+    np.testing.assert_allclose(ours["loss"], plain["loss"], rtol=bound)
+    for path, expected in plain_gradients.items():
+        if path.endswith("attention/key/bias"):  # zero, but for rounding
+            assert np.abs(gradients[path]).max() < 1e-3
+            continue
+        error = np.linalg.norm(gradients[path] - expected) / np.linalg.norm(expected)
+        assert error <= (1e-4 if dtype == "float32" else 0.1), f"{path}: {error:.1e}"
