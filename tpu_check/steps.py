@@ -131,7 +131,7 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
     try:
         program = tf.function(run, jit_compile=True).experimental_get_compiler_ir(batch)(stage="stablehlo")
     except (tf.errors.OpError, ValueError) as error:
-        raise InputError(f"the step is nothing that XLA can compile: {' '.join(str(error).split())[:500]}") from error
+        raise InputError(f"the step is nothing that XLA can compile: {' '.join(str(error).split())[-400:]}") from error
     # every variable's new value ends in a copy of XLA's own, which StableHLO has no word for; compilers drop either
     program = re.sub(r"^module @\S+", "module @step", program, flags=re.MULTILINE)  # numbered by the process
     return re.sub(r"\bmhlo\.copy (\S+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", program)
