@@ -3,6 +3,7 @@
 Paper: section 4.1 and appendix A.3.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -13,7 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, finetuning, flops, progress, run_folder, strategies, training
+from bert_tf import checkpoints, finetuning, flops, progress, run_checkpoints, run_folder, strategies, training, workers
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import BertClassifier, EncodedExamples
 from bert_tf.settings import ClassifierSettings
@@ -55,26 +56,36 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
     Raises:
       InputError: something given does not fit; before any training.
     """
-    run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
+    strategy = strategies.make_strategy(settings)
+    locked = settings.do_train and strategies.is_chief(strategy)
+    with (
+        workers.clear_errors(),
+        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
+    ):
+        run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
+        return _run(run, strategy, lock)
+
+
+def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.Lock | None) -> dict[str, float]:
     settings = run.settings
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategy = strategies.make_strategy(settings)
     strategies.check_batch_size(
-        strategy,
-        train_batch_size=settings.train_batch_size,
-        eval_batch_size=settings.eval_batch_size,
-        predict_batch_size=settings.predict_batch_size,
+        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
+    )
+    strategies.check_batch_size(
+        strategy, eval_batch_size=settings.eval_batch_size, predict_batch_size=settings.predict_batch_size
     )
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         model = BertClassifier(run.config, run.task.num_outputs)
     if settings.do_train:
-        _train(run, strategy, model)
+        _train(run, strategy, model, lock)
     if not (settings.do_eval or settings.do_predict):
         return {}
-    latest = checkpoints.latest_checkpoint(settings.output_dir)
-    tf.train.Checkpoint(model=model).restore(latest).expect_partial()
-    figures = _evaluate(run, strategy, model) if settings.do_eval else {}
+    found = run_checkpoints.find(settings.output_dir)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
+    tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
+    figures = _evaluate(run, strategy, model, found.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, strategy, model)
     return figures
@@ -86,7 +97,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if not settings.do_train:
-        checkpoints.latest_checkpoint(settings.output_dir)
+        run_checkpoints.check_there(settings.output_dir)
     task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
     if task.has_pairs:
         require_segments(config, settings.bert_config_file)
@@ -115,7 +126,7 @@ def _model_facts(run: ClassifierRun) -> dict:
     }
 
 
-def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClassifier) -> None:
+def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClassifier, lock: run_folder.Lock) -> None:
     settings, examples = run.settings, run.splits["train"]
     num_train_steps = int(len(examples) / settings.train_batch_size * settings.num_train_epochs)
     if num_train_steps < 1:
@@ -137,10 +148,16 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
             checkpoints.initialize(model, starts_from)
-    start_step = run_folder.begin(settings.output_dir, phase, training.latest_step(settings.output_dir))
-    _write_description(run)
+    found = run_checkpoints.find(settings.output_dir)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
+    start_step = run_folder.check(settings.output_dir, phase, found.step)
+    if strategies.is_chief(strategy):
+        lock.make_folder()
+        run_folder.begin(settings.output_dir, phase, found.step)
+        _write_description(run)
+    workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
-    def make_batches(input_context):
+    def make_batches(input_context, start_step=start_step):
         return finetuning.batches(
             examples,
             run.tokenizer,
@@ -152,6 +169,10 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             input_context=input_context,
         )
 
+    def records_of(step, _):
+        batch = next(iter(make_batches(None, start_step + step - 1 - found.step)))
+        return [f"train.tsv example {number + 1}" for number in batch["example_ids"].numpy()]
+
     with strategy.scope():
         optimizer = make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
         per_sequence = flops.of_training(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
@@ -161,10 +182,12 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             random_seed=settings.random_seed,
             optimizer=optimizer,
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
+            skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(per_sequence, flops.peak(strategy, settings.dtype)),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
-    training.train(trainer, settings, num_train_steps)
+    training.train(trainer, settings, num_train_steps, found, records_of=records_of)
 
 
 def _write_description(run: ClassifierRun) -> None:
@@ -199,14 +222,15 @@ def _logits(run: ClassifierRun, split: str, batch_size: int, strategy, model: Be
     return finetuning.predict(model, strategy, dataset, len(run.splits[split]))
 
 
-def _evaluate(run: ClassifierRun, strategy, model: BertClassifier) -> dict[str, float]:
+def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) -> dict[str, float]:
     """Evaluates on dev.tsv and writes `eval_results.txt` with the original's names."""
     settings, labels = run.settings, run.splits["dev"].labels
     logits = _logits(run, "dev", settings.eval_batch_size, strategy, model)
     predictions = logits[:, 0] if run.task.is_regression else np.argmax(logits, axis=1)
     loss = finetuning.mean_loss(logits, labels, run.task.is_regression)
     figures = {**glue.score(run.task, labels, predictions), "loss": loss}
-    step = training.latest_step(settings.output_dir)
+    if not strategies.is_chief(strategy):
+        return figures
     logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures))
     progress.record(settings.output_dir, "dev", step, figures)
     results = {"global_step": step, **{f"eval_{name}": value for name, value in figures.items()}}
@@ -217,6 +241,8 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier) -> dict[str, 
 def _predict(run: ClassifierRun, strategy, model: BertClassifier) -> None:
     """Predicts test.tsv and writes `test_results.tsv`: probabilities, or the score, a line an example."""
     logits = _logits(run, "test", run.settings.predict_batch_size, strategy, model)
+    if not strategies.is_chief(strategy):
+        return
     rows = logits if run.task.is_regression else finetuning.probabilities(logits)
     path = os.path.join(run.settings.output_dir, "test_results.tsv")
     writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))

@@ -88,6 +88,25 @@ def parse(settings_class: type, arguments: Sequence[str]):
     return settings_from_flags(settings_class, flag_values)
 
 
+def with_flagfile(settings, path: str, **changes):
+    """Settings with what a flag file says in place of their own.
+
+    Args:
+      settings: dataclass whose fields come from `setting`.
+      path: of the file, as `--flagfile` reads it.
+      **changes: values that stand where the file says nothing.
+
+    Raises:
+      InputError: the file cannot be read, or holds what is no flag; or the settings contradict each other.
+    """
+    given = dataclasses.asdict(settings) | changes
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    try:
+        return parse(type(settings), [*words, f"--flagfile={path}"])
+    except flags.Error as error:
+        raise InputError(str(error)) from error
+
+
 def _refuse_words(words: Sequence[str]) -> None:
     # "--do_train False" would leave --do_train true and the word unread
     if words:

@@ -10,6 +10,8 @@ Softmax and layer normalisation are computed in float32 whatever the compute dty
 is stateless: its mask is a function of the seed passed to the call and of the place in the network.
 """
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 import tf_keras as keras
 
@@ -93,11 +95,14 @@ class Embeddings(keras.layers.Layer):
         shape = [rows, self._config.hidden_size]
         return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
 
-    def call(self, input_ids, segment_ids, seed=None):
-        """Embeds int32 [B, S] ids and segments: float [B, S, H]."""
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None):
+        """Embeds int32 [B, S] ids, segments and positions, which without `position_ids` count on: float [B, S, H]."""
         length = input_ids.shape[1] or tf.shape(input_ids)[1]
         x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
-        x += tf.convert_to_tensor(self.position_embeddings)[:length]
+        if position_ids is None:
+            x += tf.convert_to_tensor(self.position_embeddings)[:length]
+        else:
+            x += tf.gather(self.position_embeddings, position_ids)
         x += tf.gather(self.segment_embeddings, segment_ids)
         if seed is None:
             return self.layer_norm(x)
@@ -138,28 +143,25 @@ class Attention(keras.layers.Layer):
         Returns:
           float [B, S, H], before the output's affine map.
         """
-        query, key, value = self._projections(x) if seed is None else self._projections_in_one(x)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        if seed is None:
-            probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-            probabilities = tf.cast(probabilities, value.dtype)
-        else:
-            rate = self._config.attention_probs_dropout_prob
-            probabilities = fused.attention_probabilities(scores, attention_bias, seed, tf.constant(site), rate=rate)
-        context = tf.transpose(tf.matmul(probabilities, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return tf.reshape(context, tf.shape(x))
-
-    def _projections(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if seed is not None:
+            return self._in_training(x, attention_bias, seed, site)
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
-        return query * tf.cast(self._config.head_size**-0.5, query.dtype), key, value
+        query *= tf.cast(self._config.head_size**-0.5, query.dtype)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+        context = tf.matmul(tf.cast(probabilities, value.dtype), value)
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))
 
-    def _projections_in_one(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _in_training(self, x, attention_bias, seed, site):
         layers = (self.query, self.key, self.value)
         kernel = tf.concat([layer.kernel for layer in layers], axis=1)  # [H, 3 H]
         bias = tf.concat([layer.bias for layer in layers], axis=0)
-        return fused.split_heads(
-            tf.matmul(rows(x), kernel), bias, length=x.shape[1], heads=self._config.num_attention_heads
-        )
+        projected = tf.nn.bias_add(tf.matmul(rows(x), kernel), tf.cast(bias, x.dtype))
+        context = fused.attention(
+            projected, attention_bias, seed, tf.constant(site), length=x.shape[1],
+            heads=self._config.num_attention_heads, rate=self._config.attention_probs_dropout_prob,
+        )  # fmt: skip
+        return tf.reshape(context, tf.shape(x))
 
 
 class Block(keras.layers.Layer):
@@ -223,12 +225,14 @@ class BertEncoder(keras.Model):
         Args:
           inputs: dict of `input_ids`, `input_mask` (1 on pieces, 0 on padding), `segment_ids`, each
             int32 [B, S]. Without `input_mask` nothing is padding, without `segment_ids` all is segment 0.
+            Rows that several examples share have more (`packed_rows`): `position_ids` [B, S]; `sequence_ids` [B, S],
+            equal on pieces that see each other; `cls_positions` [B, N], where the examples begin.
           training: whether to drop.
           seed: int32 [2] for the dropout masks; None draws one.
 
         Returns:
-          dict of `sequence_output` [B, S, H], `pooled_output` [B, H], `embedding_output` [B, S, H],
-          `encoder_outputs` (list of L, each [B, S, H]).
+          dict of `sequence_output` [B, S, H], `pooled_output` [B, H] (with `cls_positions` [B, N, H]),
+          `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H]).
 
         Raises:
           ValueError: S is beyond `max_position_embeddings`.
@@ -242,38 +246,54 @@ class BertEncoder(keras.Model):
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
         seed = dropout_seed(training, seed)
-        attention_bias = _attention_bias(input_mask, self.config.directionality)
-        x = embedding_output = self.embeddings(input_ids, segment_ids, seed=seed)
+        attention_bias = _attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
+        x = embedding_output = self.embeddings(input_ids, segment_ids, inputs.get("position_ids"), seed=seed)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
             x = block(x, attention_bias, seed=seed, site=1 + 3 * index)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
-            "pooled_output": tf.nn.tanh(self.pooler(self._pooled_position(x, input_mask))),
+            "pooled_output": tf.nn.tanh(self.pooler(self._read_by_pooler(x, input_mask, inputs))),
             "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
         }
 
-    def _pooled_position(self, x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-        """The position that has seen the whole row: the first, or left to right the last piece; [B, H] of [B, S, H]."""
-        if self.config.directionality != "ltr":
+    def _read_by_pooler(self, x: tf.Tensor, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """What has seen its whole row or example: its first position, or left to right its last piece.
+
+        Returns:
+          float [B, H] of x [B, S, H]; of packed rows [B, N, H].
+        """
+        looks_on = self.config.directionality == "ltr"
+        if "cls_positions" in inputs:
+            place = inputs["cls_positions"]  # [B, N]
+            if looks_on:
+                numbers = tf.range(1, place.shape[1] + 1)
+                own = inputs["sequence_ids"][:, tf.newaxis, :] == numbers[:, tf.newaxis]  # [B, N, S]
+                place += tf.maximum(tf.reduce_sum(tf.cast(own, tf.int32), axis=2) - 1, 0)
+            return tf.gather(x, place, batch_dims=1)
+        if not looks_on:
             return x[:, 0]
         last = tf.maximum(tf.reduce_sum(input_mask, axis=1) - 1, 0)  # [B]
         return tf.gather(x, last, batch_dims=1)
 
 
-def _attention_bias(input_mask: tf.Tensor, directionality: str) -> tf.Tensor:
-    """What is added to the scores, so that padding and pieces on the wrong side are not seen.
+def _attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """What is added to the scores, so that padding, pieces on the wrong side and other examples are not seen.
 
     Args:
       input_mask: int32 [B, S].
       directionality: see `BertConfig`.
+      sequence_ids: int32 [B, S], of packed rows.
 
     Returns:
-      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction.
+      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction and packed rows.
     """
     seen = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+    if sequence_ids is not None:
+        own = sequence_ids[:, tf.newaxis, :, tf.newaxis] == sequence_ids[:, tf.newaxis, tf.newaxis, :]
+        seen *= tf.cast(own, tf.float32)  # [B, 1, S, S]
     if directionality != "bidi":
         length = tf.shape(input_mask)[1]
         lower, upper = (-1, 0) if directionality == "ltr" else (0, -1)

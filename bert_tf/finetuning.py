@@ -15,7 +15,6 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.heads import ClassificationHead
-from bert_tf.input_pipeline import batch_share
 from bert_tf.packing import pack
 from bert_tf.tasks.glue import ClassificationTask, Example
 from bert_tf.tokenization import BertTokenizer
@@ -49,11 +48,15 @@ class ClassificationObjective:
         self._is_regression = is_regression
         self.names = ("loss",) if is_regression else ("loss", "accuracy")
 
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Examples of a batch that are no filling, float32 []."""
+        return {"loss": tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))}
+
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict]:
         """Loss and accuracy of a batch of this replica, each as (numerator, denominator)."""
         logits = self.model(batch, training=training, seed=seed)["logits"]  # [B, C]
         real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
-        count = tf.reduce_sum(real)
+        count = self.denominators(batch)["loss"]
         labels = batch["label_ids"]
         if self._is_regression:
             error = tf.square(logits[:, 0] - labels)
@@ -155,10 +158,34 @@ def batches(
             "example_ids": tf.cast(example_ids, tf.int32),
         }
 
-    dataset = batch_share(
+    dataset = _batch_share(
         order, batch_size, start_step if training else 0, drop_remainder=True, input_context=input_context
     )
     return dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+
+def _batch_share(
+    dataset: tf.data.Dataset,
+    batch_size: int,
+    start_step: int,
+    *,
+    drop_remainder: bool,
+    input_context: tf.distribute.InputContext | None,
+) -> tf.data.Dataset:
+    """Batches this worker's share of a dataset.
+
+    Args:
+      dataset: single elements in an order that all workers agree on.
+      batch_size: elements a step over all replicas; each batch holds one replica's share.
+      start_step: steps to pass over.
+      drop_remainder: whether to leave out a last batch that is not full.
+      input_context: which worker this is, where there are several.
+    """
+    if input_context is None:
+        return dataset.skip(start_step * batch_size).batch(batch_size, drop_remainder=drop_remainder)
+    workers = input_context.num_input_pipelines
+    dataset = dataset.shard(workers, input_context.input_pipeline_id).skip(start_step * (batch_size // workers))
+    return dataset.batch(input_context.get_per_replica_batch_size(batch_size), drop_remainder=drop_remainder)
 
 
 def predict(model: BertClassifier, strategy: tf.distribute.Strategy, dataset, num_examples: int) -> np.ndarray:

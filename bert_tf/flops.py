@@ -2,7 +2,8 @@
 
 Model FLOP utilisation is the quotient of the two per second.
 
-Letters: L layers, H hidden size, I intermediate size, S sequence length, P predictions, V vocabulary size.
+Letters: L layers, H hidden size, I intermediate size, S sequence length, P predictions, V vocabulary size, N examples
+of a packed row.
 """
 
 import dataclasses
@@ -62,7 +63,7 @@ class Peak:
     source: str
 
 
-def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0) -> int:
+def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
     """Model FLOPs of training on one row: forwards and backwards, a multiply-add being two.
 
     Counted are matrix products, padding included, since it is computed too. Not counted are what is linear in
@@ -71,18 +72,19 @@ def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: 
 
       each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and their use
       masked LM          2 P (H^2 + H V)                 transform; the vocabulary
-      pooled output      2 (H^2 + H outputs)             pooler; what stands on it
+      pooled output      2 N (H^2 + H outputs)           pooler; what stands on it
 
     Args:
       config: shape of the encoder.
       length: S.
       predictions: P, positions at which pieces are predicted.
       outputs: outputs of the head on the pooled [CLS]; 0 for no such head, whose pooler is not trained then.
+      examples: N, places for examples in a row; their scores are computed whole, and counted so.
     """
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
     masked_lm = 2 * predictions * (hidden**2 + hidden * config.vocab_size)
-    pooled = 2 * (hidden**2 + hidden * outputs) if outputs else 0
+    pooled = 2 * examples * (hidden**2 + hidden * outputs) if outputs else 0
     return _TRAINING_OVER_FORWARD * (config.num_hidden_layers * layer + masked_lm + pooled)
 
 

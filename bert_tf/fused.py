@@ -28,20 +28,35 @@ ACTIVATIONS = {
 }
 
 
+def compiled(function: Callable) -> Callable:
+    """Makes one compiled pass of a function of tensors; keyword arguments are Python values.
+
+    Small or unknown shapes are computed op by op, since compiling and launching would cost more than it saves.
+    """
+    in_one_pass = tf.function(function, jit_compile=True)
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        large = (tf.nest.flatten(arguments)[0].shape.num_elements() or 0) >= _LARGE
+        return (in_one_pass if large else function)(*arguments, **options)
+
+    return call
+
+
 def chain(differentiable: int) -> Callable:
-    """Makes one compiled pass of a function of tensors, and another one of its gradient.
+    """Makes one compiled pass of a function of tensors, and another one of its gradient from the same inputs.
 
     Args:
-      differentiable: how many of the arguments, the first ones, have a gradient. Keyword arguments are
-        Python values.
+      differentiable: how many of the arguments, the first ones, have a gradient.
 
     Returns:
-      A decorator. Small or unknown shapes are computed op by op, with the same gradient.
+      A decorator, see `compiled`.
     """
 
     def decorate(function):
-        compiled = tf.function(function, jit_compile=True)
+        forward = compiled(function)
 
+        @compiled
         def gradient(arguments, upstream, **options):
             inputs = arguments[:differentiable]
             with tf.GradientTape() as tape:
@@ -49,20 +64,15 @@ def chain(differentiable: int) -> Callable:
                 outputs = function(*arguments, **options)
             return tape.gradient(outputs, inputs, upstream)
 
-        compiled_gradient = tf.function(gradient, jit_compile=True)
-
         @functools.wraps(function)
         def fused(*arguments, **options):
-            large = (arguments[0].shape.num_elements() or 0) >= _LARGE
-
             @tf.custom_gradient
             def run(*arguments):
-                def backward(*upstream):
-                    structure = upstream if len(upstream) > 1 else upstream[0]
-                    gradients = (compiled_gradient if large else gradient)(arguments, structure, **options)
+                def backward(upstream):
+                    gradients = gradient(arguments, upstream, **options)
                     return (*gradients, *[None] * (len(arguments) - differentiable))
 
-                return (compiled if large else function)(*arguments, **options), backward
+                return forward(*arguments, **options), backward
 
             return run(*arguments)
 
@@ -114,8 +124,11 @@ def dropped(x: tf.Tensor, rate: float, seed: tf.Tensor, site: tf.Tensor) -> tf.T
     """Sets a share of the values of float x to zero and scales up the rest by 1 / (1 - rate); see `kept`."""
     if rate == 0:
         return x
-    shape = x.shape if x.shape.is_fully_defined() else tf.shape(x)
-    return tf.where(kept(shape, rate, seed, site), x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
+    return tf.where(kept(_shape(x), rate, seed, site), x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def _shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:
+    return x.shape if x.shape.is_fully_defined() else tf.shape(x)
 
 
 def normal(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
@@ -130,11 +143,43 @@ def biased_activation(x, bias, *, name: str):
     return tf.cast(ACTIVATIONS[name](tf.cast(x, tf.float32) + bias), x.dtype)
 
 
-@chain(differentiable=5)
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
-    """LayerNorm(residual + dropout(x + bias)): float [N, H] twice, float32 [H]; seed and site as in `kept`."""
+    """LayerNorm(residual + dropout(x + bias)): float [N, H] twice, float32 [H]; seed and site as in `kept`.
+
+    Keeps the sum and its statistics, and draws the mask again.
+    """
+
+    @tf.custom_gradient
+    def run(x, residual, bias, gamma, beta):
+        y, total, mean, scale = _residual_norm(x, residual, bias, gamma, beta, seed, site, rate=rate)
+
+        def backward(upstream):
+            return _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, rate=rate)
+
+        return y, backward
+
+    return run(x, residual, bias, gamma, beta)
+
+
+@compiled
+def _residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate):
     branch = dropped(tf.cast(x, tf.float32) + bias, rate, seed, site)
-    return tf.cast(normal(tf.cast(residual, tf.float32) + branch, gamma, beta), x.dtype)
+    total = tf.cast(tf.cast(residual, tf.float32) + branch, x.dtype)
+    mean, variance = tf.nn.moments(tf.cast(total, tf.float32), axes=[-1], keepdims=True)
+    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+    return tf.cast((tf.cast(total, tf.float32) - mean) * scale * gamma + beta, x.dtype), total, mean, scale
+
+
+@compiled
+def _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, *, rate):
+    y = tf.cast(upstream, tf.float32)
+    unit = (tf.cast(total, tf.float32) - mean) * scale
+    inner = y * gamma
+    of_total = inner - tf.reduce_mean(inner, -1, keepdims=True)
+    of_total = scale * (of_total - unit * tf.reduce_mean(inner * unit, -1, keepdims=True))
+    of_x = dropped(of_total, rate, seed, site)
+    of_weights = (tf.reduce_sum(v, 0) for v in (of_x, y * unit, y))
+    return tf.cast(of_x, total.dtype), tf.cast(of_total, total.dtype), *of_weights
 
 
 @chain(differentiable=3)
@@ -143,27 +188,134 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
     return tf.cast(dropped(normal(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
 
 
-@chain(differentiable=1)
-def attention_probabilities(scores, attention_bias, seed, site, *, rate: float):
-    """dropout(softmax(scores + attention_bias)): float [B, A, S, S], float32 [B, 1, 1 or S, S]."""
-    probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-    return tf.cast(dropped(probabilities, rate, seed, site), scores.dtype)
+def attention(x, attention_bias, seed, site, *, length: int, heads: int, rate: float):
+    """Multi-head attention with dropout of the probabilities.
 
-
-@chain(differentiable=2)
-def split_heads(x, bias, *, length: int, heads: int):
-    """Queries, keys and values of x + bias, queries scaled by 1 / sqrt(D).
+    Keeps queries, keys, values and the probabilities, whose sign tells what was dropped.
 
     Args:
       x: float [N, 3 H]: queries, keys, values.
-      bias: float32 [3 H].
+      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S].
+      seed: int32 [2].
+      site: int32 scalar, as in `kept`.
       length: S.
       heads: A.
+      rate: of the dropout.
 
     Returns:
-      Three of float [B, A, S, D].
+      The contexts of all heads, float [N, H].
     """
-    size = x.shape[1] // (3 * heads)
-    parts = tf.reshape(tf.cast(x, tf.float32) + bias, [-1, length, 3, heads, size])
-    query, key, value = (tf.transpose(part, [0, 2, 1, 3]) for part in tf.unstack(parts, axis=2))
-    return tuple(tf.cast(part, x.dtype) for part in (query * size**-0.5, key, value))
+
+    @tf.custom_gradient
+    def run(x):
+        query, key, value = _split_heads(x, length, heads, parts=3)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
+        logits = tf.ensure_shape(_scaled(scores, attention_bias, size=query.shape[-1]), scores.shape)
+        signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=x.dtype)
+        context = tf.matmul(probabilities, value)  # [B, A, S, D]
+
+        def backward(upstream):
+            of_context = _split_heads(upstream, length, heads, parts=1)[0]
+            of_value = tf.matmul(_kept_by_sign(signed, rate=rate), of_context, transpose_a=True)
+            of_probabilities = tf.matmul(of_context, value, transpose_b=True)
+            of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
+            of_query, of_key = tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True)
+            return _merge_heads([of_query, of_key, of_value])
+
+        return _merge_heads([context]), backward
+
+    return run(x)
+
+
+def _split_heads(x: tf.Tensor, length: int, heads: int, parts: int) -> list[tf.Tensor]:
+    """Parts of [B, A, S, D] that stand side by side in [N, parts H]."""
+    size = x.shape[-1] // (parts * heads)
+    return tf.unstack(tf.transpose(tf.reshape(x, [-1, length, parts, heads, size]), [2, 0, 3, 1, 4]))
+
+
+def _merge_heads(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Parts of [B, A, S, D] side by side, [N, parts H]."""
+    heads, size = parts[0].shape[1], parts[0].shape[3]
+    return tf.reshape(tf.transpose(tf.stack(parts), [1, 3, 0, 2, 4]), [-1, len(parts) * heads * size])
+
+
+@compiled
+def _scaled(scores, attention_bias, *, size):
+    return tf.cast(scores, tf.float32) * size**-0.5 + attention_bias
+
+
+@compiled
+def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
+    """The probabilities, those dropped with a minus, and what is left of them after the dropout."""
+    if rate == 0:
+        return (tf.cast(probabilities, dtype),) * 2
+    mask = kept(_shape(probabilities), rate, seed, site)
+    signed = tf.cast(tf.where(mask, probabilities, -probabilities), dtype)
+    return signed, tf.cast(tf.where(mask, probabilities / (1.0 - rate), 0.0), dtype)
+
+
+@compiled
+def _kept_by_sign(signed, *, rate):
+    return tf.cast(tf.nn.relu(tf.cast(signed, tf.float32)) / (1.0 - rate), signed.dtype)
+
+
+@compiled
+def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
+    """The gradient of the scores before they were scaled.
+
+    The softmax's gradient needs each row's sum of probabilities times their gradients. It equals that of contexts
+    times theirs, which are shorter.
+    """
+    wide = tf.cast(signed, tf.float32)
+    row = tf.reduce_sum(tf.cast(of_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
+    through = tf.where(wide > 0, tf.cast(of_probabilities, tf.float32) / (1.0 - rate), 0.0)
+    scale = of_context.shape[-1] ** -0.5
+    return tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype)
+
+
+def cross_entropy(x, bias, labels):
+    """The loss of each row's label under softmax(x + bias), and the likeliest label.
+
+    Keeps x and a number a row.
+
+    Args:
+      x: float [R, V].
+      bias: float32 [V].
+      labels: int32 [R].
+
+    Returns:
+      The negative log-likelihoods, float32 [R], and the likeliest labels, int32 [R].
+    """
+
+    @tf.custom_gradient
+    def run(x, bias):
+        logits = _biased(x, bias)
+        top = tf.reduce_max(logits, -1, keepdims=True)
+        normalizer = top + tf.math.log(_sum_of_exponentials(logits, top))  # [R, 1]
+        nll = normalizer[:, 0] - tf.gather(logits, labels, batch_dims=1)
+
+        def backward(of_nll, of_likeliest):
+            return _cross_entropy_gradient(x, bias, normalizer, labels, of_nll)
+
+        return (nll, tf.argmax(logits, -1, tf.int32)), backward
+
+    return run(x, bias)
+
+
+@compiled
+def _biased(x, bias):
+    return tf.cast(x, tf.float32) + bias
+
+
+@compiled
+def _sum_of_exponentials(logits, top):
+    return tf.reduce_sum(tf.exp(logits - top), -1, keepdims=True)
+
+
+@compiled
+def _cross_entropy_gradient(x, bias, normalizer, labels, of_nll):
+    probabilities = tf.exp(tf.cast(x, tf.float32) + bias - normalizer)
+    right = tf.range(x.shape[1])[tf.newaxis, :] == labels[:, tf.newaxis]
+    of_logits = (probabilities - tf.cast(right, tf.float32)) * of_nll[:, tf.newaxis]
+    return tf.cast(of_logits, x.dtype), tf.reduce_sum(of_logits, 0)

@@ -40,12 +40,19 @@ class MaskedLanguageModelHead(keras.layers.Layer):
           word_embeddings: float [V, H].
 
         Returns:
-          Logits, float32 [B, P, V].
+          Logits but for the bias, float [B P, V]; `logits` and `losses` go on from there.
         """
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
-        logits = tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)  # [B P, V]
-        return tf.reshape(tf.cast(logits, tf.float32) + self.bias, [*tf.unstack(tf.shape(positions)), -1])
+        return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
+
+    def logits(self, scores):
+        """Logits, float32 of the shape of the scores."""
+        return tf.cast(scores, tf.float32) + self.bias
+
+    def losses(self, scores, labels):
+        """The negative log-likelihoods of int32 labels [B P], float32 [B P], and the likeliest pieces, int32 [B P]."""
+        return fused.cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
 class NextSentenceHead(keras.layers.Layer):
@@ -59,7 +66,7 @@ class NextSentenceHead(keras.layers.Layer):
         self.dense = Dense(config.hidden_size, 2, config)
 
     def call(self, pooled_output):
-        """Maps float [B, H] to logits, float32 [B, 2]."""
+        """Maps float [B, H] to logits, float32 [B, 2]; of packed rows [B, N, H] to [B, N, 2]."""
         return tf.cast(self.dense(pooled_output), tf.float32)
 
 

@@ -1,6 +1,10 @@
-"""From TFRecords to batches: deterministic, and able to start at any step.
+"""From TFRecords to batches: deterministic, and able to start at any batch.
 
-Letters: B batch, S sequence length, P predictions.
+Records are worked on a window at a time: parsed, checked, masked and packed by one call. Each row carries where the
+data stands after it, so a batch says from where the next one is made, whatever its size, the number of workers, and
+the epochs before it.
+
+Letters: B batch, S sequence length, P predictions, N examples of a row, M records of a window, R rows made of them.
 """
 
 import contextlib
@@ -10,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import masking
+from bert_tf import masking, packed_rows, record_order
+from bert_tf.record_order import BEGINNING, Position
 from tfrecords import reader, schema
 from tfrecords.errors import InputError
 
-_SHUFFLE_BUFFER = 10_000
 _BEYOND_VOCABULARY = "ids beyond vocab_size"
+_MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +44,12 @@ def pretraining_batches(
     batch_size: int,
     training: bool,
     seed: int = 0,
-    start_step: int = 0,
+    start: Position = BEGINNING,
     input_context: tf.distribute.InputContext | None = None,
     dynamic_masking: DynamicMasking | None = None,
     directionality: str = "bidi",
+    packing: packed_rows.RowShape | None = None,
+    record_ids: bool = False,
 ) -> tf.data.Dataset:
     """Batches of pre-training examples.
 
@@ -55,71 +62,142 @@ def pretraining_batches(
       vocab_size: ids must be below it.
       batch_size: rows over all replicas; each batch holds one replica's share.
       training: shuffle, repeat, and give full batches only.
-      seed: seed of the order.
-      start_step: batches to pass over, so that a resumed run goes on where it was.
+      seed: seed of the order, and of what is masked.
+      start: where to begin: the `data_position` of the batch before.
       input_context: this worker's share, where there are several.
       dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
         each time alike.
       directionality: of the model; one that looks one way predicts every piece of unmasked rows.
+      packing: packs several examples into a row, of this shape; None for one.
+      record_ids: whether to tell which record each row is made of; changes nothing else.
 
     Returns:
-      A dataset of dicts: the record's features, int32 and float32, [B, length]; `next_sentence_labels` [B];
-      and where rows are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`.
+      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; where rows
+      are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for packed rows what
+      `packed_rows.pack_rows` says; `data_position` [B, 3], in all rows alike: the `Position` after this batch, on all
+      workers; with `record_ids`, `record_ids` [B, 2], of packed rows [B, N, 2]: file, and record in it.
     """
-    compressions = [reader.compression(path) for path in files]
-    dataset = tf.data.Dataset.from_tensor_slices((list(files), compressions))
-    if training:
-        dataset = dataset.shuffle(len(files), seed=seed)
-    dataset = dataset.interleave(
-        lambda path, compression: tf.data.TFRecordDataset(path, compression_type=compression),
-        cycle_length=min(8, len(files)) if training else 1,
-    )
-    if training:
-        dataset = dataset.shuffle(_SHUFFLE_BUFFER, seed=seed).repeat()
-    dataset = batch_share(
-        dataset, batch_size, start_step if training else 0, drop_remainder=training, input_context=input_context
-    )
+    windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
 
-    def parse(records):
-        batch = _parse_batch(records, features, vocab_size)
-        return batch if directionality == "bidi" else batch | every_piece_predicted(batch, directionality)
+    def to_rows(epoch, first, records, *ids):
+        columns = _parse(records, features, vocab_size)
+        if ids:
+            columns["record_ids"] = tf.cast(ids[0], tf.int32)
+        if dynamic_masking or packing:
+            columns = _made_in_numpy(columns, (seed, int(training)), epoch, first, dynamic_masking, packing)
+        if directionality != "bidi":
+            columns |= every_piece_predicted(columns, directionality)
+        columns["data_position"] = _positions(epoch, first, tf.size(records), tf.shape(columns["input_ids"])[0])
+        is_first = (epoch == start.epoch) & (first == start.examples)
+        used = tf.where(is_first, start.rows, 0)
+        return {name: column[used:] for name, column in columns.items()}
 
-    dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    if dynamic_masking:
-        worker, batches = 0, 1
-        if input_context:
-            # a step takes one batch for each of this worker's replicas
-            worker = input_context.input_pipeline_id
-            batches = input_context.num_replicas_in_sync // input_context.num_input_pipelines
-        first_batch = start_step * batches if training else 0
-        dataset = _masked_anew(dataset, dynamic_masking, (seed, int(training), worker), first_batch)
-    return dataset.prefetch(tf.data.AUTOTUNE)
+    rows = windows.prefetch(tf.data.AUTOTUNE).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    batches = rows.rebatch(batch_size, drop_remainder=training)
+    return _shares(batches, batch_size if training else None, input_context).prefetch(tf.data.AUTOTUNE)
 
 
-def _masked_anew(
-    dataset: tf.data.Dataset, dynamic: DynamicMasking, seed: tuple[int, ...], first_batch: int
+def records_at(files: Sequence[str], start: Position, **options) -> list[str]:
+    """Says which records a batch of training was made of, by replaying the pipeline up to it.
+
+    Args:
+      files: as of `pretraining_batches`.
+      start: the `data_position` of the batch before, on any worker.
+      **options: what `pretraining_batches` was given, but for `input_context`.
+
+    Returns:
+      "PATH record NUMBER", counted from 0, for every record of the global batch.
+    """
+    batch = next(iter(pretraining_batches(files, start=start, record_ids=True, **options)))
+    ids = batch["record_ids"].numpy().reshape(-1, 2)
+    return [f"{files[file]} record {record}" for file, record in ids if file >= 0]
+
+
+def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Where the data stands after each row of a window; int32 [R, 3]."""
+    used = tf.range(1, rows + 1)
+    first = tf.cast(first, tf.int32)
+    # after a window's last row the next one begins
+    first, used = tf.where(used == rows, first + examples, first), tf.where(used == rows, 0, used)
+    return tf.stack([tf.fill([rows], tf.cast(epoch, tf.int32)), first, used], axis=1)
+
+
+def _shares(
+    batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
-    """Masks every batch by the numbers of its own place in the run, so that a resumed run masks alike."""
-    most = dynamic.rule.max_predictions_per_seq
+    """This worker's part of each global batch, a batch for each of its replicas, with one position for all.
 
-    def mask(index, input_ids, input_mask):
-        rng = np.random.default_rng((*seed, int(index)))
-        maskable = (input_mask > 0) & ~np.isin(input_ids, dynamic.special_ids)
-        masked = masking.mask(input_ids, input_mask.sum(axis=1), maskable, dynamic.rule, rng)
-        return masked.input_ids, masked.positions, masked.labels, masked.weights
+    Args:
+      batches: the global ones.
+      batch_size: their size; None where the last one may be smaller.
+      input_context: which worker this is.
+    """
+    replicas, workers, worker = 1, 1, 0
+    if input_context:
+        replicas, workers = input_context.num_replicas_in_sync, input_context.num_input_pipelines
+        worker = input_context.input_pipeline_id
+    local = replicas // workers
 
-    def add_masks(index, batch):
-        types = (tf.int32, tf.int32, tf.int32, tf.float32)
-        outputs = tf.numpy_function(mask, (index, batch["input_ids"], batch["input_mask"]), types, stateful=False)
-        names = ("input_ids", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
-        masked = dict(zip(names, outputs, strict=True))
-        rows, length = batch["input_ids"].shape
-        for name, tensor in masked.items():
-            tensor.set_shape([rows, length if name == "input_ids" else most])
-        return {**batch, **masked}
+    def share(batch, replica):
+        total = tf.shape(batch["data_position"])[0]
+        begin, end = total * replica // replicas, total * (replica + 1) // replicas
+        share = {name: column[begin:end] for name, column in batch.items()}
+        share["data_position"] = tf.repeat(batch["data_position"][-1:], end - begin, axis=0)
+        size = batch_size // replicas if batch_size else None
+        return {name: tf.ensure_shape(column, [size, *column.shape[1:]]) for name, column in share.items()}
 
-    dataset = dataset.enumerate(start=first_batch)
-    return dataset.map(add_masks, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    def split(batch):
+        numbers = tf.data.Dataset.range(worker * local, (worker + 1) * local, output_type=tf.int32)
+        return numbers.map(lambda replica: share(batch, replica))
+
+    return batches.map(lambda batch: share(batch, 0)) if replicas == 1 else batches.flat_map(split)
+
+
+def _made_in_numpy(
+    columns: Mapping[str, tf.Tensor],
+    seed: tuple[int, ...],
+    epoch: tf.Tensor,
+    first: tf.Tensor,
+    dynamic: DynamicMasking | None,
+    packing: packed_rows.RowShape | None,
+) -> dict[str, tf.Tensor]:
+    """Masks and packs a window, by the numbers of its own place, so that a resumed run does it alike."""
+    names = list(columns)
+    length = columns["input_ids"].shape[1]
+    widths = {name: tuple(column.shape[1:]) for name, column in columns.items()}
+    if dynamic:
+        widths |= dict.fromkeys(_MASKED, (dynamic.rule.max_predictions_per_seq,))
+    if packing:
+        widths = packed_rows.widths(widths, length, packing)
+
+    def make(epoch, first, *values):
+        made = dict(zip(names, values, strict=True))
+        rng = np.random.default_rng((*seed, int(epoch), int(first)))
+        if dynamic:
+            made |= _masked(made["input_ids"], made["input_mask"], dynamic, rng)
+        if packing:
+            made = packed_rows.pack_rows(made, packing, rng)
+        return [made[name] for name in widths]
+
+    types = [tf.float32 if name.endswith("weights") else tf.int32 for name in widths]
+    outputs = tf.numpy_function(make, (epoch, first, *columns.values()), types, stateful=False)
+    made = dict(zip(widths, outputs, strict=True))
+    for name, width in widths.items():
+        made[name].set_shape([None, *width])
+    return made
+
+
+def _masked(
+    input_ids: np.ndarray, input_mask: np.ndarray, dynamic: DynamicMasking, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    maskable = (input_mask > 0) & ~np.isin(input_ids, dynamic.special_ids)
+    masked = masking.mask(input_ids, input_mask.sum(axis=1), maskable, dynamic.rule, rng)
+    return {
+        "input_ids": masked.input_ids,
+        "masked_lm_positions": masked.positions,
+        "masked_lm_ids": masked.labels,
+        "masked_lm_weights": masked.weights,
+    }
 
 
 def every_piece_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
@@ -152,31 +230,7 @@ def every_piece_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -
     }
 
 
-def batch_share(
-    dataset: tf.data.Dataset,
-    batch_size: int,
-    start_step: int,
-    *,
-    drop_remainder: bool,
-    input_context: tf.distribute.InputContext | None,
-) -> tf.data.Dataset:
-    """Batches this worker's share of a dataset.
-
-    Args:
-      dataset: single elements in an order that all workers agree on.
-      batch_size: elements a step over all replicas; each batch holds one replica's share.
-      start_step: steps to pass over.
-      drop_remainder: whether to leave out a last batch that is not full.
-      input_context: which worker this is, where there are several.
-    """
-    if input_context is None:
-        return dataset.skip(start_step * batch_size).batch(batch_size, drop_remainder=drop_remainder)
-    workers = input_context.num_input_pipelines
-    dataset = dataset.shard(workers, input_context.input_pipeline_id).skip(start_step * (batch_size // workers))
-    return dataset.batch(input_context.get_per_replica_batch_size(batch_size), drop_remainder=drop_remainder)
-
-
-def _parse_batch(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: int):
+def _parse(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: int):
     dtypes = {"int64": tf.int64, "float": tf.float32}
     spec = {f.name: tf.io.FixedLenFeature([f.length], dtypes[f.kind]) for f in features}
     batch = tf.io.parse_example(records, spec)

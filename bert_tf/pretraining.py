@@ -3,7 +3,7 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: B batch, S sequence length, P predictions, V vocabulary size.
+Letters: B batch, S sequence length, P predictions, N examples of a packed row, V vocabulary size.
 """
 
 from collections.abc import Mapping
@@ -41,17 +41,18 @@ class BertPretrainer(keras.Model):
           seed: int32 [2] for the dropout masks.
 
         Returns:
-          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], float32, beside the
-          encoder's outputs.
+          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
+          beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias.
         """
         outputs = self.encoder(inputs, training=training, seed=seed)
-        masked_lm_logits = self.masked_lm(
-            outputs["sequence_output"], inputs["masked_lm_positions"], self.encoder.embeddings.word_embeddings
-        )
+        positions = inputs["masked_lm_positions"]
+        scores = self.masked_lm(outputs["sequence_output"], positions, self.encoder.embeddings.word_embeddings)
+        logits = tf.reshape(self.masked_lm.logits(scores), [*tf.unstack(tf.shape(positions)), self.config.vocab_size])
         next_sentence_logits = self.next_sentence(outputs["pooled_output"])
         return {
             **outputs,
-            "masked_lm_logits": masked_lm_logits,
+            "masked_lm_scores": scores,
+            "masked_lm_logits": logits,
             "next_sentence_logits": next_sentence_logits,
         }
 
@@ -66,30 +67,44 @@ class PretrainingObjective:
         tasks = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
         self.names = tuple(f"{task}_{figure}" for figure in ("loss", "accuracy") for task in tasks)
 
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Predictions of a batch by loss term, float32 []."""
+        counts = {"masked_lm_loss": tf.reduce_sum(batch["masked_lm_weights"])}
+        if self._next_sentence:
+            counts["next_sentence_loss"] = tf.reduce_sum(_next_sentence_weights(batch))
+        return counts
+
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
         """Loss terms and metrics of a batch of this replica, each as (numerator, denominator)."""
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        logits = outputs["masked_lm_logits"]
-        nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [B, P]
-        predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-        count = tf.reduce_sum(weights)
+        # the logits are not read here, so that no graph of a step computes them
+        nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
+        nll = tf.reshape(nll, tf.shape(labels))
+        predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
+        counts = self.denominators(batch)
+        count = counts["masked_lm_loss"]
 
         ratios = {
             "loss": {"masked_lm_loss": (tf.reduce_sum(weights * nll), count)},
             "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
         }
         if self._next_sentence:
-            loss, accuracy = _next_sentence_ratios(batch["next_sentence_labels"], outputs["next_sentence_logits"])
-            ratios["loss"]["next_sentence_loss"] = loss
-            ratios["metrics"]["next_sentence_accuracy"] = accuracy
+            nll, right = _next_sentence_sums(batch, outputs["next_sentence_logits"])
+            ratios["loss"]["next_sentence_loss"] = (nll, counts["next_sentence_loss"])
+            ratios["metrics"]["next_sentence_accuracy"] = (right, counts["next_sentence_loss"])
         return ratios
 
 
-def _next_sentence_ratios(labels: tf.Tensor, logits: tf.Tensor) -> tuple[Ratio, Ratio]:
-    """Loss and accuracy of the next-sentence task; labels [B], logits [B, 2]."""
+def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Summed loss and number of right answers of the next-sentence task; logits [B, 2], of packed rows [B, N, 2]."""
+    labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-    rows = tf.cast(tf.shape(labels)[0], tf.float32)
-    return (tf.reduce_sum(nll), rows), (tf.reduce_sum(predicted), rows)
+    return tf.reduce_sum(weights * nll), tf.reduce_sum(weights * predicted)
+
+
+def _next_sentence_weights(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """1 for each label; packed rows have one for each of their examples, and fewer examples than places for them."""
+    return batch.get("next_sentence_weights", tf.ones(tf.shape(batch["next_sentence_labels"])))

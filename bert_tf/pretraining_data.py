@@ -8,8 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.input_pipeline import DynamicMasking
+from bert_tf.input_pipeline import DynamicMasking, clear_errors, pretraining_batches
 from bert_tf.masking import MaskingRule
+from bert_tf.packed_rows import RowShape, shape_for
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer
@@ -17,6 +18,9 @@ from tfrecords.errors import InputError
 
 # Settings of the generator that say how to mask.
 _RULE = ("masked_lm_prob", "do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
+
+# Enough to tell how many examples and predictions a row needs.
+_ROWS_SAMPLED = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +32,30 @@ class PretrainingData:
       eval_files: to evaluate on.
       features: what each record holds.
       dynamic_masking: how to mask the rows; None where they are masked already, or every piece is predicted.
+      packing: shape of the rows that examples are packed into for training; None for one example a row.
     """
 
     files: Sequence[str]
     eval_files: Sequence[str]
     features: Sequence[schema.Feature]
     dynamic_masking: DynamicMasking | None
+    packing: RowShape | None = None
 
     @property
     def has_pairs(self) -> bool:
         """Whether rows are sentence pairs with a label."""
         return any(feature.name == "next_sentence_labels" for feature in self.features)
+
+
+def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> dict:
+    """What `input_pipeline.pretraining_batches` is told of the data, for training and evaluation alike."""
+    return {
+        "features": data.features,
+        "vocab_size": config.vocab_size,
+        "seed": settings.random_seed,
+        "dynamic_masking": data.dynamic_masking,
+        "directionality": config.directionality,
+    }
 
 
 def inspect(
@@ -66,7 +83,22 @@ def inspect(
     if one_way:
         _require_unmasked(every, settings, config)
     dynamic = None if masked or one_way else _dynamic_masking(settings, every, manifests)
-    return PretrainingData(files, eval_files, features, dynamic)
+    data = PretrainingData(files, eval_files, features, dynamic)
+    if settings.pack_sequences and settings.do_train:
+        data = dataclasses.replace(data, packing=_row_shape(settings, config, data))
+    return data
+
+
+def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
+    """The shape that some examples from all over the data need; the same whatever the run's seed."""
+    options = reading_options(settings, config, data) | {"seed": 0}
+    with clear_errors(data.files, config.vocab_size):
+        batches = pretraining_batches(data.files, batch_size=_ROWS_SAMPLED, training=True, **options)
+        sample = next(batches.as_numpy_iterator())
+    one_way = config.directionality != "bidi"  # which predicts every piece
+    most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
+    predictions = (sample["masked_lm_weights"] > 0).sum(axis=1)
+    return shape_for(sample["input_mask"].sum(axis=1), predictions, settings.max_seq_length, most)
 
 
 def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:

@@ -9,9 +9,19 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoint_watch, fill_mask, input_pipeline, progress, report, run_folder, summaries
+from bert_tf import (
+    checkpoint_watch,
+    fill_mask,
+    input_pipeline,
+    progress,
+    report,
+    run_folder,
+    strategies,
+    summaries,
+    workers,
+)
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_data import PretrainingData, check_vocab_file
+from bert_tf.pretraining_data import PretrainingData, check_vocab_file, reading_options
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.trainer import Trainer
@@ -28,6 +38,8 @@ class Evaluation:
     That is the log, `eval_results.txt` as the original writes it, TensorBoard, files of figures and of filled-in
     masks, and the report. A process that only evaluates has files of its own, since another may be training.
 
+    Of several workers each evaluates its share, and the first one leaves what came of all.
+
     Args:
       settings: the run's.
       trainer: with evaluation data; may train too.
@@ -40,7 +52,9 @@ class Evaluation:
         if blanks:
             model = trainer.objective.model
             self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
-        self._summaries = summaries.manager(os.path.join(settings.output_dir, "eval"), trainer.global_step)
+        self._writes = strategies.is_chief(trainer.strategy)
+        summary_dir = os.path.join(settings.output_dir, "eval") if self._writes else None
+        self._summaries = summaries.manager(summary_dir, trainer.global_step)
 
     def __call__(self) -> dict[str, float]:
         """Evaluates now.
@@ -51,6 +65,8 @@ class Evaluation:
         settings, step = self._settings, int(self._trainer.global_step.numpy())
         output = self._trainer.evaluate(tf.constant(settings.max_eval_steps))
         figures = {name: float(value) for name, value in output.items()}
+        if not self._writes:
+            return figures
         logging.info("evaluated at step %d  %s", step, progress.describe(figures))
         name = progress.METRICS_NAME if settings.do_train else progress.EVALUATOR_METRICS_NAME
         progress.record(settings.output_dir, "eval", step, figures, name)
@@ -95,14 +111,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
     with input_pipeline.clear_errors(data.eval_files, config.vocab_size):
         batches = input_pipeline.pretraining_batches(
-            data.eval_files,
-            features=data.features,
-            vocab_size=config.vocab_size,
-            batch_size=_ROWS_SHOWN,
-            training=False,
-            seed=settings.random_seed,
-            dynamic_masking=data.dynamic_masking,
-            directionality=config.directionality,
+            data.eval_files, batch_size=_ROWS_SHOWN, training=False, **reading_options(settings, config, data)
         )
         first = next(batches.take(1).as_numpy_iterator())
     rows += fill_mask.rows_of_batch(first, config.directionality)
@@ -138,7 +147,7 @@ def evaluate_checkpoints(
       Figures of the last one.
 
     Raises:
-      InputError: there is none within the time, it is of another model, or cannot be read.
+      InputError: there is none within the time, none can be read, or it is of another model.
     """
     folder, figures = settings.output_dir, {}
 
@@ -153,8 +162,11 @@ def evaluate_checkpoints(
                 trainer.checkpoint.restore(prefix).expect_partial()
         except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
             if checkpoint_watch.is_there(prefix):
-                raise InputError(f"{prefix}: cannot be read as a checkpoint ({error}); copy it again") from error
-            logging.info("%s was deleted before it was read; going on with the next", prefix)
+                reason = str(error).split("\n")[0]
+                logging.warning("%s cannot be read (%s); going on with the next", prefix, reason)
+            else:
+                logging.info("%s was deleted before it was read; going on with the next", prefix)
             continue
+        workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
         figures = evaluation()
     return figures

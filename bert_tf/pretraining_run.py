@@ -1,80 +1,174 @@
-"""A whole pre-training run: checks first, then training, then evaluation.
+"""A whole pre-training run: checks first, then training and evaluation, phase after phase.
 
 Paper: section 3.1, appendix A.2.
 """
 
+import contextlib
 import dataclasses
+import gc
+import itertools
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints, flops, input_pipeline, pretraining_data, report, run_folder, strategies, training
+from bert_tf import (
+    checkpoints,
+    fill_mask,
+    flops,
+    input_pipeline,
+    phases,
+    pretraining_data,
+    report,
+    run_checkpoints,
+    run_folder,
+    strategies,
+    training,
+    workers,
+)
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
+from bert_tf.record_order import BEGINNING, Position
 from bert_tf.settings import PretrainingSettings
 from bert_tf.throughput import Throughput
 from bert_tf.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
 
 
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """A phase of a run, all of it checked.
+
+    Attributes:
+      settings: of this phase.
+      config: shape of the model.
+      data: what the records hold.
+      facts: what the folder remembers of it.
+      blanks: what to fill in at each evaluation; None for nothing.
+    """
+
+    settings: PretrainingSettings
+    config: BertConfig
+    data: pretraining_data.PretrainingData
+    facts: run_folder.Phase
+    blanks: fill_mask.Blanks | None
+
+
 def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
-    """Trains and evaluates as the settings say.
+    """Trains and evaluates as the settings say, phase after phase.
 
     Returns:
       Figures of the last evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: something given does not fit; before any training.
+      InputError: something given does not fit, in whichever phase; before any training.
     """
+    every = phases.of(settings)
+    strategy = strategies.make_strategy(settings)
+    locked = settings.do_train and strategies.is_chief(strategy)
+    with (
+        workers.clear_errors(),
+        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
+    ):
+        prepared = []
+        for one in every:
+            with phases.naming(one):
+                prepared.append(_prepare(one.settings, strategy))
+        return _train(prepared, strategy, lock) if settings.do_train else _evaluate(prepared[0], strategy)
+
+
+def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
     settings = checkpoints.settings_with_files(settings, "bert_config_file")
     config = checkpoints.read_config(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
     run_folder.check_model(settings.output_dir, _model_facts(config))
-    done, starts_from = 0, run_folder.initial_checkpoint(settings)
-    if settings.do_train:
-        trained_steps = training.latest_step(settings.output_dir)
-        if starts_from:
-            checkpoints.check_initial(starts_from, config, with_heads=True)
-        phase = _phase(settings, config, data)
-        done = run_folder.check(settings.output_dir, phase, trained_steps)
-    elif not settings.eval_timeout:
-        checkpoints.latest_checkpoint(settings.output_dir)
-    blanks = find_blanks(settings, config, data) if settings.do_eval else None
-    strategy = strategies.make_strategy(settings)
+    if starts_from := run_folder.initial_checkpoint(settings):
+        checkpoints.check_initial(starts_from, config, with_heads=True)
+    if not settings.do_train and not settings.eval_timeout:
+        run_checkpoints.check_there(settings.output_dir)
     strategies.check_batch_size(
-        strategy, train_batch_size=settings.train_batch_size, eval_batch_size=settings.eval_batch_size
+        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
     )
-    trainer = _make_trainer(settings, config, data, strategy, done)
-    evaluation = Evaluation(settings, trainer, blanks) if settings.do_eval else None
+    strategies.check_batch_size(strategy, eval_batch_size=settings.eval_batch_size)
+    blanks = find_blanks(settings, config, data) if settings.do_eval else None
+    return _Prepared(settings, config, data, _facts(settings, config, data), blanks)
+
+
+def _train(
+    prepared: Sequence[_Prepared], strategy: tf.distribute.Strategy, lock: run_folder.Lock | None
+) -> dict[str, float]:
+    """Trains and evaluates from the phase that the folder is in."""
+    folder = prepared[0].settings.output_dir
+    found = run_checkpoints.find(folder)
+    workers.check_same_folder(strategy, folder, found.step)
+    under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
+    run_folder.check(folder, prepared[under_way].facts, found.step)
+    for before, after in itertools.pairwise(prepared):
+        run_folder.check_next(before.facts, after.facts)
+    figures = {}
+    for phase in prepared[under_way:]:
+        figures = _train_phase(phase, strategy, lock, run_checkpoints.find(folder))
+        # weights and graph hang together in cycles, and the next phase needs their memory
+        gc.collect()
+    return figures
+
+
+def _train_phase(
+    phase: _Prepared, strategy: tf.distribute.Strategy, lock: run_folder.Lock | None, found: run_checkpoints.Found
+) -> dict[str, float]:
+    settings, config, data = phase.settings, phase.config, phase.data
+    folder, chief = settings.output_dir, strategies.is_chief(strategy)
+    workers.check_same_folder(strategy, folder, found.step)
+    start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
+    starts_from = run_folder.initial_checkpoint(settings)
+    trainer = _make_trainer(settings, config, data, strategy, start)
+    evaluation = Evaluation(settings, trainer, phase.blanks) if settings.do_eval else None
+
+    def records_of(step: int, position: Position) -> list[str]:
+        options = pretraining_data.reading_options(settings, config, data)
+        return input_pipeline.records_at(
+            data.files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size,
+            training=True, packing=data.packing, **options,
+        )  # fmt: skip
 
     def report_only() -> None:
-        report.write(settings.output_dir)
+        if chief:
+            report.write(folder)
 
-    with input_pipeline.clear_errors([*files, *eval_files], config.vocab_size):
-        if not settings.do_train:
-            return evaluate_checkpoints(settings, trainer, evaluation, _model_facts(config))
+    with input_pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         if starts_from:
             with strategy.scope():
                 checkpoints.initialize(trainer.objective.model, starts_from)
-        run_folder.begin(settings.output_dir, phase, trained_steps)
-        config_path = os.path.join(settings.output_dir, checkpoints.CONFIG_NAME)
-        writer.write_text(config_path, config.to_json_string())
+        if chief:
+            lock.make_folder()
+            run_folder.begin(folder, phase.facts, found.step)
+            writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
+        workers.wait_for_chief(strategy, os.path.join(folder, run_folder.NAME))
         try:
-            training.train(trainer, settings, settings.num_train_steps, evaluation or report_only)
+            training.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
-        finally:  # whether it ended, was stopped or diverged
-            report_only()
+        finally:  # whether it ended, was stopped or diverged; of these a full disk must not take the place
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                report_only()
+
+
+def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy) -> dict[str, float]:
+    data, config = phase.data, phase.config
+    trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
+    evaluation = Evaluation(phase.settings, trainer, phase.blanks)
+    with input_pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
+        return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config))
 
 
 def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _phase(
+def _facts(
     settings: PretrainingSettings, config: BertConfig, data: pretraining_data.PretrainingData
 ) -> run_folder.Phase:
     return run_folder.Phase(
@@ -85,6 +179,7 @@ def _phase(
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
             "use_next_sentence_label": settings.use_next_sentence_label,
+            "packed_rows": data.packing and dataclasses.asdict(data.packing),
         },
         optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
@@ -95,21 +190,14 @@ def _make_trainer(
     config: BertConfig,
     data: pretraining_data.PretrainingData,
     strategy: tf.distribute.Strategy,
-    start_step: int,
+    start: Position,
 ) -> Trainer:
-    def dataset(paths, batch_size, is_training):
+    reading = pretraining_data.reading_options(settings, config, data)
+
+    def dataset(paths, batch_size, **options):
         return strategy.distribute_datasets_from_function(
             lambda input_context: input_pipeline.pretraining_batches(
-                paths,
-                features=data.features,
-                vocab_size=config.vocab_size,
-                batch_size=batch_size,
-                training=is_training,
-                seed=settings.random_seed,
-                start_step=start_step,
-                input_context=input_context,
-                dynamic_masking=data.dynamic_masking,
-                directionality=config.directionality,
+                paths, batch_size=batch_size, input_context=input_context, **reading, **options
             )
         )
 
@@ -117,7 +205,7 @@ def _make_trainer(
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
         objective = PretrainingObjective(BertPretrainer(config), has_next_sentence)
-        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, False)
+        eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)
         return Trainer(
@@ -127,17 +215,27 @@ def _make_trainer(
             optimizer=make_optimizer(
                 settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
             ),
-            train_dataset=dataset(data.files, settings.train_batch_size, True),
+            train_dataset=dataset(
+                data.files, settings.train_batch_size, training=True, start=start, packing=data.packing
+            ),
             eval_dataset=eval_dataset,
-            throughput=_throughput(settings, config, has_next_sentence, strategy),
+            skip_non_finite_steps=settings.skip_non_finite_steps,
+            throughput=_throughput(settings, config, data, strategy),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
 
 def _throughput(
-    settings: PretrainingSettings, config: BertConfig, has_next_sentence: bool, strategy: tf.distribute.Strategy
+    settings: PretrainingSettings,
+    config: BertConfig,
+    data: pretraining_data.PretrainingData,
+    strategy: tf.distribute.Strategy,
 ) -> Throughput:
-    one_way = config.directionality != "bidi"
-    predictions = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
-    outputs = 2 if has_next_sentence else 0
-    per_sequence = flops.of_training(config, settings.max_seq_length, predictions, outputs)
-    return Throughput(per_sequence, flops.peak(strategy, settings.dtype))
+    predictions, examples = settings.max_predictions_per_seq, 1
+    if data.packing:
+        predictions, examples = data.packing.predictions, data.packing.sequences
+    if config.directionality != "bidi":
+        predictions = settings.max_seq_length - 1
+    outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
+    per_row = flops.of_training(config, settings.max_seq_length, predictions, outputs, examples)
+    return Throughput(per_row, flops.peak(strategy, settings.dtype))

@@ -17,7 +17,6 @@ import tqdm
 from absl import logging
 
 from tfrecords import writer
-from tfrecords.errors import InputError
 
 METRICS_NAME = "metrics.jsonl"
 # What a process that only evaluates leaves; another one that trains may be writing the one above.
@@ -63,9 +62,6 @@ class Progress:
         Args:
           step: steps done so far.
           figures: name to value, averaged over the loop.
-
-        Raises:
-          InputError: a figure is not finite: the weights are beyond repair.
         """
         record(self._output_dir, "train", step, figures)
         self._bar.update(step - self._bar.n)
@@ -76,12 +72,6 @@ class Progress:
             left = (self._last_step - step) / rate
             logging.info("step %d/%d  %s  %s left", step, self._last_step, describe(figures), _clock(left))
             self._last_line = now
-        for name, value in figures.items():
-            if not math.isfinite(value):
-                raise InputError(
-                    f"{name} is {value} at or before step {step}: training diverged; the checkpoints saved before "
-                    "are whole; lower --learning_rate or raise the warm-up, in another --output_dir"
-                )
 
     def close(self) -> None:
         """Ends the bar."""
@@ -139,9 +129,22 @@ def record(output_dir: str, split: str, step: int, figures: Mapping, name: str =
       name: of the file. No two processes may write the same one.
     """
     tf.io.gfile.makedirs(output_dir)
-    line = json.dumps({"split": split, "step": step, **figures})
-    with tf.io.gfile.GFile(os.path.join(output_dir, name), "a") as file:
-        file.write(line + "\n")
+    path = os.path.join(output_dir, name)
+    line = json.dumps({"split": split, "step": step, **figures}) + "\n"
+    if _is_torn(path):
+        line = "\n" + line
+    with tf.io.gfile.GFile(path, "a") as file:
+        file.write(line)
+
+
+def _is_torn(path: str) -> bool:
+    """Whether a kill left half a line at the end of a file."""
+    size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
+    if not size:
+        return False
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.seek(size - 1)
+        return file.read(1) != b"\n"
 
 
 def read(output_dir: str, *names: str) -> list[dict]:

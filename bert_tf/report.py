@@ -112,7 +112,7 @@ def render(name: str, phases: Sequence[run_folder.Phase], figures: Sequence[Mapp
         parts.append(
             f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(last["peak_flops"], " ")}FLOP/s, '
             f"{html.escape(last['peak_source'])}; training on a row takes "
-            f"{progress.abbreviated(last['flops_per_sequence'], ' ')}FLOP by formula.</p>"
+            f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP by formula.</p>"
         )
     if looks:
         parts.append(_samples(looks))

@@ -5,6 +5,7 @@ of model, data and optimizer. A later start must be the same run, or a second ph
 """
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -13,10 +14,12 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import run_checkpoints
 from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME = "run.json"
+LOCK_NAME = "lock"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +41,49 @@ class Phase:
     first_step: int = 0
 
 
+class Lock:
+    """Keeps a second training out of a folder, until this one ends, however it does."""
+
+    def __init__(self, output_dir: str):
+        self._output_dir, self._file = output_dir, None
+
+    def __enter__(self) -> "Lock":
+        if tf.io.gfile.isdir(self._output_dir):
+            self._take()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def make_folder(self) -> None:
+        """Makes the folder where it was not there yet, and takes it too.
+
+        Raises:
+          InputError: another run has made it meanwhile.
+        """
+        if self._file is None and "://" not in self._output_dir:
+            tf.io.gfile.makedirs(self._output_dir)
+            self._take()
+            if run_checkpoints.prefixes(self._output_dir):
+                raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
+
+    def _take(self) -> None:
+        if "://" in self._output_dir:
+            return
+        # held by this process alone, and let go by the system however it ends
+        self._file = os.open(os.path.join(self._output_dir, LOCK_NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"--output_dir={self._output_dir}: another run is training there; wait for it, stop it, or give "
+                "another folder"
+            ) from error
+        except OSError as error:  # not every network's file system has locks
+            logging.warning("%s cannot be locked (%s); let no two runs train there", self._output_dir, error.strerror)
+
+
 def fingerprint(paths: Sequence[str]) -> str:
     """Short name for the contents of files: a hash of their names, sizes, and first and last megabyte."""
     digest = hashlib.sha256()
@@ -57,7 +103,7 @@ def read_phases(output_dir: str) -> list[Phase]:
     Raises:
       InputError: `run.json` cannot be read, or is missing beside checkpoints.
     """
-    if not (tf.io.gfile.isdir(output_dir) and tf.train.latest_checkpoint(output_dir)):
+    if not run_checkpoints.prefixes(output_dir):
         return []
     path = os.path.join(output_dir, NAME)
     if not tf.io.gfile.exists(path):
@@ -104,16 +150,44 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     Raises:
       InputError: names what differs.
     """
-    phases = read_phases(output_dir)
+    phases = _begun(output_dir, trained_steps)
     if not phases:
         return 0
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
-    same = last.data == phase.data and last.optimizer == phase.optimizer
-    if not same and not _continues(last, phase, trained_steps):
+    if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         _refuse(output_dir, "data", last.data, phase.data)
         _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
     return trained_steps - last.first_step if last.data == phase.data else 0
+
+
+def phase_under_way(output_dir: str, phases: Sequence[Phase], trained_steps: int) -> int:
+    """Which of a command's phases a folder is in: the one that was begun last, finished or not; 0 for none of them."""
+    begun = _begun(output_dir, trained_steps)[-1:]
+    same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
+    return max(same, default=0)
+
+
+def check_next(before: Phase, after: Phase) -> None:
+    """Refuses a phase that could not go on where the one before has ended, see `check`.
+
+    Raises:
+      InputError: says why.
+    """
+    first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
+    if last <= first:
+        raise InputError(
+            f"--next_phase: --num_train_steps={last} is not beyond the {first} of the phase before; "
+            "steps are counted from the first phase's first on"
+        )
+    different = _differences(before.model, after.model)
+    if not different and not _continues(before, after, first):
+        different = _differences(before.data, after.data) + _differences(before.optimizer, after.optimizer)
+    if different:
+        raise InputError(
+            f"--next_phase: cannot go on from the phase before ({'; '.join(different)}); it needs the same model, "
+            "and rows of another --max_seq_length, or the same data and optimizer for longer"
+        )
 
 
 def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
@@ -122,14 +196,23 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     Args, Returns, Raises: those of `check`.
     """
     done = check(output_dir, phase, trained_steps)
-    phases = read_phases(output_dir)
-    if not phases or phases[-1].data != phase.data or phases[-1].optimizer != phase.optimizer:
+    phases = _begun(output_dir, trained_steps)
+    if not phases or not _is_same(phases[-1], phase):
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done))
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
         entries = {"phases": [dataclasses.asdict(p) for p in phases]}
         writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
     return done
+
+
+def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
+    """The phases of a folder without those that the checkpoint, being an older one than was lost, has not reached."""
+    return [phase for phase in read_phases(output_dir) if phase.first_step <= trained_steps]
+
+
+def _is_same(one: Phase, other: Phase) -> bool:
+    return one.data == other.data and one.optimizer == other.optimizer
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
@@ -147,13 +230,16 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    different = [
-        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key)
-    ]
-    if different:
+    if different := _differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
             "give another folder, or the run's own settings to resume it"
         )
+
+
+def _differences(old: Mapping, new: Mapping) -> list[str]:
+    return [
+        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key)
+    ]

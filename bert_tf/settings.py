@@ -21,15 +21,31 @@ class DeviceSettings:
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
     num_gpus: int = setting("GPUs of each worker", 0)
+    worker_hosts: str = setting(
+        "multi_worker_mirrored: host:port of every worker, commas between, alike on all; empty: as TF_CONFIG says", ""
+    )
+    task_index: int = setting("multi_worker_mirrored: which of --worker_hosts this is, from 0", -1)
     dtype: str = setting("dtype of the computation; weights stay float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
     adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
+    gradient_accumulation_steps: int = setting(
+        "micro-batches that each device works through a step's rows in, for less memory", 1
+    )
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
+    deterministic: bool = setting(
+        "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
+        "operations that add up in no fixed order are exchanged for slower ones (most on a GPU)", False,
+    )  # fmt: skip
+    skip_non_finite_steps: bool = setting(
+        "pass over a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; float16's "
+        "overflows are passed over without it", False,
+    )  # fmt: skip
 
     def __post_init__(self):
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        _require_positive(self, "gradient_accumulation_steps")
         require(
             not (self.optimizer == "lamb" and self.adam_bias_correction),
             "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
@@ -44,6 +60,15 @@ class DeviceSettings:
         require(
             not (self.tpu_name and self.master),
             "--tpu_name and --master name the same thing; give one of them",
+        )
+        several = self.distribution_strategy == "multi_worker_mirrored"
+        require(
+            several or not (self.worker_hosts or self.task_index >= 0),
+            "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
+        )
+        require(
+            bool(self.worker_hosts) == (self.task_index >= 0),
+            f"--worker_hosts and --task_index={self.task_index}: give both, the index from 0 up",
         )
         require(
             self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),
@@ -75,6 +100,10 @@ class PretrainingSettings(DeviceSettings):
     )
     max_seq_length: int = setting("row length of the data", 128)
     max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
+    pack_sequences: bool = setting(
+        "train on rows that several examples share, so that hardly any padding is computed; --train_batch_size goes on "
+        "counting rows, which then hold more examples; evaluation is not packed", False,
+    )  # fmt: skip
     use_next_sentence_label: bool = setting("train the next-sentence task where the data are pairs", True)
     do_train: bool = setting("train", False)
     do_eval: bool = setting("evaluate the latest checkpoint, and with --do_train every one", False)
@@ -86,6 +115,10 @@ class PretrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
+    next_phase: str = setting(
+        "flag file of what is trained after this, in the same folder: its flags in place of these; may have a "
+        "--next_phase itself", "",
+    )  # fmt: skip
     eval_timeout: float = setting(
         "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until none "
         "has come for so many seconds; 0: the latest alone", 0.0,
@@ -106,6 +139,11 @@ class PretrainingSettings(DeviceSettings):
             "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
         )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
+        require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
+        require(
+            not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
+            "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,30 +3,53 @@
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
-from official.common import distribute_utils
 
+from bert_tf import workers
 from bert_tf.settings import DeviceSettings
 from tfrecords.errors import InputError
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """The strategy that the device flags describe; also sets dtype policy and XLA for the process.
+    """The strategy that the device flags describe; also sets dtype policy, XLA and determinism for the process.
+
+    A process makes it before it computes anything: several workers find each other only then.
 
     Raises:
-      InputError: the devices are not there.
+      InputError: the devices or the other workers are not there.
     """
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
-    if settings.distribution_strategy == "multi_worker_mirrored":
-        raise InputError("--distribution_strategy=multi_worker_mirrored: not yet; use mirrored on one machine")
     tf.config.optimizer.set_jit(settings.enable_xla)
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    if settings.num_gpus > gpus:
-        raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {gpus} on this machine")
-    if gpus and not settings.num_gpus and settings.distribution_strategy in ("one_device", "mirrored"):
-        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", gpus)
-    if settings.use_tpu or settings.distribution_strategy == "tpu":
+    if settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    kind = "tpu" if settings.use_tpu else settings.distribution_strategy
+    if kind == "tpu":
         return _tpu_strategy(settings)
-    return distribute_utils.get_distribution_strategy(settings.distribution_strategy, num_gpus=settings.num_gpus)
+    gpus = _gpus(settings)
+    if kind == "multi_worker_mirrored":
+        return workers.join(settings, len(gpus))
+    if kind == "mirrored":
+        return _mirrored_strategy(len(gpus))
+    if kind == "one_device":
+        return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
+    return tf.distribute.get_strategy()
+
+
+def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
+    """The GPUs of this machine that the flags ask for."""
+    there = tf.config.list_physical_devices("GPU")
+    if settings.num_gpus > len(there):
+        raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(there)} on this machine")
+    if there and not settings.num_gpus and settings.distribution_strategy != "off":
+        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(there))
+    return there[: settings.num_gpus]
+
+
+def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:
+    if num_gpus:
+        return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(num_gpus)])
+    devices = [f"CPU:{index}" for index in range(len(tf.config.list_logical_devices("CPU")))]
+    # one process's memory holds all replicas; collective ops, which machines need, would only be in the way
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
 
 
 def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
@@ -50,13 +73,24 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     return strategy
 
 
-def check_batch_size(strategy: tf.distribute.Strategy, **batch_sizes: int) -> None:
-    """Refuses a global batch that the replicas cannot share equally.
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes the run's files: of several workers only the first does."""
+    return strategy.extended.should_checkpoint
+
+
+def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, **batch_sizes: int) -> None:
+    """Refuses a global batch that the replicas and their micro-batches cannot share equally.
+
+    Args:
+      strategy: gives the number of replicas.
+      micro_batches: that each replica's share is worked through in.
+      **batch_sizes: rows by the name of their flag.
 
     Raises:
-      InputError: names the flag and the number of replicas.
+      InputError: names the flag and what the rows must be shared by.
     """
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():
-        if size % replicas:
-            raise InputError(f"--{flag}={size}: must be a multiple of the {replicas} replicas")
+        if size % (replicas * micro_batches):
+            parts = f"{replicas} replicas" + (f" times {micro_batches} micro-batches" if micro_batches > 1 else "")
+            raise InputError(f"--{flag}={size}: must be a multiple of the {parts}")

@@ -23,8 +23,8 @@ def tag(name: str) -> str:
     return name
 
 
-def manager(folder: str, global_step: tf.Variable) -> orbit.utils.SummaryManager:
-    """What writes figures at the current step into a folder, for orbit's controller or by itself."""
+def manager(folder: str | None, global_step: tf.Variable) -> orbit.utils.SummaryManager:
+    """What writes figures at the current step into a folder, or nothing (None), for orbit's controller or by itself."""
 
     def write(name, value, step):
         # orbit's own rate counts checkpoints and evaluations as training

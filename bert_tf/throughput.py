@@ -16,25 +16,34 @@ class Throughput:
     Made in the scope of the strategy.
 
     Args:
-      flops_per_sequence: model FLOPs of training on a row, `flops.of_training`.
+      flops_per_row: model FLOPs of training on a row, `flops.of_training`.
       peak: the devices' most FLOP/s; None where it is not known.
     """
 
-    def __init__(self, flops_per_sequence: float = 0.0, peak: Peak | None = None):
-        self.flops_per_sequence, self.peak = flops_per_sequence, peak
+    def __init__(self, flops_per_row: float = 0.0, peak: Peak | None = None):
+        self.flops_per_row, self.peak = flops_per_row, peak
+        self._rows = keras.metrics.Sum("rows", dtype=tf.float32)
         self._sequences = keras.metrics.Sum("sequences", dtype=tf.float32)
         self._tokens = keras.metrics.Sum("tokens", dtype=tf.float32)
         self._start = time.monotonic()
 
     def count(self, batch: Mapping[str, tf.Tensor]) -> None:
-        """Counts a batch of one replica by its `input_mask`, int32 [B, S]; in the replica's context."""
+        """Counts a batch of one replica, in the replica's context.
+
+        Args:
+          batch: `input_mask`, int32 [B, S]; of packed rows also `sequence_ids`, whose examples are the sequences.
+        """
         input_mask = batch["input_mask"]
-        self._sequences.update_state(tf.shape(input_mask)[0])
+        rows = tf.shape(input_mask)[0]
+        self._rows.update_state(rows)
+        packed = "sequence_ids" in batch
+        self._sequences.update_state(tf.reduce_sum(tf.reduce_max(batch["sequence_ids"], 1)) if packed else rows)
         self._tokens.update_state(tf.reduce_sum(input_mask))
 
     def start(self) -> None:
         """Starts counting anew, once all that was under way is done."""
         self._sequences.result().numpy()  # an accelerator may still be at work
+        self._rows.reset_states()
         self._sequences.reset_states()
         self._tokens.reset_states()
         self._start = time.monotonic()
@@ -51,14 +60,14 @@ class Throughput:
         if not sequences:
             return {}
         figures = {"sequences_per_second": sequences / seconds, "tokens_per_second": tokens / seconds}
-        if self.peak and self.flops_per_sequence:
-            done = figures["sequences_per_second"] * self.flops_per_sequence
+        if self.peak and self.flops_per_row:
+            done = float(self._rows.result()) / seconds * self.flops_per_row
             figures["model_flop_utilisation"] = done / self.peak.flops
         return figures
 
     def describe(self) -> dict[str, float | str]:
         """What utilisation refers to, which the log says too; {} where there is none."""
-        if not self.flops_per_sequence:
+        if not self.flops_per_row:
             return {}
         if self.peak is None:
             logging.info("the peak of this device is not known; model FLOP utilisation is left out")
@@ -67,5 +76,5 @@ class Throughput:
         return {
             "peak_flops": self.peak.flops,
             "peak_source": self.peak.source,
-            "flops_per_sequence": self.flops_per_sequence,
+            "flops_per_row": self.flops_per_row,
         }

@@ -3,18 +3,27 @@
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import orbit
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import optimization
+from bert_tf import gradients, optimization
+from bert_tf.record_order import Position
 from bert_tf.settings import DeviceSettings
 from bert_tf.throughput import Throughput
 
 _LARGEST_EXPONENT = 88.0  # of float32
+# More than so many steps in a row that are not finite are no accident.
+MOST_SKIPPED_IN_A_ROW = 10
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and did so between two steps."""
 
 
 class Objective(Protocol):
@@ -27,6 +36,9 @@ class Objective(Protocol):
 
     model: keras.Model
     names: tuple[str, ...]
+
+    def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        """What each loss term of a batch is divided by, float32 []; known before the model has run."""
 
     def losses(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict]:
         """Ratios of a batch of one replica.
@@ -59,9 +71,19 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       strategy: where to compute; the trainer is made in its scope.
       random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
       optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches, which hold an `input_mask`.
+      train_dataset: distributed dataset of batches, which hold an `input_mask`, and perhaps a `data_position`: where
+        the data stands after the batch, which checkpoints keep.
       eval_dataset: the same, finite.
       throughput: counts what training works through; None for one that knows no FLOPs.
+      gradient_accumulation_steps: micro-batches that a replica's share of a step is worked through in; they
+        divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
+      skip_non_finite_steps: whether training goes on after a step whose loss or gradient is not finite. Such a step
+        changes no weights either way.
+
+    Attributes:
+      must_stop: asked between steps, about once a second or at the end of a loop; True stops training.
+      checkpoint: all that a run needs to go on.
+      random_seed: variable, int64, as given; saved with the rest.
     """
 
     def __init__(
@@ -74,10 +96,19 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         train_dataset=None,
         eval_dataset=None,
         throughput: Throughput | None = None,
+        skip_non_finite_steps: bool = False,
+        gradient_accumulation_steps: int = 1,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
-        self._seed = random_seed
+        self.random_seed = _integer(random_seed, "random_seed")
+        self.must_stop: Callable[[], bool] = lambda: False
+        self._micro_batches = gradient_accumulation_steps
+        self._skips = skip_non_finite_steps
+        self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
+        self._failed_step = _integer(0, "failed_step")  # the step that must end the training
+        self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
+        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # where the data stood before that step
         names = (*objective.names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()
@@ -85,65 +116,130 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             optimizer.build(objective.model.trainable_variables)
         orbit.StandardTrainer.__init__(self, train_dataset)
         orbit.StandardEvaluator.__init__(self, eval_dataset)
-        entries = {"model": objective.model, "global_step": self.global_step}
+        entries = {"model": objective.model, "global_step": self.global_step, "data_position": self.data_position}
         if optimizer is not None:
-            entries["optimizer"] = optimizer
+            entries |= {"optimizer": optimizer, "random_seed": self.random_seed, "skipped_steps": self._skipped}
         self.checkpoint = tf.train.Checkpoint(**entries)
 
+    @property
+    def failed_step(self) -> int:
+        """Number, from 1, of the step that must end the training, not being finite; 0 for none."""
+        return int(self._failed_step.numpy())
+
+    @property
+    def failed_after(self) -> Position:
+        """Where the data stood before the failed step, if it was not the first of this process."""
+        return Position(*self._failed_after.numpy().tolist())
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of a checkpoint, but for its names."""
+        return sum(v.dtype.size * v.shape.num_elements() for v in self._variables())
+
+    def not_finite(self) -> str:
+        """Name of a weight, or of an average that the optimizer keeps, that is not finite; "" for none."""
+        floats = [v for v in self._variables() if v.dtype.is_floating]
+        return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
+
+    def _variables(self) -> list[tf.Variable]:
+        return [*self.objective.model.variables, *self.optimizer.variables]
+
     def create_train_loop_fn(self):
-        """The loop of orbit, its first step apart: that one traces and compiles, and counts in no rate."""
+        """The loop of orbit in parts.
+
+        The first step traces and compiles, and counts in no rate. Of the others so many are run at once as take about a
+        second, and between them is asked whether to stop: a signal reaches Python only there. A TPU runs them all
+        at once, since it would have to wait; and so do several workers, which must all stop at the same step.
+        """
         loop = super().create_train_loop_fn()
+        whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+        at_once = None if isinstance(self.strategy, whole) else 1
         compiled = False
 
         def run(iterator, num_steps):
-            nonlocal compiled
-            if not compiled:
-                loop(iterator, tf.constant(1))
-                self.throughput.start()
-            loop(iterator, num_steps if compiled else num_steps - 1)
-            compiled = True
+            nonlocal compiled, at_once
+            left = int(num_steps)
+            while left:
+                steps = 1 if not compiled else min(left, at_once or left)
+                start = time.monotonic()
+                loop(iterator, tf.constant(steps))
+                left -= steps
+                if not compiled:
+                    self.throughput.start()
+                    compiled = True
+                elif at_once and time.monotonic() - start < _SECONDS_BETWEEN_LOOKS / 2:
+                    at_once *= 2
+                if (at_once or not left) and (self.failed_step or self.must_stop()):
+                    raise Stopped
 
         return run
 
     def train_step(self, iterator):
         """One step over all replicas."""
-        self.strategy.run(self._replica_train_step, args=(next(iterator),))
+        position = tf.identity(self.data_position)
+        bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
         self.global_step.assign_add(1)
+        self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
+
+    def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
+        """Counts a step that was not finite (1, else 0), and notes the first that may not be skipped, and its data."""
+        in_all, in_a_row = tf.unstack(self._skipped)
+        in_a_row = bad * (in_a_row + 1)
+        self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
+        fails = (in_a_row > (MOST_SKIPPED_IN_A_ROW if self._skips else 0)) & (self._failed_step == 0)
+        self._failed_step.assign(tf.where(fails, self.global_step, self._failed_step))
+        self._failed_after.assign(tf.where(fails, position, self._failed_after))
 
     def eval_step(self, iterator):
         """One step of evaluation over all replicas."""
 
         def step(batch):
+            batch = {name: column for name, column in batch.items() if name != "data_position"}
             terms = self.objective.losses(batch, training=False, seed=None)
             self._measure(terms["loss"] | terms["metrics"])
 
         self.strategy.run(step, args=(next(iterator),))
 
     def _replica_train_step(self, batch):
+        batch = dict(batch)
+        position = batch.pop("data_position", None)
+        if position is not None:
+            self.data_position.assign(position[0])
         self.throughput.count(batch)
         context = tf.distribute.get_replica_context()
-        seed = tf.stack([tf.constant(self._seed, tf.int32), tf.cast(self.global_step, tf.int32)])
+        seed = tf.stack([tf.cast(self.random_seed, tf.int32), tf.cast(self.global_step, tf.int32)])
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
         scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
-        with tf.GradientTape() as tape:
-            terms = self.objective.losses(batch, training=True, seed=seed)
-            loss = tf.add_n([_share_of_mean(*ratio) for ratio in terms["loss"].values()])
-            if scaling:
-                loss = self.optimizer.get_scaled_loss(loss)
         variables = self.objective.model.trainable_variables
-        gradients = tape.gradient(loss, variables)
+        denominators = gradients.sums_over_replicas(self.objective.denominators(batch))
+        derived, ratios = gradients.accumulated(
+            lambda rows, drawn: self.objective.losses(rows, training=True, seed=drawn),
+            self.objective.names,
+            variables,
+            batch,
+            seed,
+            denominators,
+            micro_batches=self._micro_batches,
+            scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
+        )
+        loss = gradients.share_of_loss(ratios, denominators)
         # a weight that the loss does not reach (a pooler without its task) has no gradient
-        used = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
-        gradients, variables = zip(*used, strict=True)
-        norm = optimization.clipped_update(self.optimizer, gradients, variables)
-        # float16 overflows now and then; such a step is passed over and the loss scale lowered
-        finite = tf.cast(tf.math.is_finite(norm) | (not scaling), tf.float32)
-        norm = tf.where(finite > 0, norm, 0.0)
-        self._measure(terms["loss"] | terms["metrics"] | {"gradient_norm": (norm, finite)})
+        used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
+        derived, variables = zip(*used, strict=True)
+        derived = _none_finite_unless(tf.math.is_finite(loss), derived)
+        lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
+        norm = optimization.clipped_update(self.optimizer, derived, variables)
+        bad = ~tf.math.is_finite(norm)
+        if scaling:  # float16 overflows now and then; the loss scale is lowered then
+            bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
+        self._measure({"gradient_norm": (norm, tf.ones_like(norm))}, tf.math.is_finite(norm))
+        self._measure(ratios, ~bad)
+        return tf.cast(bad, tf.int64)
 
-    def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]]) -> None:
+    def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]], counts: tf.Tensor | bool = True) -> None:
         for name, (numerator, denominator) in ratios.items():
-            self._means[name].update_state(tf.math.divide_no_nan(numerator, denominator), denominator)
+            mean = tf.where(counts, tf.math.divide_no_nan(numerator, denominator), 0.0)
+            self._means[name].update_state(mean, tf.where(counts, denominator, 0.0))
 
     def _reset(self) -> None:
         for mean in self._means.values():
@@ -157,8 +253,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_end(self):
         """Figures of the loop."""
         speed = self.throughput.figures()
-        figures = {name: mean.result() for name, mean in self._means.items()}
-        return _with_derived(figures) | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
+        figures = _with_derived({name: mean.result() for name, mean in self._means.items()})
+        if self._skips:
+            speed["skipped_steps"] = self._skipped[0]
+        return figures | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
 
     def eval_begin(self):
         """Forgets the figures of training."""
@@ -180,9 +278,20 @@ def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return figures
 
 
-def _share_of_mean(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """This replica's part of a mean over all replicas; the parts' sum is the mean."""
+def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Gradients whose global norm is not finite where the loss is not, though they might be; so one check is enough."""
+    dense = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.Tensor)]
+    smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())
+    spoilt = gradients[smallest] + tf.where(finite, 0.0, float("nan"))
+    return [spoilt if i == smallest else gradient for i, gradient in enumerate(gradients)]
+
+
+def _on_any_replica(condition: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync > 1:
-        denominator = context.all_reduce(tf.distribute.ReduceOp.SUM, denominator)
-    return tf.math.divide_no_nan(numerator, denominator)
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(condition, tf.int32)) > 0
+
+
+def _integer(value, name: str, dtype: tf.DType = tf.int64) -> tf.Variable:
+    """A variable that is the same on all replicas."""
+    aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(value, trainable=False, dtype=dtype, aggregation=aggregation, name=name)

@@ -1,31 +1,39 @@
-"""A run of training: from the folder's latest checkpoint to the last step, under orbit's controller.
+"""A run of training: from the folder's newest checkpoint to the last step, under orbit's controller.
 
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
 
 import contextlib
 import io
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import summaries
+from bert_tf import run_checkpoints, strategies, summaries, workers
+from bert_tf.interruption import Interruption
 from bert_tf.progress import Progress
+from bert_tf.record_order import Position
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
-from bert_tf.trainer import Trainer
+from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
+from tfrecords import writer
+from tfrecords.errors import InputError
 
-_CHECKPOINTS_KEPT = 5
 # Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
+_RECORDS_NAMED = 8
+# What a step that ended the training was made of.
+FAILED_STEP_NAME = "failed_step.json"
+_MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
 def optimizer_facts(
     settings: PretrainingSettings | ClassifierSettings, num_train_steps: int, num_warmup_steps: int
 ) -> dict:
-    """What makes a run's optimizer this one, for `run_folder.Phase`."""
+    """What makes a run's optimizer this one, for `run_folder.Phase`: all that its weights depend on."""
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,
@@ -33,6 +41,7 @@ def optimizer_facts(
         "num_train_steps": num_train_steps,
         "num_warmup_steps": num_warmup_steps,
         "train_batch_size": settings.train_batch_size,
+        "dtype": settings.dtype,
         "random_seed": settings.random_seed,
         "init_checkpoint": settings.init_checkpoint,
     }
@@ -42,69 +51,152 @@ def train(
     trainer: Trainer,
     settings: PretrainingSettings | ClassifierSettings,
     num_train_steps: int,
+    found: run_checkpoints.Found,
     evaluate: Callable[[], None] | None = None,
+    records_of: Callable[[int, Position], Sequence[str]] | None = None,
 ) -> None:
-    """Trains up to a step, from the folder's latest checkpoint, or from the weights that the model has.
+    """Trains up to a step, from the folder's newest whole checkpoint, or from the weights that the model has.
+
+    SIGTERM and Ctrl-C end it after the step under way, with a checkpoint: on a TPU or with several workers after
+    the loop under way.
 
     Args:
       trainer: with optimizer and training data.
       settings: the folder, and how often to save and to return to Python.
       num_train_steps: step to end at, counted from the folder's first.
+      found: what the folder has to go on from.
       evaluate: called at the start and before the training after every checkpoint but the last.
+      records_of: names the records of a step's batch, given the step and where the data stood before it; for what
+        a step that fails has to say.
+
+    Raises:
+      InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
     """
-    output_dir, save_checkpoints_steps = settings.output_dir, settings.save_checkpoints_steps
-    steps_per_loop = min(settings.iterations_per_loop, save_checkpoints_steps, num_train_steps)
-    if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
-        steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
+    run = _Run(trainer, settings, num_train_steps, found, records_of)
+    step = run.first_step
+    if step >= num_train_steps:
+        logging.info("training is complete at step %d; nothing is left to do", step)
+        return
+    every = settings.save_checkpoints_steps
+    try:
+        while step < num_train_steps:
+            if evaluate:
+                evaluate()
+            step = min(num_train_steps, (step // every + 1) * every)
+            run.train_to(step)
+    finally:
+        if run.shown:
+            run.shown.close()
+    logging.info("saved %s", run.saved)
+    # nobody goes on, or looks into the folder, before the last checkpoint is there
+    workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
 
-    manager = tf.train.CheckpointManager(
-        trainer.checkpoint,
-        output_dir,
-        max_to_keep=_CHECKPOINTS_KEPT,
-        step_counter=trainer.global_step,
-        checkpoint_interval=save_checkpoints_steps,
-    )
 
-    def report(output):
-        shown.update(int(trainer.global_step.numpy()), {k: float(v) for k, v in output.items()})
+class _Run:
+    """A training under way.
 
-    # orbit prints each loop's figures; `Progress` shows them on one line
-    with contextlib.redirect_stdout(io.StringIO()):
-        controller = orbit.Controller(  # restores the latest checkpoint
+    Attributes:
+      first_step: where it began.
+      saved: prefix of the last checkpoint.
+      shown: what a person sees of it; None on a worker that writes nothing.
+    """
+
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: run_checkpoints.Found, records_of):
+        self._trainer, self._settings, self._records_of = trainer, settings, records_of
+        self._folder, self.saved = settings.output_dir, found.prefix
+        self._writes, self.shown = strategies.is_chief(trainer.strategy), None
+        _restore(trainer, found)
+        self._saved_step = self.first_step = int(trainer.global_step.numpy())
+        if self.first_step >= num_train_steps:
+            return
+        if self._writes:
+            run_checkpoints.tidy(self._folder, found)
+            run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes)
+        if found.prefix:
+            logging.info("resuming from %s", found.prefix)
+        else:
+            self._save()
+        if self._writes:
+            self.shown = Progress(self._folder, self.first_step, num_train_steps, trainer.throughput.describe())
+        steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
+        if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
+            steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
+        summary_dir = os.path.join(self._folder, "train") if self._writes else None
+        self._controller = orbit.Controller(
             strategy=trainer.strategy,
             trainer=trainer,
             global_step=trainer.global_step,
             steps_per_loop=steps_per_loop,
-            checkpoint_manager=manager,
-            summary_manager=summaries.manager(os.path.join(output_dir, "train"), trainer.global_step),
-            train_actions=[report],
+            summary_manager=summaries.manager(summary_dir, trainer.global_step),
+            train_actions=[self._report],
         )
-        first_step = int(trainer.global_step.numpy())
-        if first_step:
-            logging.info("resuming from %s", manager.latest_checkpoint)
-        if first_step >= num_train_steps:
-            logging.info("training is complete at step %d; nothing is left to do", first_step)
+
+    def train_to(self, step: int) -> None:
+        """Trains up to a step, or until it is interrupted, and saves."""
+        stopped = False
+        # orbit prints each loop's figures; `Progress` shows them on one line
+        with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
+            self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
+            try:
+                self._controller.train(steps=step, checkpoint_at_completion=False)
+            except Stopped:
+                stopped = True
+                self._report(self._trainer.train_loop_end())
+            self._save()
+            if stopped or self._trainer.must_stop():
+                logging.info("saved %s", self.saved)
+                interruption.stop()
+
+    def _report(self, output) -> None:
+        step, failed = int(self._trainer.global_step.numpy()), self._trainer.failed_step
+        if self.shown:
+            self.shown.update(step, {name: float(value) for name, value in output.items()})
+        if failed:
+            raise InputError(self._of_failed_step(failed))
+
+    def _of_failed_step(self, step: int) -> str:
+        names = self._records_of(step, self._trainer.failed_after) if self._records_of else []
+        path = os.path.join(self._folder, FAILED_STEP_NAME)
+        writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+        more = f" and {len(names) - _RECORDS_NAMED} more, see {path}" if len(names) > _RECORDS_NAMED else ""
+        records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
+        if self._settings.skip_non_finite_steps:
+            what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, the last of them step {step}"
+            mend = f"training diverged; {_MEND}"
+        else:
+            what = f"step {step}"
+            mend = f"look at its records, or pass over it by --skip_non_finite_steps; if training diverged, {_MEND}"
+        return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {mend}"
+
+    def _save(self) -> None:
+        step = int(self._trainer.global_step.numpy())
+        if self.saved and step == self._saved_step:
             return
-        if not first_step:
-            controller.save_checkpoint()
-        shown = Progress(output_dir, first_step, num_train_steps, trainer.throughput.describe())
+        if name := self._trainer.not_finite():
+            raise InputError(
+                f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
+                f"training diverged; {_MEND}"
+            )
+        self.saved = run_checkpoints.at_step(self._folder, step)
+        if self._writes:
+            run_checkpoints.save(self._folder, self._trainer.checkpoint, step)
+        self._saved_step = step
+
+
+def _restore(trainer: Trainer, found: run_checkpoints.Found) -> None:
+    if not found.prefix:
+        return
+    seed = int(trainer.random_seed.numpy())
+    with trainer.strategy.scope():
         try:
-            step = first_step
-            while step < num_train_steps:
-                if evaluate:
-                    evaluate()
-                step = min(num_train_steps, (step // save_checkpoints_steps + 1) * save_checkpoints_steps)
-                controller.train(steps=step, checkpoint_at_completion=False)
-                if not manager.latest_checkpoint.endswith(f"-{step}"):
-                    controller.save_checkpoint()
-        finally:
-            shown.close()
-    logging.info("saved %s", manager.latest_checkpoint)
-
-
-def latest_step(output_dir: str) -> int:
-    """Step of a folder's latest checkpoint; 0 where there is none."""
-    path = tf.train.latest_checkpoint(output_dir) if tf.io.gfile.isdir(output_dir) else None
-    if path is None:
-        return 0
-    return int(tf.train.load_variable(path, "global_step/.ATTRIBUTES/VARIABLE_VALUE"))
+            trainer.checkpoint.restore(found.prefix).assert_existing_objects_matched()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).split("\n")[0]
+            raise InputError(
+                f"{found.prefix}: holds something else than this run needs ({reason}); give another --output_dir"
+            ) from error
+    if trainer.random_seed.numpy() != seed:
+        raise InputError(
+            f"{found.prefix}: was trained with --random_seed={trainer.random_seed.numpy()}, not {seed}; give that one, "
+            "or another --output_dir"
+        )

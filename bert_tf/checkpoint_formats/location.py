@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from bert_tf import run_checkpoints
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.original import PREFIX_NAME
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
@@ -69,7 +70,7 @@ def locate(path: str) -> Location:
 
 
 def latest_checkpoint(path: str) -> str:
-    """The prefix of TensorFlow's files that a path means: itself, or the latest of a folder.
+    """The prefix of TensorFlow's files that a path means: itself, or the newest whole one of a folder.
 
     Raises:
       InputError: there is no checkpoint, or not one of TensorFlow.
@@ -91,8 +92,8 @@ def _in_folder(folder: str) -> Location:
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
-    latest = _latest(folder)
-    if latest is not None:
+    latest = run_checkpoints.find(folder).prefix
+    if latest:
         return Location(latest, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     if PREFIX_NAME in prefixes:
@@ -108,13 +109,6 @@ def _in_folder(folder: str) -> Location:
         f"{folder}: holds no checkpoint; give a folder where training has saved one, "
         "or one with a .index file or model.safetensors"
     )
-
-
-def _latest(folder: str) -> str | None:
-    try:
-        return tf.train.latest_checkpoint(folder)
-    except (ValueError, tf.errors.OpError):  # the file that names it is damaged; there may be but one
-        return None
 
 
 def pickled_weights(names: Iterable[str]) -> str | None:

@@ -86,11 +86,30 @@ class TensorBundle:
         """An integer by its name; None where there is none."""
         return int(self._value(name)) if name in self.shapes else None
 
+    def check_values(self) -> None:
+        """Reads every tensor, whose checksums TensorFlow compares.
+
+        Raises:
+          InputError: one cannot be read.
+        """
+        for name in self.shapes:
+            self._value(name)
+
     def _value(self, name: str):
         try:
             return self._reader.get_tensor(name)
         except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
             raise InputError(f"{self.prefix}: its data cannot be read ({name}: {error}); copy it again") from error
+
+
+def damage(prefix: str) -> str:
+    """What is wrong with a checkpoint, all of whose bytes are read; "" where nothing is."""
+    try:
+        TensorBundle(prefix).check_values()
+    except InputError as error:
+        line = " ".join(str(error).split())
+        return line.rpartition(";")[0] or line
+    return ""
 
 
 class ObjectGraph:

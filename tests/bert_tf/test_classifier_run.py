@@ -81,7 +81,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp
     run_classifier(settings(inputs, vocab_file, tmp_path, start, "--do_train", "--num_train_epochs=1"))
     start, first = first_entries(tmp_path)
     assert first["loss"] < 0.3, "it knows the task already"
-    assert start["flops_per_sequence"] > 0
+    assert start["flops_per_row"] > 0
     assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilisation"] > 0
 
 

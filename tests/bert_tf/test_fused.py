@@ -25,14 +25,28 @@ def norm(x, gamma, beta):
     return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + 1e-12) * gamma + beta
 
 
-def heads(x, bias):
-    parts = tf.reshape(x + bias, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
-    query, key, value = (tf.einsum("bsad->basd", parts[:, :, i]) for i in range(3))
-    return query / tf.sqrt(tf.cast(HIDDEN // HEADS, x.dtype)), key, value
+def attention(x, rate=RATE):
+    """One head of one row of the batch at a time."""
+    contexts = []
+    mask = fused.kept([ROWS // LENGTH, HEADS, LENGTH, LENGTH], rate, SEED, SITE)
+    size = HIDDEN // HEADS
+    for row in range(ROWS // LENGTH):
+        for head in range(HEADS):
+            query, key, value = (
+                x[row * LENGTH : (row + 1) * LENGTH, i * HIDDEN + head * size : i * HIDDEN + (head + 1) * size]
+                for i in range(3)
+            )
+            probabilities = tf.nn.softmax(query @ tf.transpose(key) / size**0.5 + BIAS[row, 0])
+            probabilities *= tf.cast(mask[row, head], x.dtype) / (1 - rate)
+            contexts.append(probabilities @ value)
+    grouped = [tf.concat(contexts[i : i + HEADS], 1) for i in range(0, len(contexts), HEADS)]
+    return tf.concat(grouped, 0)
 
 
-# chain, formula, shapes of the inputs with a gradient, other inputs, whether the chain drops
-BIAS = (np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) * 5.0 - 5.0
+# padding that is half seen, so that its gradients count
+BIAS = ((np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) - 1.0)[:, None, None]
+LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int32)
+# chain, formula, shapes of the inputs
 CHAINS = {
     "residual_norm": (
         lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE),
@@ -49,15 +63,20 @@ CHAINS = {
         lambda x, gamma, beta: drop(norm(x, gamma, beta)),
         [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
     ),
-    "attention_probabilities": (
-        lambda s: fused.attention_probabilities(s, tf.constant(BIAS[:, None, None], tf.float32), SEED, SITE, rate=RATE),
-        lambda s: drop(tf.nn.softmax(s + BIAS[:, None, None])),
-        [(4, HEADS, LENGTH, LENGTH)],
+    "attention": (
+        lambda x: fused.attention(x, tf.constant(BIAS, tf.float32), SEED, SITE, length=LENGTH, heads=HEADS, rate=RATE),
+        attention,
+        [(ROWS, 3 * HIDDEN)],
     ),
-    "split_heads": (
-        lambda *a: fused.split_heads(*a, length=LENGTH, heads=HEADS),
-        heads,
-        [(ROWS, 3 * HIDDEN), (3 * HIDDEN,)],
+    "attention without dropout": (
+        lambda x: fused.attention(x, tf.constant(BIAS, tf.float32), SEED, SITE, length=LENGTH, heads=HEADS, rate=0.0),
+        lambda x: attention(x, 0.0),
+        [(ROWS, 3 * HIDDEN)],
+    ),
+    "cross_entropy": (
+        lambda *a: fused.cross_entropy(*a, LABELS)[0],
+        lambda x, bias: -tf.gather(tf.nn.log_softmax(x + bias), LABELS, batch_dims=1),
+        [(ROWS, HIDDEN), (HIDDEN,)],
     ),
 } | {
     f"biased_activation {name}": (

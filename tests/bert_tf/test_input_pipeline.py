@@ -56,11 +56,6 @@ def test_order_depends_on_the_seed_alone(files):
     assert numbers(files, 5, seed=1) == numbers(files, 5, seed=1) != numbers(files, 5, seed=2)
 
 
-@pytest.mark.parametrize("start", [1, 4, 7])
-def test_a_later_start_continues_the_same_order(files, start):
-    assert numbers(files, 3, seed=1, start_step=start) == numbers(files, start + 3, seed=1)[start:]
-
-
 def test_batches_have_the_models_dtypes_and_shapes(files):
     batch = next(iter(pretraining_batches(files, features=FEATURES, vocab_size=100, batch_size=6, training=True)))
     assert batch["next_sentence_labels"].shape == [6]
@@ -74,15 +69,6 @@ def test_ids_beyond_the_vocabulary_are_refused(files):
     with pytest.raises(InputError, match=message), clear_errors(files, 29):
         numbers(files, training=False, vocab_size=29)
     assert numbers(files, training=False, vocab_size=30)
-
-
-def test_two_workers_share_the_batch_without_overlap(files):
-    whole = numbers(files, 5, seed=3)
-    contexts = [tf.distribute.InputContext(2, worker, 2) for worker in (0, 1)]
-    shares = [numbers(files, 5, seed=3, input_context=context) for context in contexts]
-    for step in range(5):
-        assert sorted(shares[0][step] + shares[1][step]) == sorted(whole[step])
-        assert len(shares[0][step]) == len(shares[1][step]) == 3
 
 
 def test_a_damaged_record_is_named_by_file_and_number(tmp_path):
@@ -167,24 +153,7 @@ def test_each_epoch_masks_anew_and_evaluation_always_alike(unmasked):
     assert (evaluations[0] != got[:6]).any()
 
 
-def context(worker, workers, replicas):
-    return tf.distribute.InputContext(workers, worker, replicas)
-
-
-@pytest.mark.parametrize("workers, replicas", [(None, 1), (1, 1), (1, 2), (2, 2), (2, 4)])
-def test_a_resumed_run_masks_as_the_uninterrupted_one(unmasked, workers, replicas):
-    options = {"input_context": context(0, workers, replicas)} if workers else {}
-    batches_a_step = replicas // (workers or 1)
-    whole = masked_batches(unmasked, 8 * batches_a_step, **options)
-    resumed = masked_batches(unmasked, 3 * batches_a_step, start_step=5, **options)
-    for name in whole[0]:
-        expected = np.stack([batch[name] for batch in whole[5 * batches_a_step :]])
-        np.testing.assert_array_equal(np.stack([batch[name] for batch in resumed]), expected, err_msg=name)
-
-
-def test_workers_and_seeds_mask_each_in_their_own_way(unmasked):
-    one, two, again = (ids(masked_batches(unmasked, 3, input_context=context(w, 2, 2))) for w in (0, 1, 0))
-    assert (one != two).any() and (one == again).all()
+def test_other_seeds_mask_in_another_way(unmasked):
     assert (ids(masked_batches(unmasked, 3)) != ids(masked_batches(unmasked, 3, seed=1))).any()
 
 
@@ -194,7 +163,7 @@ def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
     ).element_spec
     length = len(ROW)
     lengths = {"input_ids": length, "input_mask": length, "segment_ids": length, "masked_lm_positions": PREDICTIONS,
-               "masked_lm_ids": PREDICTIONS, "masked_lm_weights": PREDICTIONS}  # fmt: skip
+               "masked_lm_ids": PREDICTIONS, "masked_lm_weights": PREDICTIONS, "data_position": 3}  # fmt: skip
     assert {name: (s.shape.as_list(), s.dtype) for name, s in spec.items()} == {
         name: ([8, n], tf.float32 if name == "masked_lm_weights" else tf.int32) for name, n in lengths.items()
     }

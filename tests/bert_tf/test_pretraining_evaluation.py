@@ -12,7 +12,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch, pretraining_evaluation, training
+from bert_tf import checkpoint_watch, pretraining_evaluation, run_checkpoints, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining_run import run_pretraining
@@ -187,7 +187,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     assert [entry["step"] for entry in lines(folder / "metrics-eval.jsonl")] == steps
     assert {entry["split"] for entry in lines(folder / "metrics.jsonl")} == {"start", "train"}
     assert "held out, step" in (folder / "report.html").read_text()
-    assert training.latest_step(str(folder)) == steps[-1], "what was saved before the end was evaluated after it"
+    assert run_checkpoints.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
     monkeypatch.undo()
     assert run(data, folder, "--do_eval", *same) == figures
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from bert_tf import progress
 from bert_tf.trainer import _with_derived
-from tfrecords.errors import InputError
 
 FIGURES = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
@@ -58,11 +57,17 @@ def test_time_left(seconds, clock):
     assert progress._clock(seconds) == clock
 
 
-def test_figures_that_are_not_finite_end_the_run(tmp_path):
-    shown = progress.Progress(str(tmp_path), 0, 10)
-    with pytest.raises(InputError, match="gradient_norm is inf .*training diverged"):
-        shown.update(5, {"loss": 1.0, "gradient_norm": float("inf")})
-    shown.close()
+@pytest.mark.parametrize("kept", [0, 1, 25, -1])
+def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
+    path = tmp_path / "metrics.jsonl"
+    progress.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    whole = path.read_bytes()
+    progress.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    path.write_bytes(whole + path.read_bytes()[len(whole) :][:kept])
+    progress.record(str(tmp_path), "train", 3, {"loss": 3.0})
+    assert steps(progress.read(str(tmp_path), "metrics.jsonl"), "train") == [
+        (step, float(step)) for step in ((1, 2, 3) if kept == -1 else (1, 3))
+    ]
 
 
 def steps(entries, split):

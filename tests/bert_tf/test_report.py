@@ -59,7 +59,7 @@ def check_stands_alone(page):
 def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():
     figures = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
     figures.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
-                    "flops_per_sequence": 2.5e9})  # fmt: skip
+                    "flops_per_row": 2.5e9})  # fmt: skip
     page = report.render("a <run>", [PHASE], figures, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
     check_stands_alone(page)
     assert page.count("<svg") == len(PAIRS) + len(SPEED)

@@ -24,7 +24,7 @@ def clock(monkeypatch):
 def test_rates_count_every_replica_and_no_padding(clock):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
-        counter = Throughput(flops_per_sequence=50.0, peak=Peak(1200.0, "a toy"))
+        counter = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy"))
     counter.start()
     for _ in range(2):
         strategy.run(lambda: counter.count({"input_mask": MASK}))
@@ -35,7 +35,7 @@ def test_rates_count_every_replica_and_no_padding(clock):
 
 
 def test_utilisation_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):
-    counter = Throughput(flops_per_sequence=50.0, peak=None)
+    counter = Throughput(flops_per_row=50.0, peak=None)
     counter.count({"input_mask": MASK})
     assert "model_flop_utilisation" not in counter.figures()
     with caplog.at_level(logging.INFO):
@@ -46,8 +46,8 @@ def test_utilisation_is_left_out_where_the_peak_is_not_known_and_the_log_says_so
 
 
 def test_what_utilisation_refers_to_is_said():
-    described = Throughput(flops_per_sequence=50.0, peak=Peak(1200.0, "a toy")).describe()
-    assert described == {"peak_flops": 1200.0, "flops_per_sequence": 50.0, "peak_source": "a toy"}
+    described = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy")).describe()
+    assert described == {"peak_flops": 1200.0, "flops_per_row": 50.0, "peak_source": "a toy"}
     assert Throughput().describe() == {}
 
 
@@ -59,6 +59,9 @@ class Plain:
     def __init__(self):
         self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
         self.model.build([None, 1])
+
+    def denominators(self, batch):
+        return {"loss": tf.constant(1.0)}
 
     def losses(self, batch, training, seed):
         value = tf.reduce_sum(self.model.trainable_variables[0] ** 2)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import strategies, training
+from bert_tf import run_checkpoints, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
@@ -16,7 +16,7 @@ from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining import BertPretrainer
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.trainer import make_optimizer
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -95,7 +95,7 @@ def test_a_run_goes_on_and_is_evaluated_without_the_checkpoint_and_the_configura
     run_pretraining(settings(data, tmp_path / "second", *begun))
     shutil.rmtree(tmp_path / "first")
     run_pretraining(settings(data, tmp_path / "second", *begun, "--num_train_steps=8"))
-    assert training.latest_step(str(tmp_path / "second")) == 8
+    assert run_checkpoints.find(str(tmp_path / "second")).step == 8
     assert run_pretraining(settings(data, tmp_path / "second", *begun, "--nodo_train", "--do_eval"))
 
 
@@ -130,7 +130,7 @@ def test_an_interrupted_run_resumed_equals_an_uninterrupted_one(data, finished, 
         patch.setattr(training.Progress, "update", interrupt)
         with pytest.raises(Interrupted):
             run_pretraining(settings(data, tmp_path))
-    assert training.latest_step(str(tmp_path)) == 3
+    assert run_checkpoints.find(str(tmp_path)).step == 3
     run_pretraining(settings(data, tmp_path))
     expected = weights(finished[0], 6)
     got = weights(tmp_path, 6)
@@ -144,25 +144,6 @@ def test_a_finished_run_trains_no_further(data, finished):
     run_pretraining(settings(data, finished[0]))
     for name, value in weights(finished[0], 6).items():
         np.testing.assert_array_equal(value, before[name])
-
-
-def test_two_replicas_train_like_one(data, tmp_path):
-    """Same global batch, so same losses; dropout off, since its masks differ by replica."""
-    config = json.loads((data / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    every_step = f"--bert_config_file={tmp_path}/config.json", "--iterations_per_loop=1"
-    run_pretraining(settings(data, tmp_path / "one", *every_step))
-
-    def two_replicas(_):
-        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strategies, "make_strategy", two_replicas)
-        run_pretraining(settings(data, tmp_path / "two", *every_step))
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert len(one) == 6 and len(set(one)) == 6
-    np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -186,7 +167,7 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_pa
     with pytest.raises(InputError, match="another data .*max_seq_length was 32, is 48"):
         run_pretraining(settings(data, tmp_path, *longer))
     run_pretraining(settings(data, tmp_path, *longer, "--num_train_steps=8"))
-    assert training.latest_step(str(tmp_path)) == 8
+    assert run_checkpoints.find(str(tmp_path)).step == 8
 
 
 @pytest.mark.parametrize(
@@ -255,9 +236,9 @@ def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message
 
 
 def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_path):
-    with pytest.raises(InputError, match="training diverged"):
+    with pytest.raises(InputError, match=r"step 2 .*is not finite; the last good checkpoint is .*/ckpt-0; .*diverged"):
         run_pretraining(settings(data, tmp_path, "--learning_rate=1e38", "--num_warmup_steps=0"))
-    assert training.latest_step(str(tmp_path)) == 0
+    assert run_checkpoints.find(str(tmp_path)).step == 0
 
 
 @pytest.mark.parametrize(
@@ -273,23 +254,7 @@ def test_optimizers_by_flag(flag, kind, corrects):
 def test_lamb_trains_and_resumes(data, tmp_path):
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb"))
-    assert training.latest_step(str(tmp_path)) == 6
-
-
-def test_a_batch_that_replicas_cannot_share_is_refused():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(InputError, match="--train_batch_size=7: must be a multiple of the 2 replicas"):
-        strategies.check_batch_size(strategy, train_batch_size=7)
-
-
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [("off", tf.distribute.Strategy), ("one_device", tf.distribute.OneDeviceStrategy),
-     ("mirrored", tf.distribute.MirroredStrategy)],
-)  # fmt: skip
-def test_strategies_by_flag(change, kind):
-    made = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=change))
-    assert isinstance(made, kind)
+    assert run_checkpoints.find(str(tmp_path)).step == 6
 
 
 @pytest.mark.parametrize(
@@ -306,29 +271,3 @@ def test_strategies_by_flag(change, kind):
 def test_device_flags_that_contradict_each_other_are_refused(arguments):
     with pytest.raises(InputError):
         parse(DeviceSettings, arguments)
-
-
-def test_a_float16_step_that_overflows_is_passed_over():
-    class Huge:
-        """A loss whose scaled gradient is infinite in float32."""
-
-        names = ("loss",)
-
-        def __init__(self):
-            self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
-            self.model.build([None, 1])
-
-        def losses(self, batch, training, seed):
-            value = tf.reduce_sum(self.model.trainable_variables[0]) * tf.constant(1e36)
-            return {"loss": {"loss": (value, tf.constant(1.0))}, "metrics": {}}
-
-    objective = Huge()
-    optimizer = make_optimizer(dataclasses.replace(DeviceSettings(), dtype="float16"), 1e-3, 10, 0)
-    strategy = tf.distribute.get_strategy()
-    data = tf.data.Dataset.from_tensors({"input_mask": [[1]]}).repeat()
-    trainer = Trainer(objective, strategy, optimizer=optimizer, train_dataset=data)
-    before, scale = objective.model.get_weights()[0], float(optimizer.loss_scale)
-    figures = trainer.train(tf.constant(1))
-    assert float(figures["gradient_norm"]) == 0.0, "no step was measured"
-    np.testing.assert_array_equal(objective.model.get_weights()[0], before)
-    assert float(optimizer.loss_scale) == scale / 2

@@ -1,0 +1,50 @@
+"""SIGTERM and Ctrl-C while a model trains: the step under way is finished and saved before the process ends."""
+
+import signal
+import threading
+
+from bert_tf.command_line import Terminated
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interruption:
+    """Notes the first SIGTERM or Ctrl-C and lets the work go on; a second one ends the process at once.
+
+    A context manager, for the main thread; in another one, where no signal arrives, it notes nothing.
+    """
+
+    def __init__(self):
+        self._noted = 0
+        self._before = {}
+
+    def __enter__(self) -> "Interruption":
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame) -> None:
+        self._noted = number
+        for each in self._before:
+            # the system's own way, since a handler of ours would wait for TensorFlow to return
+            signal.signal(each, signal.SIG_DFL)
+
+    @property
+    def noted(self) -> bool:
+        """Whether the work is to stop."""
+        return bool(self._noted)
+
+    def stop(self) -> None:
+        """Stops as the signal would have.
+
+        Raises:
+          Terminated: after SIGTERM.
+          KeyboardInterrupt: after Ctrl-C.
+        """
+        raise KeyboardInterrupt if self._noted == signal.SIGINT else Terminated

@@ -1,0 +1,100 @@
+"""In which order the records of some files are read: a function of seed and epoch, that can be entered anywhere.
+
+Letters: F files, M records of a window.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfrecords import reader
+
+# Records that are put in random order together, and records that are worked on together.
+_SHUFFLED = 8192
+WINDOW = 1024
+_OPEN_FILES = 8
+_MOST_BLOCKS = 1 << 32
+# What a seed puts in order.
+_FILES, _RECORDS = 0, 1
+
+
+class Position(NamedTuple):
+    """Where the data stands: what a checkpoint keeps, and a resumed run starts from.
+
+    Attributes:
+      epoch: passes over the data that are done.
+      examples: examples of this epoch in the windows before this one.
+      rows: rows made of this window that are used.
+    """
+
+    epoch: int = 0
+    examples: int = 0
+    rows: int = 0
+
+
+BEGINNING = Position()
+
+
+def windows(
+    files: Sequence[str], *, shuffled: bool, seed: int, start: Position, record_ids: bool = False
+) -> tf.data.Dataset:
+    """Serialized records, a window at a time, from a position on.
+
+    Args:
+      files: TFRecords, F of them.
+      shuffled: each epoch in an order of its own, without end; else one epoch in the files' order.
+      seed: of the orders.
+      start: the first window; its `rows` play no part.
+      record_ids: whether to tell where each record comes from; the order is the same.
+
+    Returns:
+      Dataset of (epoch, examples before the window, records), int64 [], int64 [] and string [M], and with
+      `record_ids` (file, record in it), int64 [M, 2].
+    """
+    compressions = [reader.compression(path) for path in files]
+
+    def of_file(index, path, compression):
+        records = tf.data.TFRecordDataset(path, compression_type=compression)
+        if record_ids:
+            return records.enumerate().map(lambda number, record: (record, tf.stack([index, number])))
+        return records
+
+    def of_epoch(epoch):
+        order = tf.range(len(files), dtype=tf.int64)
+        if shuffled:
+            order = _shuffled(order, seed, _FILES, epoch)
+        listed = (order, tf.gather(list(files), order), tf.gather(compressions, order))
+        records = tf.data.Dataset.from_tensor_slices(listed).interleave(
+            of_file,
+            cycle_length=min(_OPEN_FILES, len(files)) if shuffled else 1,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        done = tf.where(epoch == start.epoch, tf.constant(start.examples, tf.int64), 0)
+        first_block = done // _SHUFFLED
+        blocks = records.skip(first_block * _SHUFFLED).batch(_SHUFFLED).enumerate(first_block)
+
+        def windows_of(block, records):
+            columns = records if record_ids else (records,)
+            order = tf.range(tf.size(columns[0]))
+            if shuffled:
+                order = _shuffled(order, seed, _RECORDS, epoch, block)
+            before = block * _SHUFFLED
+            starts = tf.data.Dataset.range(tf.maximum(done - before, 0), tf.size(order, tf.int64), WINDOW)
+
+            def window(first):
+                chosen = order[first : first + WINDOW]
+                return epoch, before + first, *(tf.gather(column, chosen) for column in columns)
+
+            return starts.map(window)
+
+        return blocks.flat_map(windows_of)
+
+    return tf.data.Dataset.range(start.epoch, tf.int64.max if shuffled else 1).flat_map(of_epoch)
+
+
+def _shuffled(values: tf.Tensor, seed: int, what: int, epoch: tf.Tensor, block: tf.Tensor | int = 0) -> tf.Tensor:
+    """Values [n] in an order that the numbers decide, and nothing else in the process."""
+    key = tf.stack([tf.constant(2 * seed + what, tf.int64), epoch * _MOST_BLOCKS + block])
+    return tf.random.experimental.stateless_shuffle(values, key, alg="philox")

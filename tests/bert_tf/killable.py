@@ -1,0 +1,220 @@
+"""Runs work in forked children and kills them at chosen moments.
+
+As a script it is a process that has TensorFlow loaded but not at work, so that a child starts at once. It reads
+orders from its standard input, one JSON object a line, and answers each with the child's exit code, that of a child
+killed by a signal being the signal's negative number.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Server:
+    """The process of this script, with its children's last output in `log`."""
+
+    def __init__(self, folder: pathlib.Path):
+        self._log_path = folder / "log"
+        # two devices, as the tests have
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"},
+        )  # fmt: skip
+
+    def do(self, task: str, arguments, **how) -> int:
+        """Runs a task of `TASKS` in a child; `how` says how it is disturbed, see `_disturb`."""
+        order = {"task": task, "arguments": arguments, "log": str(self._log_path), **how}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    @property
+    def log(self) -> str:
+        """What the last child has written."""
+        return self._log_path.read_text()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _kill(number: int = signal.SIGKILL) -> None:
+    os.kill(os.getpid(), number)
+    if number == signal.SIGKILL:
+        time.sleep(60)  # it may take a moment to arrive
+
+
+def _watch_files(event: int, count_file: str) -> None:
+    """Kills the process before the event-th time that a file is flushed, renamed, removed, or halfway written."""
+    import tensorflow as tf
+
+    count = 0
+
+    def watched(function, is_write):
+        def call(*args, **kwargs):
+            nonlocal count
+            count += 1
+            pathlib.Path(count_file).write_text(str(count))
+            if count == event:
+                if is_write:
+                    file, text = args
+                    function(file, text[: len(text) // 2])
+                    file.flush()
+                _kill()
+            return function(*args, **kwargs)
+
+        return call
+
+    for owner, names in ((os, ("fsync", "replace", "remove")), (tf.io.gfile, ("rename", "remove", "rmtree"))):
+        for name in names:
+            setattr(owner, name, watched(getattr(owner, name), False))
+    tf.io.gfile.GFile.write = watched(tf.io.gfile.GFile.write, True)
+
+
+def _after(function, seconds: float, *args) -> None:
+    threading.Thread(target=lambda: (time.sleep(seconds), function(*args)), daemon=True).start()
+
+
+def _disturb(order: dict) -> None:
+    """What an order may ask for.
+
+    event, count_file: see `_watch_files`.
+    while_writing: SIGKILL so many seconds after the second checkpoint begins to be written.
+    while_training: [signal, seconds after training begins, how often].
+    largest_file: no file may become larger than so many bytes, once training has begun.
+    """
+    import resource
+
+    import tensorflow as tf
+
+    from bert_tf import training
+
+    if "event" in order:
+        _watch_files(order["event"], order["count_file"])
+    if "while_writing" in order:
+        write, calls = tf.train.Checkpoint.write, []
+
+        def written(*args, **kwargs):
+            calls.append(args)
+            if len(calls) == 2:
+                _after(_kill, order["while_writing"])
+            return write(*args, **kwargs)
+
+        tf.train.Checkpoint.write = written
+    begin = training.Progress.__init__
+
+    def begun(*args, **kwargs):
+        begin(*args, **kwargs)
+        if "while_training" in order:
+            number, seconds, times = order["while_training"]
+            for time_ in range(times):
+                _after(_kill, seconds * (time_ + 1), number)
+        if "largest_file" in order:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
+
+    training.Progress.__init__ = begun
+
+
+def _log_batches(path: str) -> None:
+    """Writes a line for each batch that is made: where the data stands after it, and a hash of what is in it."""
+    import hashlib
+
+    import tensorflow as tf
+
+    from bert_tf import input_pipeline
+
+    make = input_pipeline.pretraining_batches
+
+    def log(position, *columns):
+        digest = hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
+        with open(path, "a") as file:
+            file.write(json.dumps([position[0].tolist(), digest]) + "\n")
+        return position
+
+    def logged(batch):
+        columns = [batch[name] for name in sorted(batch) if name != "data_position"]
+        position = tf.numpy_function(log, [batch["data_position"], *columns], tf.int32)
+        return batch | {"data_position": tf.ensure_shape(position, batch["data_position"].shape)}
+
+    def made(*args, **kwargs):
+        return make(*args, **kwargs).map(logged, num_parallel_calls=1)
+
+    input_pipeline.pretraining_batches = made
+
+
+def pretrain(arguments: list[str]) -> None:
+    """`run_pretraining` as from the command line."""
+    from bert_tf import run_pretraining
+
+    sys.argv = ["run_pretraining", *arguments]
+    run_pretraining.run()
+
+
+def save_twice(folder: str) -> None:
+    """Goes on in a folder, as a run does, with two checkpoints that hold their own number many times over."""
+    import tensorflow as tf
+
+    from bert_tf import run_checkpoints
+
+    step, values = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([50_000]))
+    checkpoint = tf.train.Checkpoint(global_step=step, values=values)
+    found = run_checkpoints.find(folder)
+    if found.prefix:
+        checkpoint.restore(found.prefix).assert_existing_objects_matched()
+    run_checkpoints.tidy(folder, found)
+    for _ in range(2):
+        step.assign_add(1)
+        values.assign(tf.fill([50_000], tf.cast(step, tf.float32)))
+        run_checkpoints.save(folder, checkpoint, int(step))
+        print("saved", int(step), flush=True)
+
+
+TASKS = {"pretrain": pretrain, "save_twice": save_twice}
+
+
+def _child(order: dict) -> int:
+    log = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    _disturb(order)
+    if "batches" in order:
+        _log_batches(order["batches"])
+    try:
+        TASKS[order["task"]](order["arguments"])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def serve() -> None:
+    """Does what the orders say."""
+    from bert_tf import pretraining_run, run_pretraining  # noqa: F401  loaded before the first fork
+
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            with contextlib.suppress(Exception):
+                try:
+                    code = _child(json.loads(line))
+                except Exception:
+                    import traceback
+
+                    traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

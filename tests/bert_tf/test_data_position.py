@@ -1,0 +1,168 @@
+"""The pipeline started at any position gives the batches that an uninterrupted one gives after it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import record_order
+from bert_tf.input_pipeline import DynamicMasking, pretraining_batches, records_at
+from bert_tf.masking import MaskingRule
+from bert_tf.packed_rows import RowShape
+from bert_tf.record_order import BEGINNING, Position
+from tests.tfrecords.record_files import write_file
+from tfrecords import reader, records, schema
+
+LENGTH, MOST, BATCH = 16, 3, 6
+SIZES = (9, 20, 1, 13)
+RULE = DynamicMasking(MaskingRule(60, mask_id=3, max_predictions_per_seq=MOST), special_ids=(1, 2))
+KINDS = {
+    "static": {},
+    "dynamic": {"dynamic_masking": RULE},
+    "packed": {"packing": RowShape(4, 8)},
+    "dynamic, packed": {"dynamic_masking": RULE, "packing": RowShape(4, 8)},
+    "every piece, packed": {"directionality": "ltr", "packing": RowShape(4, 8)},
+}
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    """So that epochs, blocks that are shuffled and windows all end in the midst of batches."""
+    monkeypatch.setattr(record_order, "WINDOW", 5)
+    monkeypatch.setattr(record_order, "_SHUFFLED", 15)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """By whether rows are masked: files, and features. The first piece after [CLS] counts the records."""
+    folder = tmp_path_factory.mktemp("position")
+    rng = np.random.default_rng(0)
+    found = {}
+    for masked in (True, False):
+        features = schema.pretraining_features(LENGTH, MOST, masked=masked)
+        files, number = [], 0
+        for index, size in enumerate(SIZES):
+            real = np.arange(LENGTH) < rng.integers(4, LENGTH + 1, size)[:, None]
+            ids = rng.integers(4, 50, real.shape)
+            ids[:, 0], ids[:, 1] = 1, np.arange(number, number + size) + 4
+            columns = {f.name: np.zeros((size, f.length), np.float32 if f.kind == "float" else int) for f in features}
+            columns |= {"input_ids": ids * real, "input_mask": real.astype(int)}
+            columns["next_sentence_labels"] = ids[:, 1:2] % 2
+            if masked:
+                columns["masked_lm_positions"][:, 0] = 2
+                columns["masked_lm_ids"][:, 0] = ids[:, 2]
+                columns["masked_lm_weights"][:, 0] = 1.0
+            files.append(str(folder / f"{masked}{index}"))
+            write_file(files[-1], records.serialize(columns, features), packed=index == 1)
+            number += size
+        found[masked] = files, features
+    return found
+
+
+def options_of(data, kind, **more) -> tuple[list[str], dict]:
+    changes = KINDS[kind]
+    files, features = data["dynamic_masking" not in changes and "directionality" not in changes]
+    return files, {"features": features, "vocab_size": 60, "batch_size": BATCH, "training": True} | changes | more
+
+
+def batches(data, kind, steps=None, **more) -> list[dict[str, np.ndarray]]:
+    files, options = options_of(data, kind, **more)
+    dataset = pretraining_batches(files, **options)
+    return list((dataset.take(steps) if steps else dataset).as_numpy_iterator())
+
+
+def assert_equal(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name in other:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def position_after(batch) -> Position:
+    positions = batch["data_position"]
+    assert (positions == positions[0]).all()
+    return Position(*positions[0].tolist())
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic, packed", "every piece, packed"])
+def test_from_any_position_on_the_same_batches_follow(data, kind):
+    whole = batches(data, kind, 20, seed=5)
+    starts = [position_after(batch) for batch in whole]
+    assert len(set(starts)) == 20 and starts[-1].epoch >= 1 and any(start.rows for start in starts)
+    for step in (0, 1, 3, 6, 15):
+        assert_equal(batches(data, kind, 2, seed=5, start=starts[step]), whole[step + 1 : step + 3])
+
+
+def test_another_batch_size_goes_on_where_the_first_one_ended(data):
+    whole = batches(data, "dynamic, packed", 12, seed=5)
+    rows = np.concatenate([batch["input_ids"] for batch in whole])
+    later = batches(data, "dynamic, packed", 4, seed=5, batch_size=9, start=position_after(whole[3]))
+    np.testing.assert_array_equal(np.concatenate([b["input_ids"] for b in later]), rows[4 * BATCH : 4 * BATCH + 36])
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "every piece, packed"])
+def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
+    plain = batches(data, kind, 80, seed=2, batch_size=1)
+    told = batches(data, kind, 80, seed=2, batch_size=1, record_ids=True)
+    assert_equal([{n: v for n, v in batch.items() if n != "record_ids"} for batch in told], plain)
+    epochs, epoch = {}, 0
+    for batch in told:
+        found = [tuple(pair) for pair in batch["record_ids"].reshape(-1, 2) if pair[0] >= 0]
+        epochs.setdefault(epoch, []).extend(found)
+        position = position_after(batch)
+        epoch = position.epoch + (position.examples == sum(SIZES))
+    every = [(file, record) for file, size in enumerate(SIZES) for record in range(size)]
+    first, second = (epochs[number][: sum(SIZES)] for number in (0, 1))
+    if "packed" not in kind:
+        second = second[: 80 - sum(SIZES)]
+        assert len(second) == len(set(second)) and set(second) <= set(every)
+    else:
+        assert sorted(second) == every
+    assert sorted(epochs[0]) == every and first[:9] != second[:9] and first[:9] != every[:9]
+
+
+@pytest.mark.parametrize(
+    "training, workers, replicas", [(True, 1, 2), (True, 3, 6), (False, 1, 2), (False, 2, 2), (False, 3, 3)]
+)
+def test_workers_and_replicas_partition_each_global_batch(data, training, workers, replicas):
+    kind = "dynamic, packed" if training else "dynamic"
+    steps = 8 if training else None
+    whole = batches(data, kind, steps, training=training)
+    local = replicas // workers
+    shares = [
+        batches(data, kind, steps and steps * local, training=training, start=BEGINNING,
+                input_context=tf.distribute.InputContext(workers, worker, replicas))
+        for worker in range(workers)
+    ]  # fmt: skip
+    assert {len(share) for share in shares} == {len(whole) * local}
+    for step, batch in enumerate(whole):
+        parts = [part for share in shares for part in share[step * local : (step + 1) * local]]
+        sizes = [len(part["input_ids"]) for part in parts]
+        assert max(sizes) - min(sizes) <= (0 if training else 1)
+        for name, expected in batch.items():
+            np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), expected, err_msg=name)
+
+
+def names_in(data, kind, batch) -> list[str]:
+    """What `records_at` should say, from the numbers that the records hold."""
+    files, _ = options_of(data, kind)
+    starts = np.cumsum([0, *SIZES])
+    cls = np.nonzero((batch["input_ids"] == 1) & (batch["input_mask"] == 1))
+    names = []
+    for number in batch["input_ids"][cls[0], cls[1] + 1] - 4:
+        file = int(np.searchsorted(starts, number, side="right")) - 1
+        names.append(f"{files[file]} record {number - starts[file]}")
+    return names
+
+
+@pytest.mark.parametrize("kind", ["static", "packed"])
+def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
+    whole = batches(data, kind, 10, seed=3)
+    for step in (0, 8):
+        files, options = options_of(data, kind, seed=3)
+        got = records_at(files, position_after(whole[step]), **options)
+        assert sorted(got) == sorted(names_in(data, kind, whole[step + 1]))
+        file, number = got[0].split(" record ")
+        record = list(reader.checked_records(file))[int(number)]
+        ids = reader.parse_example(record, file, 0).features.feature["input_ids"].int64_list.value
+        assert ids[1] in whole[step + 1]["input_ids"]

@@ -1,0 +1,178 @@
+"""Trainings that are killed, stopped, or out of disk, and go on by the same command."""
+
+import json
+import pathlib
+import random
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import progress, run_checkpoints
+from bert_tf.config import BertConfig
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+from tests.bert_tf.killable import Server
+
+STEPS, EVERY = 60, 4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with two files of records, fewer than the steps read, and a configuration."""
+    folder = tmp_path_factory.mktemp("data")
+    generator = GeneratorSettings(
+        input_file=corpus_file, output_file=f"{folder}/data.tfrecord@2", vocab_file=vocab_file, max_seq_length=16,
+        max_predictions_per_seq=3, dupe_factor=1,
+    )  # fmt: skip
+    with LocalRunner(1) as runner:
+        create_pretraining_data(generator, runner)
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=16, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = Server(tmp_path_factory.mktemp("server"))
+    yield made
+    made.close()
+
+
+def command(data, folder, *more) -> list[str]:
+    return [
+        f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord-*", f"--output_dir={folder}",
+        "--max_seq_length=16", "--max_predictions_per_seq=3", "--do_train", "--train_batch_size=16",
+        f"--num_train_steps={STEPS}", "--num_warmup_steps=4", "--learning_rate=1e-2",
+        f"--save_checkpoints_steps={EVERY}", "--deterministic", *more,
+    ]  # fmt: skip
+
+
+def contents(prefix: str) -> dict:
+    reader = tf.train.load_checkpoint(prefix)
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def check_equal(got: str, expected: str) -> None:
+    got, expected = contents(got), contents(expected)
+    assert got.keys() == expected.keys()
+    assert {"global_step", "data_position", "random_seed"} <= {name.split("/")[0] for name in got}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def finished(data, server, tmp_path_factory):
+    """The folder of an uninterrupted run, and how many times it touches a file."""
+    folder = tmp_path_factory.mktemp("finished")
+    count_file = folder.parent / "count"
+    assert server.do("pretrain", command(data, folder), event=0, count_file=str(count_file)) == 0, server.log
+    return folder, int(count_file.read_text())
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
+    rng, folder = random.Random(5), tmp_path / "run"
+    kills, before = 0, 0
+    # before its first checkpoint, then in turn at a file, while a checkpoint is written, and at any moment
+    disturbances = [{"event": 1}, {"event": 5}]
+    disturbances += [
+        how
+        for _ in range(3)
+        for how in (
+            {"event": rng.randint(6, finished[1] // 6)},
+            {"while_writing": rng.uniform(0, 0.02)},
+            {"while_training": [signal.SIGKILL, rng.uniform(0, 0.1), 1]},
+        )
+    ]
+    for how in disturbances:
+        code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
+        assert code in (0, -signal.SIGKILL), server.log
+        kills += code != 0
+        step = run_checkpoints.find(str(folder)).step
+        assert step >= before and not run_checkpoints.find(str(folder)).damaged
+        before = step
+    assert kills >= 8 and before < STEPS
+    assert server.do("pretrain", command(data, folder)) == 0, server.log
+    check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished[0].iterdir())
+    got, expected = (progress.read(str(path), "metrics.jsonl") for path in (folder, finished[0]))
+    loss = [{e["step"]: e["loss"] for e in entries if e["split"] == "train"} for entries in (got, expected)]
+    assert loss[0] == loss[1] and len(loss[0]) == STEPS // EVERY
+
+
+def batches(path: pathlib.Path) -> dict[tuple, str]:
+    logged = [json.loads(line) for line in path.read_text().splitlines()]
+    found = {tuple(position): digest for position, digest in logged}
+    assert all(found[tuple(position)] == digest for position, digest in logged), "one position, two batches"
+    return found
+
+
+def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, server, finished, tmp_path):
+    more = ["--nodeterministic"]
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    assert server.do("pretrain", command(data, tmp_path / "whole", *more), batches=str(whole)) == 0, server.log
+    for seconds in (0.05, 0.15):
+        how = {"while_training": [signal.SIGKILL, seconds, 1], "batches": str(killed)}
+        server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
+    assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
+    expected, got = batches(whole), batches(killed)
+    # what was only read ahead may differ by how far
+    common = expected.keys() & got.keys()
+    assert len(common) >= STEPS and all(got[position] == expected[position] for position in common)
+    positions = [contents(f"{tmp_path}/{name}/ckpt-{STEPS}") for name in ("whole", "killed")]
+    name = "data_position/.ATTRIBUTES/VARIABLE_VALUE"
+    assert positions[0][name].tolist() == positions[1][name].tolist() and tuple(positions[0][name]) in common
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, finished, tmp_path, number, code):
+    # training takes long enough for the signal to come in its midst
+    flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
+    assert server.do("pretrain", flags, while_training=[number, 0.5, 1]) == code, server.log
+    step = run_checkpoints.find(str(tmp_path)).step
+    assert 0 < step < 100000
+    assert server.log.splitlines()[-1] == "stopped; run the same command again to go on"
+    assert f"saved {tmp_path}/ckpt-{step}" in server.log
+
+
+def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
+    code = server.do("pretrain", command(data, tmp_path), while_training=[signal.SIGTERM, 0, 1])
+    assert code == 143, server.log
+    assert run_checkpoints.find(str(tmp_path)).step < STEPS
+    assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
+    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(data, server, finished, tmp_path):
+    assert server.do("pretrain", command(data, tmp_path), largest_file=20_000) == 1
+    assert server.log.splitlines()[-1].startswith("error: ") and "File too large" in server.log.splitlines()[-1]
+    assert "Traceback" not in server.log
+    found = run_checkpoints.find(str(tmp_path))
+    assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()
+    assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
+    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+
+
+def test_killed_at_every_touch_of_a_file_while_saving_a_whole_checkpoint_is_there(server, tmp_path):
+    folder, count_file = tmp_path / "run", str(tmp_path / "count")
+    folder.mkdir()
+    saved, event, code = 0, 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        event += 1
+        code = server.do("save_twice", str(folder), event=event, count_file=count_file)
+        said = [int(line.split()[1]) for line in server.log.splitlines() if line.startswith("saved")]
+        found = run_checkpoints.find(str(folder))
+        assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
+        saved = found.step
+        if found.prefix:
+            np.testing.assert_array_equal(contents(found.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], saved)
+    assert code == 0 and event > 20 and saved > run_checkpoints.KEPT + 2
+    names = [f"ckpt-{step}" for step in range(saved - run_checkpoints.KEPT + 1, saved + 1)]
+    files = [f"{name}.{part}" for name in names for part in ("data-00000-of-00001", "index")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*files, "checkpoint"])

@@ -1,0 +1,143 @@
+"""Packing loses nothing, and a packed row gives the loss and the gradients of its examples apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from bert_tf.input_pipeline import every_piece_predicted
+from bert_tf.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
+from bert_tf.pretraining import PretrainingObjective
+from tests.bert_tf.reference import random_pretrainer
+
+CLS, SEP = 1, 2
+CONFIG = BertConfig(
+    vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+    max_position_embeddings=24, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+)  # fmt: skip
+
+
+def random_examples(rng, count, length=24, most=4, pairs=True, masked=True) -> dict[str, np.ndarray]:
+    """Examples of every length from 3 pieces on, each with its number as record id."""
+    lengths = rng.integers(3, length + 1, count)
+    real = np.arange(length) < lengths[:, None]
+    ids = np.where(real, rng.integers(3, 50, real.shape), 0).astype(np.int32)
+    ids[:, 0] = CLS
+    ids[np.arange(count), lengths - 1] = SEP
+    half = rng.integers(1, lengths)
+    examples = {
+        "input_ids": ids,
+        "input_mask": real.astype(np.int32),
+        "segment_ids": ((np.arange(length) >= half[:, None]) & real & pairs).astype(np.int32),
+        "record_ids": np.stack([np.full(count, 7), np.arange(count)], axis=1).astype(np.int32),
+    }
+    if masked:
+        wanted = np.minimum(rng.integers(1, most + 1, count), lengths - 2)
+        weights = (np.arange(most) < wanted[:, None]).astype(np.float32)
+        places = np.stack([np.sort(np.resize(rng.permutation(np.arange(1, n - 1)), most)) for n in lengths])
+        examples["masked_lm_positions"] = (places * weights).astype(np.int32)
+        examples["masked_lm_ids"] = (rng.integers(3, 50, places.shape) * weights).astype(np.int32)
+        examples["masked_lm_weights"] = weights
+    if pairs:
+        examples["next_sentence_labels"] = rng.integers(0, 2, count).astype(np.int32)
+    return examples
+
+
+def unpacked(packed, row, number) -> dict:
+    """One example of a packed row, cut out of it."""
+    own = packed["sequence_ids"][row] == number + 1
+    start = np.flatnonzero(own)[0]
+    predicted = packed["masked_lm_weights"][row] > 0
+    predicted &= own[packed["masked_lm_positions"][row]]
+    return {
+        **{name: packed[name][row][own].tolist() for name in ("input_ids", "segment_ids", "position_ids")},
+        "cls": packed["cls_positions"][row, number] - start,
+        "masked": [
+            (packed["masked_lm_positions"][row] - start)[predicted].tolist(),
+            packed["masked_lm_ids"][row][predicted].tolist(),
+        ],
+        "label": (packed["next_sentence_labels"][row, number], packed["next_sentence_weights"][row, number]),
+    }
+
+
+def example(examples, index) -> dict:
+    pieces, predictions = examples["input_mask"][index].sum(), int(examples["masked_lm_weights"][index].sum())
+    return {
+        **{name: examples[name][index, :pieces].tolist() for name in ("input_ids", "segment_ids")},
+        "position_ids": list(range(pieces)),
+        "cls": 0,
+        "masked": [examples[name][index, :predictions].tolist() for name in ("masked_lm_positions", "masked_lm_ids")],
+        "label": (examples["next_sentence_labels"][index], 1.0),
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_example_is_found_again_once_and_whole_even_where_the_shape_binds(seed):
+    rng = np.random.default_rng(seed)
+    examples = random_examples(rng, int(rng.integers(1, 80)))
+    shape = RowShape(int(rng.integers(1, 6)), int(rng.integers(4, 12)))
+    packed = pack_rows(examples, shape, rng)
+    rows = len(packed["input_ids"])
+    assert {name: (value.shape, value.dtype) for name, value in packed.items()} == {
+        name: ((rows, *width), np.float32 if name.endswith("weights") else np.int32)
+        for name, width in widths(dict.fromkeys(examples, ()), 24, shape).items()
+    }
+    np.testing.assert_array_equal(packed["input_mask"], packed["sequence_ids"] > 0)
+    found = [(row, n) for row in range(rows) for n in range(shape.sequences) if packed["record_ids"][row, n, 0] >= 0]
+    assert sorted(packed["record_ids"][row, n, 1] for row, n in found) == list(range(len(examples["input_ids"])))
+    for row, number in found:
+        assert unpacked(packed, row, number) == example(examples, packed["record_ids"][row, number, 1])
+    assert packed["next_sentence_weights"].sum() == len(found)
+    assert packed["masked_lm_weights"].sum() == examples["masked_lm_weights"].sum(), "and nothing is added"
+    assert packed["input_mask"].sum() == examples["input_mask"].sum()
+
+
+def test_an_example_goes_where_it_leaves_the_least_space():
+    row = best_fit(np.array([3, 6, 4, 8, 2, 2]), np.zeros(6, int), 10, RowShape(8, 8))
+    assert row.tolist() == [2, 1, 1, 0, 0, 2]
+    assert len(set(best_fit(np.array([2] * 6), np.array([2] * 6), 12, RowShape(8, 4)))) == 3, "4 predictions a row"
+
+
+def test_the_shape_is_what_a_sample_needs():
+    lengths, predictions = np.array([20, 2, 2] * 50), np.array([3, 1, 1] * 50)
+    assert shape_for(lengths, predictions, 24, 3) == RowShape(8, 8)
+    assert shape_for(lengths, 4 * predictions, 24, 30) == RowShape(8, 32), "an example may have 30"
+    assert best_fit(lengths, predictions, 24, RowShape(8, 8)).max() == 49, "50 full rows"
+
+
+@pytest.mark.parametrize("directionality", ["bidi", "ltr", "rtl"])
+@pytest.mark.parametrize("kind", ["pairs", "one segment", "every piece"])
+def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, directionality):
+    rng = np.random.default_rng(1)
+    one_by_one = random_examples(rng, 40, pairs=kind == "pairs", masked=kind != "every piece")
+    packed = pack_rows(one_by_one, RowShape(8, 16), rng)
+    assert len(packed["input_ids"]) < 30, "rows are shared"
+    objective = PretrainingObjective(
+        random_pretrainer(dataclasses.replace(CONFIG, directionality=directionality)), kind == "pairs"
+    )
+
+    def measured(columns):
+        batch = {name: tf.constant(value) for name, value in columns.items()}
+        if kind == "every piece":
+            way = "rtl" if directionality == "rtl" else "ltr"
+            batch |= every_piece_predicted(batch, way)
+        variables = variables_by_path(objective.model)
+        with tf.GradientTape() as tape:
+            terms = objective.losses(batch, training=True, seed=tf.constant([0, 0]))
+            loss = tf.add_n([a / b for a, b in terms["loss"].values()])
+        gradients = tape.gradient(loss, variables)
+        figures = {name: float(a / b) for part in terms.values() for name, (a, b) in part.items()}
+        return figures, {path: tf.convert_to_tensor(g).numpy() for path, g in gradients.items() if g is not None}
+
+    figures, gradients = measured(packed)
+    expected_figures, expected = measured(one_by_one)
+    assert figures.keys() == expected_figures.keys() and gradients.keys() == expected.keys()
+    for name, value in expected_figures.items():
+        np.testing.assert_allclose(figures[name], value, rtol=1e-5, err_msg=name)
+    largest = max(np.abs(value).max() for value in expected.values())
+    assert largest > 1e-2
+    for name, value in expected.items():
+        np.testing.assert_allclose(gradients[name], value, atol=1e-5 * largest, err_msg=name)

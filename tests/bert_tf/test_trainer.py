@@ -1,0 +1,162 @@
+"""A step is the same however its rows are spread over replicas and micro-batches."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import strategies
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import BertClassifier, ClassificationObjective
+from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.settings import DeviceSettings
+from bert_tf.trainer import Trainer, make_optimizer
+
+CONFIG = BertConfig(
+    vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+    max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+)  # fmt: skip
+ROWS, LENGTH, PREDICTIONS = 8, 10, 4
+
+
+def batch(objective) -> dict[str, np.ndarray]:
+    """Rows with 4, 4, 4, 1, 1, 1, 1, 0 predictions: no two halves or quarters have as many."""
+    rng = np.random.default_rng(3)
+    rows = {
+        "input_ids": rng.integers(5, 40, [ROWS, LENGTH]).astype(np.int32),
+        "input_mask": np.ones([ROWS, LENGTH], np.int32),
+        "segment_ids": np.repeat([[0, 1]], LENGTH // 2, axis=1).repeat(ROWS, axis=0).astype(np.int32),
+    }
+    if objective is ClassificationObjective:
+        real = np.array([1, 1, 1, 1, 1, 0, 0, 1], np.int32)
+        return {**rows, "label_ids": rng.integers(0, 3, ROWS).astype(np.float32), "is_real_example": real}
+    counts = np.array([4, 4, 4, 1, 1, 1, 1, 0])[:, np.newaxis]
+    return {
+        **rows,
+        "masked_lm_positions": rng.integers(1, LENGTH, [ROWS, PREDICTIONS]).astype(np.int32),
+        "masked_lm_ids": rng.integers(5, 40, [ROWS, PREDICTIONS]).astype(np.int32),
+        "masked_lm_weights": (np.arange(PREDICTIONS) < counts).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, ROWS).astype(np.int32),
+    }
+
+
+def make_trainer(
+    objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32"
+):
+    """A trainer that sees one batch for ever, shared among CPU devices; always the same first weights."""
+    settings = dataclasses.replace(
+        DeviceSettings(), distribution_strategy="mirrored" if replicas > 1 else "one_device", dtype=dtype
+    )
+    strategy = strategies.make_strategy(settings)
+    assert strategy.num_replicas_in_sync == replicas
+    rows = batch(objective) if rows is None else rows
+    keras.utils.set_random_seed(5)
+
+    def dataset(_):
+        return tf.data.Dataset.from_tensor_slices(rows).batch(ROWS // replicas, drop_remainder=True).repeat()
+
+    with strategy.scope():
+        if issubclass(objective, ClassificationObjective):
+            made = objective(BertClassifier(config, 3), False)
+        else:
+            made = objective(BertPretrainer(config))
+        return Trainer(
+            made,
+            strategy,
+            random_seed=11,
+            optimizer=make_optimizer(settings, 1e-2, 10, 0),
+            train_dataset=strategy.distribute_datasets_from_function(dataset),
+            gradient_accumulation_steps=micro_batches,
+        )
+
+
+def run(trainer: Trainer, steps: int = 3) -> tuple[list[dict[str, float]], list[np.ndarray]]:
+    """Figures of each step, and the weights in the end."""
+    figures = [{k: float(v) for k, v in trainer.train(tf.constant(1)).items()} for _ in range(steps)]
+    return [
+        {k: v for k, v in f.items() if "per_second" not in k} for f in figures
+    ], trainer.objective.model.get_weights()
+
+
+def assert_same(got, expected):
+    for step, (figures, wanted) in enumerate(zip(got[0], expected[0], strict=True)):
+        assert figures.keys() == wanted.keys()
+        for name, value in wanted.items():
+            np.testing.assert_allclose(figures[name], value, rtol=1e-5, err_msg=f"{name}, step {step}")
+    for value, wanted in zip(got[1], expected[1], strict=True):
+        np.testing.assert_allclose(value, wanted, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Pre-training on one device, all rows at once."""
+    return run(make_trainer())
+
+
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 4), (2, 2)])
+def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micro_batches):
+    assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
+    assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
+
+
+def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
+    expected = run(make_trainer(ClassificationObjective))
+    assert_same(run(make_trainer(ClassificationObjective, replicas=2, micro_batches=2)), expected)
+
+
+def test_a_mean_of_means_would_be_another_loss(whole):
+    """The rows above can tell: their halves have different numbers of predictions, and different losses."""
+    objective, rows = make_trainer().objective, batch(PretrainingObjective)
+    means = []
+    for part in (slice(0, 4), slice(4, 8)):
+        half = {name: tf.constant(value[part]) for name, value in rows.items()}
+        loss, count = objective.losses(half, training=False, seed=None)["loss"]["masked_lm_loss"]
+        means.append(float(loss / count))
+    assert abs(np.mean(means) - whole[0][0]["masked_lm_loss"]) > 1e-3
+
+
+def test_micro_batches_draw_masks_of_their_own():
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4)
+    rows = {name: np.repeat(value[:1], ROWS, axis=0) for name, value in batch(PretrainingObjective).items()}
+    trainer = make_trainer(rows=rows, config=config, micro_batches=4)
+    fold_in = tf.random.experimental.stateless_fold_in
+    seed = fold_in(tf.constant([11, 0]), 0)  # of the first step's only replica
+    micro_batch = {name: tf.constant(value[:2]) for name, value in rows.items()}
+    terms = [trainer.objective.losses(micro_batch, True, fold_in(seed, index))["loss"] for index in range(4)]
+    losses = [float(term["masked_lm_loss"][0] / term["masked_lm_loss"][1]) for term in terms]
+    assert len(set(losses)) == 4
+    np.testing.assert_allclose(run(trainer, steps=1)[0][0]["masked_lm_loss"], np.mean(losses), rtol=1e-5)
+
+
+class HugeForPiece39(PretrainingObjective):
+    """A loss that is finite, but not once it is scaled for float16, where a row begins with piece 39."""
+
+    def losses(self, batch, training, seed):
+        terms = super().losses(batch, training, seed)
+        loss, count = terms["loss"]["masked_lm_loss"]
+        huge = tf.reduce_any(batch["input_ids"][:, 0] == 39)
+        terms["loss"]["masked_lm_loss"] = (loss * tf.where(huge, 1e36, 1.0), count)
+        return terms
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step(overflows):
+    rows = batch(PretrainingObjective)
+    rows["input_ids"][:, 0] = 7
+    if overflows:
+        rows["input_ids"][-1, 0] = 39
+    try:
+        trainer = make_trainer(HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16")
+        before, scale = trainer.objective.model.get_weights(), float(trainer.optimizer.loss_scale)
+        norm = run(trainer, steps=1)[0][0]["gradient_norm"]
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    changed = [
+        np.abs(new - old).max() > 0 for old, new in zip(before, trainer.objective.model.get_weights(), strict=True)
+    ]
+    if overflows:
+        assert norm == 0.0 and not any(changed) and float(trainer.optimizer.loss_scale) == scale / 2
+    else:
+        assert norm > 0.0 and all(changed) and float(trainer.optimizer.loss_scale) == scale
