@@ -109,6 +109,7 @@ def _batch(shape: Shape) -> dict[str, tf.Tensor]:
         "masked_lm_positions": [rows, predictions],
         "masked_lm_ids": [rows, predictions],
         "next_sentence_labels": [rows],
+        "data_position": [rows, 3],
     }
     batch = {name: tf.zeros(size, tf.int32) for name, size in sizes.items()}
     return batch | {"masked_lm_weights": tf.zeros([rows, predictions])}

@@ -45,6 +45,14 @@ def attention(x, rate=RATE):
 
 # padding that is half seen, so that its gradients count
 BIAS = ((np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) - 1.0)[:, None, None]
+
+
+def attention_of_rows(x, rate):
+    """From [N, 3 H] to [N, H]."""
+    parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
+    return tf.reshape(fused.attention([parts], tf.constant(BIAS, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
+
+
 LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int32)
 # chain, formula, shapes of the inputs
 CHAINS = {
@@ -64,12 +72,12 @@ CHAINS = {
         [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
     ),
     "attention": (
-        lambda x: fused.attention(x, tf.constant(BIAS, tf.float32), SEED, SITE, length=LENGTH, heads=HEADS, rate=RATE),
+        lambda x: attention_of_rows(x, RATE),
         attention,
         [(ROWS, 3 * HIDDEN)],
     ),
     "attention without dropout": (
-        lambda x: fused.attention(x, tf.constant(BIAS, tf.float32), SEED, SITE, length=LENGTH, heads=HEADS, rate=0.0),
+        lambda x: attention_of_rows(x, 0.0),
         lambda x: attention(x, 0.0),
         [(ROWS, 3 * HIDDEN)],
     ),
