@@ -77,7 +77,7 @@ def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.
     )
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
-        model = BertClassifier(run.config, run.task.num_outputs)
+        model = BertClassifier(run.config, run.task.num_outputs, settings.recompute_activations)
     if settings.do_train:
         _train(run, strategy, model, lock)
     if not (settings.do_eval or settings.do_predict):
@@ -142,6 +142,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         data={
             "train.tsv": run_folder.fingerprint([train_file]),
             "max_seq_length": settings.max_seq_length,
+            **{name: value for name, value in dataclasses.asdict(settings).items() if _says_what_to_read(name, run)},
         },
         optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
     )
@@ -188,6 +189,10 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         )
 
     training.train(trainer, settings, num_train_steps, found, records_of=records_of)
+
+
+def _says_what_to_read(flag: str, run: ClassifierRun) -> bool:
+    return run.task.name == "tsv" and flag.startswith("tsv_") and flag != "tsv_labels"
 
 
 def _write_description(run: ClassifierRun) -> None:

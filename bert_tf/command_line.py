@@ -35,9 +35,10 @@ def _terminate(number, frame) -> None:
     raise Terminated
 
 
-def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = ()):
-    """A dataclass field that is also a flag; without a default the flag is required."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)}, kw_only=True)
+def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = (), alias: str = ""):
+    """A dataclass field that is also a flag; without a default the flag is required. `alias` is its other name."""
+    metadata = {"help": help, "choices": tuple(choices), "alias": alias}
+    return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
@@ -58,6 +59,8 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
             flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
         else:
             _DEFINERS[_plain(types[field.name])](field.name, default, field.metadata["help"], **options)
+        if alias := field.metadata["alias"]:
+            flags.DEFINE_alias(alias, field.name, flag_values, module_name)
 
 
 def _plain(annotation) -> type:

@@ -28,10 +28,10 @@ class BertClassifier(keras.Model):
     Paper: section 3.2, Figure 4 (a) and (b).
     """
 
-    def __init__(self, config: BertConfig, num_outputs: int, **kwargs):
+    def __init__(self, config: BertConfig, num_outputs: int, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.encoder = BertEncoder(config)
+        self.encoder = BertEncoder(config, recompute_activations)
         self.head = ClassificationHead(config, num_outputs)
 
     def call(self, inputs, training=False, seed=None):

@@ -70,7 +70,7 @@ def accumulated(
         name: tf.reshape(value, [micro_batches, value.shape[0] // micro_batches, *value.shape[1:]])
         for name, value in batch.items()
     }
-    reached: list[bool] = []
+    reached = []
 
     def add(index, sums, ratios):
         rows = {name: value[index] for name, value in parts.items()}

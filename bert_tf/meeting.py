@@ -7,6 +7,7 @@ worker listens at its port until all others have called, and then lets all of th
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import socket
 import time
@@ -86,7 +87,7 @@ def _listen(cluster: Cluster) -> socket.socket:
         return socket.create_server(("", port))
     except OSError as error:
         raise InputError(
-            f"{cluster.name(cluster.index)}: port {port} of this machine cannot be used ({error.strerror}); "
+            f"{cluster.name(cluster.index)}: port {port} of this machine cannot be used ({os.strerror(error.errno)}); "
             f"end what uses it, or name another one in {cluster.hosts_from}"
         ) from error
 
@@ -156,7 +157,7 @@ def _call(cluster: Cluster, own: Mapping) -> None:
                 _write(connection, own)
                 reply = _reply(connection, patience, cluster)
         except OSError as error:
-            reply, reason = None, f": {error.strerror or error}"
+            reply, reason = None, f" ({error.strerror or error})"
         if reply and "refused" in reply:
             raise InputError(reply["refused"])
         if reply:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Rows are made of so many examples that the sample shows what most rows need, in steps that suit vector units.
-_MULTIPLE = 8
+# Every position that is predicted costs a product with the vocabulary, so a few rows do not decide how many there are.
+_SHARE_OF_ROWS = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,23 +29,21 @@ class RowShape:
     predictions: int
 
 
-def shape_for(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int):
-    """The shape that rows of a sample of examples need.
+def shape_for(
+    lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int
+) -> RowShape:
+    """The shape that nearly all rows of a sample of examples need.
 
     Args:
       lengths: int [M], pieces of each example.
       predictions: int [M], predictions of each.
       max_seq_length: S.
       max_predictions_per_seq: predictions that any example may have.
-
-    Returns:
-      RowShape.
     """
     any_shape = RowShape(max_seq_length, int(predictions.sum()) + max_predictions_per_seq)
     row = best_fit(lengths, predictions, max_seq_length, any_shape)
-    sequences = np.bincount(row).max()
-    most = max(max_predictions_per_seq, np.bincount(row, predictions).max())
-    return RowShape(*(int(-(-number // _MULTIPLE) * _MULTIPLE) for number in (sequences, most)))
+    needed = [np.quantile(np.bincount(row, each), _SHARE_OF_ROWS, method="higher") for each in (None, predictions)]
+    return RowShape(int(needed[0]), max(int(needed[1]), max_predictions_per_seq))
 
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
@@ -121,44 +119,51 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions` [R, N]. What no
       example fills is 0.
     """
+    row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
-    length = real.shape[1]
-    lengths = real.sum(axis=1)
-    predicted = examples["masked_lm_weights"] > 0 if "masked_lm_weights" in examples else np.zeros((len(real), 0), bool)
-    row = best_fit(lengths, predicted.sum(axis=1), length, shape)
-    row = rng.permutation(row.max() + 1)[row]
-    rows = len(np.unique(row))
+    length, lengths = real.shape[1], real.sum(axis=1)
+    rows = row[-1] + 1
     number = _before_in_row(row, np.ones_like(row))  # [M]
     start = _before_in_row(row, lengths)
+    filled = np.arange(length) < np.bincount(row, lengths)[:, None]  # [R, S]
 
-    columns = np.arange(length)
-    pieces = (row * length + start)[:, None] + columns
-
-    def place(values, where, to, size):
-        result = np.zeros((rows, size), np.float32 if values.dtype.kind == "f" else np.int32)
-        result.reshape(-1)[to[where]] = np.broadcast_to(values, where.shape)[where]
+    def place(values, where):
+        result = np.zeros(where.shape, np.float32 if values.dtype.kind == "f" else np.int32)
+        result[where] = values
         return result
 
-    packed = {name: place(examples[name], real, pieces, length) for name in ("input_ids", "input_mask", "segment_ids")}
-    packed["position_ids"] = place(columns, real, pieces, length)
-    packed["sequence_ids"] = place(number[:, None] + 1, real, pieces, length)
-    slots = row * shape.sequences + number
-    every = np.ones(len(row), bool)
-    packed["cls_positions"] = place(start, every, slots, shape.sequences)
+    packed = {name: place(examples[name][real], filled) for name in ("input_ids", "segment_ids")}
+    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    packed["position_ids"] = place(position, filled)
+    packed["sequence_ids"] = place(np.repeat(number + 1, lengths), filled)
+    packed["input_mask"] = filled.astype(np.int32)
+    taken = np.arange(shape.sequences) < np.bincount(row)[:, None]  # [R, N]
+    packed["cls_positions"] = place(start, taken)
     if "next_sentence_labels" in examples:
-        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], every, slots, shape.sequences)
-        packed["next_sentence_weights"] = place(np.ones(len(row), np.float32), every, slots, shape.sequences)
-    if predicted.shape[1]:
-        to = (row * shape.predictions + _before_in_row(row, predicted.sum(axis=1)))[:, None]
-        to = to + predicted.cumsum(axis=1) - 1
+        packed["next_sentence_labels"] = place(examples["next_sentence_labels"], taken)
+        packed["next_sentence_weights"] = taken.astype(np.float32)
+    if "masked_lm_weights" in examples:
+        predicted = examples["masked_lm_weights"] > 0
+        wanted = np.arange(shape.predictions) < np.bincount(row, predicted.sum(axis=1))[:, None]  # [R, P]
         moved = {**examples, "masked_lm_positions": examples["masked_lm_positions"] + start[:, None]}
         for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-            packed[name] = place(moved[name], predicted, to, shape.predictions)
+            packed[name] = place(moved[name][predicted], wanted)
     if "record_ids" in examples:
-        ids = np.full((rows * shape.sequences, 2), -1, np.int32)
-        ids[slots] = examples["record_ids"]
-        packed["record_ids"] = ids.reshape(rows, shape.sequences, 2)
+        packed["record_ids"] = np.full((rows, shape.sequences, 2), -1, np.int32)
+        packed["record_ids"][taken] = examples["record_ids"]
     return packed
+
+
+def _in_order_of_rows(
+    examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The row of each example, ascending, and the examples in this order."""
+    lengths = (examples["input_mask"] > 0).sum(axis=1)
+    weights = examples.get("masked_lm_weights", np.zeros((len(lengths), 0)))
+    row = best_fit(lengths, (weights > 0).sum(axis=1), examples["input_mask"].shape[1], shape)
+    row = rng.permutation(row.max() + 1)[row]
+    order = np.argsort(row, kind="stable")
+    return row[order], {name: column[order] for name, column in examples.items()}
 
 
 def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: RowShape) -> dict[str, tuple[int, ...]]:
@@ -179,12 +184,6 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """For each example the sum of the amounts of those before it in its row; int64 [M]."""
-    order = np.argsort(row, kind="stable")
-    sums = np.cumsum(amounts[order])
-    before = sums - amounts[order]
-    first = np.flatnonzero(np.diff(row[order], prepend=-1))
-    base = np.repeat(before[first], np.diff(first, append=len(row)))
-    result = np.empty(len(row), np.int64)
-    result[order] = before - base
-    return result
+    """For each example, in the order of rows, the sum of the amounts of those before it in its row; int64 [M]."""
+    before = np.cumsum(amounts) - amounts
+    return before - before[np.searchsorted(row, row)]

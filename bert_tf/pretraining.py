@@ -25,10 +25,10 @@ class BertPretrainer(keras.Model):
     Paper: section 3.1.
     """
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.encoder = BertEncoder(config)
+        self.encoder = BertEncoder(config, recompute_activations)
         self.masked_lm = MaskedLanguageModelHead(config)
         self.next_sentence = NextSentenceHead(config)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfrecords import reader
+from tfrecords import manifest, reader
 
 # Records that are put in random order together, and records that are worked on together.
 _SHUFFLED = 8192
@@ -53,6 +53,10 @@ def windows(
       `record_ids` (file, record in it), int64 [M, 2].
     """
     compressions = [reader.compression(path) for path in files]
+    # what a manifest says of the files saves reading those that are passed over
+    sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
+
+    open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
 
     def of_file(index, path, compression):
         records = tf.data.TFRecordDataset(path, compression_type=compression)
@@ -60,20 +64,27 @@ def windows(
             return records.enumerate().map(lambda number, record: (record, tf.stack([index, number])))
         return records
 
+    def side_by_side(*group):
+        return tf.data.Dataset.from_tensor_slices(group).interleave(
+            of_file, cycle_length=open_files, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+
     def of_epoch(epoch):
         order = tf.range(len(files), dtype=tf.int64)
         if shuffled:
             order = _shuffled(order, seed, _FILES, epoch)
         listed = (order, tf.gather(list(files), order), tf.gather(compressions, order))
-        records = tf.data.Dataset.from_tensor_slices(listed).interleave(
-            of_file,
-            cycle_length=min(_OPEN_FILES, len(files)) if shuffled else 1,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
+        groups = tf.data.Dataset.from_tensor_slices(listed).batch(open_files)
         done = tf.where(epoch == start.epoch, tf.constant(start.examples, tf.int64), 0)
         first_block = done // _SHUFFLED
-        blocks = records.skip(first_block * _SHUFFLED).batch(_SHUFFLED).enumerate(first_block)
+        unread = first_block * _SHUFFLED
+        if None not in sizes:
+            ends = tf.cumsum(tf.gather(tf.constant(sizes, tf.int64), order))[open_files - 1 :: open_files]
+            passed_over = tf.searchsorted(ends, [unread], side="right", out_type=tf.int64)[0]
+            groups = groups.skip(passed_over)
+            unread -= tf.concat([[0], ends], axis=0)[passed_over]
+        records = groups.flat_map(side_by_side).skip(unread)
+        blocks = records.batch(_SHUFFLED).enumerate(first_block)
 
         def windows_of(block, records):
             columns = records if record_ids else (records,)

@@ -115,17 +115,27 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
 
     Returns:
       Its prefix.
+
+    Raises:
+      InputError: it cannot be written, as on a full disk; nothing of it is left, and the others are as they were.
     """
     # `restore` looks for this counter, `write` alone leaves it out
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
-    if _is_local(folder):
-        with _aside(folder) as aside:
-            checkpoint.write(os.path.join(aside, name))
-            _move(aside, name, folder)
-    else:  # what is written to an object store is there whole or not at all
-        checkpoint.write(prefix)
+    try:
+        if _is_local(folder):
+            with _aside(folder) as aside:
+                checkpoint.write(os.path.join(aside, name))
+                _move(aside, name, folder)
+        else:  # what is written to an object store is there whole or not at all
+            checkpoint.write(prefix)
+    except (tf.errors.OpError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
+        raise InputError(
+            f"{prefix}: cannot be saved ({reason}); those before it are whole, so mend that, by freeing space perhaps, "
+            "and the same command goes on from them"
+        ) from error
     kept = [path for path in _by_step(folder) if _step(path) <= step][-KEPT:]
     _name_latest(folder, [os.path.basename(path) for path in kept])
     for path in _by_step(folder):
@@ -146,10 +156,11 @@ def tidy(folder: str, found: Found) -> None:
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in prefixes(folder)}
     for name in tf.io.gfile.listdir(folder):
-        is_written, temporary, _ = name.partition(writer.TEMPORARY)
+        # a process that evaluates may be writing these
+        half_written = writer.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(ckpt-\d+)\.data-\d{5}-of-\d{5}$", name)
         # a kill in the midst of deleting leaves data without the index that makes it a checkpoint
-        if (temporary and is_written == STATE_NAME) or (data_of and data_of[1] not in whole):
+        if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
 
 

@@ -33,6 +33,9 @@ class DeviceSettings:
     gradient_accumulation_steps: int = setting(
         "micro-batches that each device works through a step's rows in, for less memory", 1
     )
+    recompute_activations: bool = setting(
+        "keep only each layer's input for the backward pass and compute the layer again there, for less memory", False
+    )
     random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
     deterministic: bool = setting(
         "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
@@ -113,7 +116,10 @@ class PretrainingSettings(DeviceSettings):
     num_train_steps: int = setting("step at which training ends", 100000)
     num_warmup_steps: int = setting("steps of linear warm-up", 10000)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
-    iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
+    iterations_per_loop: int = setting(
+        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there",
+        1000, alias="steps_per_loop",
+    )  # fmt: skip
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
     next_phase: str = setting(
         "flag file of what is trained after this, in the same folder: its flags in place of these; may have a "
@@ -168,7 +174,10 @@ class ClassifierSettings(DeviceSettings):
     num_train_epochs: float = setting("passes over train.tsv", 3.0)
     warmup_proportion: float = setting("share of the steps that warms up", 0.1)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
-    iterations_per_loop: int = setting("steps between two returns to Python, at most", 1000)
+    iterations_per_loop: int = setting(
+        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there",
+        1000, alias="steps_per_loop",
+    )  # fmt: skip
     tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
     tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
     tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")

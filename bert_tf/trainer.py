@@ -200,6 +200,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         self.strategy.run(step, args=(next(iterator),))
 
+    # nothing below is Python to be rewritten as a graph, and looking through it takes half of the time to trace it
+    @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
         position = batch.pop("data_position", None)
@@ -253,7 +255,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_end(self):
         """Figures of the loop."""
         speed = self.throughput.figures()
-        figures = _with_derived({name: mean.result() for name, mean in self._means.items()})
+        figures = self._measured()
         if self._skips:
             speed["skipped_steps"] = self._skipped[0]
         return figures | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
@@ -264,8 +266,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def eval_end(self):
         """Figures of the evaluation."""
-        measured = {name: mean.result() for name, mean in self._means.items() if mean.count > 0}
-        return _with_derived(measured)
+        return self._measured()
+
+    def _measured(self) -> dict[str, tf.Tensor]:
+        return _with_derived({name: mean.result() for name, mean in self._means.items() if mean.count > 0})
 
 
 def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

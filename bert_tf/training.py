@@ -133,17 +133,15 @@ class _Run:
 
     def train_to(self, step: int) -> None:
         """Trains up to a step, or until it is interrupted, and saves."""
-        stopped = False
         # orbit prints each loop's figures; `Progress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             try:
                 self._controller.train(steps=step, checkpoint_at_completion=False)
             except Stopped:
-                stopped = True
                 self._report(self._trainer.train_loop_end())
             self._save()
-            if stopped or self._trainer.must_stop():
+            if self._trainer.must_stop():
                 logging.info("saved %s", self.saved)
                 interruption.stop()
 
@@ -157,7 +155,8 @@ class _Run:
     def _of_failed_step(self, step: int) -> str:
         names = self._records_of(step, self._trainer.failed_after) if self._records_of else []
         path = os.path.join(self._folder, FAILED_STEP_NAME)
-        writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+        if self._writes:
+            writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
         more = f" and {len(names) - _RECORDS_NAMED} more, see {path}" if len(names) > _RECORDS_NAMED else ""
         records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
         if self._settings.skip_non_finite_steps:

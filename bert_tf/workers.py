@@ -6,15 +6,17 @@ the chief, who alone writes.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
@@ -47,6 +49,8 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     except tf.errors.OpError as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"{cluster.name(cluster.index)}: cannot join the others ({reason})") from error
+    what = "this one writes" if cluster.index == 0 else "the first one writes"
+    logging.info("%s of %d that train together; %s", cluster.name(cluster.index), len(cluster.hosts), what)
     if threading.current_thread() is threading.main_thread():
         # TensorFlow, once it knows of other workers, keeps SIGTERM to itself
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
@@ -134,6 +138,13 @@ def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
 
 def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
     """A number of each worker, in their order."""
+    every = _gatherer(strategy)(tf.constant(int(number), tf.int64)).numpy().tolist()
+    return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
+
+
+@functools.cache
+def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A scalar of each replica of all workers; traced once, since it is asked between any two loops."""
 
     @tf.function
     def gather(own):
@@ -142,8 +153,7 @@ def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
 
         return strategy.experimental_local_results(strategy.run(of_replica))[0]
 
-    every = gather(tf.constant(int(number), tf.int64)).numpy().tolist()
-    return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
+    return gather
 
 
 @contextlib.contextmanager

@@ -104,6 +104,17 @@ def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
     return next((shard for shard in found if shard.get("name") == os.path.basename(path)), None)
 
 
+def examples_of(path: str) -> int | None:
+    """How many examples a shard holds; None where no manifest says it.
+
+    Raises:
+      InputError: the manifest that bears the shard's name cannot be read.
+    """
+    entries = find_manifest(path)
+    examples = (_shard_entry(path, entries) or {}).get("examples") if entries else None
+    return examples if isinstance(examples, int) else None
+
+
 def check_size(path: str, entries: Mapping) -> None:
     """Checks that a shard has the size that its manifest says, where that says one.
 

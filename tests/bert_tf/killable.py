@@ -96,8 +96,11 @@ def _disturb(order: dict) -> None:
 
     import tensorflow as tf
 
-    from bert_tf import training
+    from bert_tf import flops, report, training
 
+    # neither has to do with it, and both take time
+    flops.peak = lambda *_: None
+    report.write = lambda *_: None
     if "event" in order:
         _watch_files(order["event"], order["count_file"])
     if "while_writing" in order:

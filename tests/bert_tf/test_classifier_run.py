@@ -3,11 +3,13 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning import ClassificationObjective
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError
 
@@ -220,3 +222,19 @@ def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained
     (tmp_path / "train.tsv").write_text(content.replace("said", "says"), encoding="utf-8")
     with pytest.raises(InputError, match=r"another data .*train.tsv"):
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))
+
+
+def test_a_step_that_is_not_finite_names_its_examples(inputs, vocab_file, tmp_path, monkeypatch):
+    losses = ClassificationObjective.losses
+
+    def spoilt(self, batch, training, seed):
+        terms = losses(self, batch, training, seed)
+        value, count = terms["loss"]["loss"]
+        there = tf.reduce_any(batch["example_ids"] == 17)
+        return terms | {"loss": {"loss": (tf.where(there, float("nan"), value), count)}}
+
+    monkeypatch.setattr(ClassificationObjective, "losses", spoilt)
+    with pytest.raises(InputError, match=r"loss or gradient of step [123] \(.*train.tsv example 18.*is not finite"):
+        run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train"))
+    records = json.loads((tmp_path / "failed_step.json").read_text())["records"]
+    assert len(set(records)) == 8

@@ -312,3 +312,10 @@ def test_help_says_what_the_script_does_and_its_flags(script):
     assert "Says what it does." in text
     assert "--times: how often" in text
     assert "(default: '3')" in text
+
+
+def test_a_flag_with_another_name_takes_both():
+    for name in ("iterations_per_loop", "steps_per_loop"):
+        assert (
+            command_line.parse(PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=7"]).iterations_per_loop == 7
+        )

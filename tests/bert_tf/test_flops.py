@@ -28,31 +28,34 @@ def product_flops(op: tf.Operation) -> int:
     return 2 * math.prod(op.outputs[0].shape.as_list()) * contracted
 
 
-def traced_flops(model, loss_of_outputs) -> int:
-    """Those of all matrix products in the graph of the loss and its gradients."""
+def traced_flops(model, loss_of_outputs, **more: int) -> int:
+    """Those of all matrix products in the graph of the loss and its gradients; `more` inputs by their lengths."""
 
     @tf.function
-    def gradients(input_ids, positions):
+    def gradients(inputs):
         with tf.GradientTape() as tape:
-            loss = loss_of_outputs(model({"input_ids": input_ids, "masked_lm_positions": positions}, training=True))
+            loss = loss_of_outputs(model(inputs, training=True))
         return tape.gradient(loss, model.trainable_variables)
 
-    specs = [tf.TensorSpec([BATCH, size], tf.int32) for size in (LENGTH, PREDICTIONS)]
-    graph = gradients.get_concrete_function(*specs).graph
+    sizes = {"input_ids": LENGTH, "masked_lm_positions": PREDICTIONS, **more}
+    graph = gradients.get_concrete_function({n: tf.TensorSpec([BATCH, s], tf.int32) for n, s in sizes.items()}).graph
     products = [op for op in graph.get_operations() if op.type.startswith(("MatMul", "BatchMatMul", "Einsum"))]
     assert len(products) > 3 * 6 * CONFIG.num_hidden_layers - 1
     return sum(map(product_flops, products))
 
 
 @pytest.mark.parametrize("direction", ["bidi", "ltr"])
-def test_the_formula_of_pretraining_counts_what_the_graph_does(direction):
+@pytest.mark.parametrize("examples", [1, 6])
+def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, examples):
+    packed = {"sequence_ids": LENGTH, "position_ids": LENGTH, "cls_positions": examples} if examples > 1 else {}
     config = BertConfig.from_dict({**vars(CONFIG), "directionality": direction})
 
     def loss(outputs):
         return tf.reduce_sum(outputs["masked_lm_logits"] ** 2) + tf.reduce_sum(outputs["next_sentence_logits"] ** 2)
 
-    counted = traced_flops(BertPretrainer(config), loss)
-    assert BATCH * flops.of_training(config, LENGTH, PREDICTIONS, outputs=2) == pytest.approx(counted, rel=0.01)
+    counted = traced_flops(BertPretrainer(config), loss, **packed)
+    expected = BATCH * flops.of_training(config, LENGTH, PREDICTIONS, 2, examples)
+    assert expected == pytest.approx(counted, rel=0.01)
 
 
 def test_the_formula_of_classification_counts_what_the_graph_does():

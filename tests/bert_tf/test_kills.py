@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 import signal
 
 import numpy as np
@@ -16,7 +17,7 @@ from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
 from tests.bert_tf.killable import Server
 
-STEPS, EVERY = 60, 4
+STEPS, EVERY = 60, 10
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     disturbances = [{"event": 1}, {"event": 5}]
     disturbances += [
         how
-        for _ in range(3)
+        for _ in range(2)
         for how in (
             {"event": rng.randint(6, finished[1] // 6)},
             {"while_writing": rng.uniform(0, 0.02)},
@@ -97,7 +98,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
         step = run_checkpoints.find(str(folder)).step
         assert step >= before and not run_checkpoints.find(str(folder)).damaged
         before = step
-    assert kills >= 8 and before < STEPS
+    assert kills >= 6 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
     check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished[0].iterdir())
@@ -151,7 +152,8 @@ def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(data, server, finished, tmp_path):
     assert server.do("pretrain", command(data, tmp_path), largest_file=20_000) == 1
-    assert server.log.splitlines()[-1].startswith("error: ") and "File too large" in server.log.splitlines()[-1]
+    said = server.log.splitlines()[-1]
+    assert re.match(r"error: .*/ckpt-10: cannot be saved \(File too large.*\); those before it are whole", said), said
     assert "Traceback" not in server.log
     found = run_checkpoints.find(str(tmp_path))
     assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()

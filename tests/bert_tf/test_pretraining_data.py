@@ -124,6 +124,26 @@ def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp
     assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
 
 
+def figures_of(folder, split):
+    with open(folder / "metrics.jsonl") as file:
+        return [entry for entry in map(json.loads, file) if entry["split"] == split]
+
+
+def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
+    flags = ["--do_eval", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
+    whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags))
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    for path in [*(tmp_path / "parts").glob("ckpt-4*"), tmp_path / "parts/checkpoint"]:  # killed before it wrote them
+        path.unlink()
+    assert run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags)) == whole
+    other = settings(data, tmp_path / "other", "dynamic", *flags, "--nopack_sequences", "--num_train_steps=1")
+    assert run_pretraining(other).keys() == whole.keys()
+    before_training = [figures_of(tmp_path / folder, "eval")[0] for folder in ("whole", "other")]
+    assert before_training[0] == before_training[1]
+    with pytest.raises(InputError, match="another data .*packed_rows was .*'sequences': .*, is None"):
+        run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--nopack_sequences"))
+
+
 def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
     with pytest.raises(
         InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=ltr"

@@ -1,5 +1,6 @@
 import itertools
 import logging
+import types
 
 import pytest
 import tensorflow as tf
@@ -16,9 +17,9 @@ MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 piec
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on by a second each time it is looked at."""
+    """A clock that goes on by a second each time rates look at it."""
     ticks = itertools.count()
-    monkeypatch.setattr(throughput.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(throughput, "time", types.SimpleNamespace(monotonic=lambda: float(next(ticks))))
 
 
 def test_rates_count_every_replica_and_no_padding(clock):
@@ -32,6 +33,14 @@ def test_rates_count_every_replica_and_no_padding(clock):
     assert counter.figures() == expected
     counter.start()
     assert counter.figures() == {}, "nothing was counted since the start"
+
+
+def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(clock):
+    counter = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy"))
+    counter.start()
+    counter.count({"input_mask": MASK, "sequence_ids": tf.constant([[1, 1, 2, 0], [1, 0, 0, 0], [1, 2, 3, 4]])})
+    expected = {"sequences_per_second": 7.0, "tokens_per_second": 8.0, "model_flop_utilisation": 3 * 50 / 1200}
+    assert counter.figures() == expected
 
 
 def test_utilisation_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import run_checkpoints, training
+from bert_tf import run_checkpoints, run_folder, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
@@ -177,6 +177,10 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_pa
         ("--adam_bias_correction", "another optimizer .*adam_bias_correction was False, is True"),
         ("--nouse_next_sentence_label", "another data .*use_next_sentence_label was True, is False"),
         ("--train_batch_size=4", "another optimizer .*train_batch_size was 8, is 4"),
+        ("--optimizer=lamb", "another optimizer .*optimizer was 'adamw', is 'lamb'"),
+        ("--dtype=bfloat16", "another optimizer .*dtype was 'float32', is 'bfloat16'"),
+        ("--random_seed=1", "another optimizer .*random_seed was 12345, is 1"),
+        ("--num_warmup_steps=3", "another optimizer .*num_warmup_steps was 2, is 3"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
 )
@@ -185,6 +189,51 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, chang
     with pytest.raises(InputError, match=message):
         run_pretraining(settings(data, finished[0], change))
     assert sorted(os.listdir(finished[0])) == before
+
+
+def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, finished, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    free = (
+        "--save_checkpoints_steps=5", "--iterations_per_loop=2", "--distribution_strategy=one_device",
+        "--skip_non_finite_steps", "--gradient_accumulation_steps=2", "--eval_batch_size=4",
+        f"--eval_input_file={data}/data.tfrecord",
+    )  # fmt: skip
+    run_pretraining(settings(data, folder, *free))
+    shutil.copytree(data, tmp_path / "moved")
+    run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_training_and_evaluation_and_kept(data, finished, tmp_path, caplog):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    path = folder / "ckpt-6.data-00000-of-00001"
+    damaged = path.read_bytes()[:-5]
+    path.write_bytes(damaged)
+    figures = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    assert "evaluated at step 3" in caplog.text and figures["loss"] != finished[1]["loss"]
+    run_pretraining(settings(data, folder))
+    assert f"taking {folder}/ckpt-3, the newest whole one" in caplog.text
+    assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged
+    expected = weights(finished[0], 6)
+    for name, value in weights(folder, 6).items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
+
+
+def test_two_runs_do_not_train_in_one_folder_at_once(data, finished, tmp_path):
+    with run_folder.Lock(str(finished[0])):
+        with pytest.raises(InputError, match="another run is training there"):
+            run_pretraining(settings(data, finished[0]))
+        run_pretraining(settings(data, finished[0], "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    new = str(tmp_path / "new")
+    with run_folder.Lock(new) as first, run_folder.Lock(new) as second:
+        first.make_folder()
+        with pytest.raises(InputError, match="another run is training there"):
+            second.make_folder()
+    shutil.copy(f"{finished[0]}/ckpt-6.index", new)
+    late = run_folder.Lock(str(tmp_path / "later"))
+    with late:
+        os.rename(new, tmp_path / "later")
+        with pytest.raises(InputError, match="another run has just trained there; start again"):
+            late.make_folder()
 
 
 def bad_config(data, tmp_path, **changes) -> str:
@@ -226,7 +275,7 @@ def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, m
         ("--max_seq_length=64", "input_ids has 32 values but --max_seq_length=64"),
         ("--num_gpus=1", "TensorFlow finds 0 on this machine"),
         ("--use_tpu", "no TPU can be reached"),
-        ("--distribution_strategy=multi_worker_mirrored", "not yet"),
+        ("--distribution_strategy=multi_worker_mirrored", "needs --worker_hosts="),
     ],
 )
 def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message):

@@ -1,11 +1,12 @@
 """Every recipe in `examples/` is read by the script that its first line names, and says what it should."""
 
+import dataclasses
 import pathlib
 import re
 
 import pytest
 
-from bert_tf import flops
+from bert_tf import flops, phases
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
@@ -63,6 +64,12 @@ def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
     assert (first.num_train_steps, second.num_train_steps) == (900_000, 1_000_000)
     assert (first.max_seq_length, second.max_seq_length) == (128, 512)
     assert first.train_batch_size == second.train_batch_size == 256
+
+
+def test_both_phases_of_the_paper_are_one_command():
+    first, second = (phase.settings for phase in phases.of(read("base")))
+    assert first == dataclasses.replace(read("base_phase1"), next_phase="examples/phase2.flags")
+    assert second == read("base_phase2")
 
 
 def test_the_experiments_three_models_get_the_same_compute():

@@ -1,0 +1,146 @@
+"""The input pipeline alone beside tf-models-official's on the same records, in one run: sequences of 128 a second.
+
+python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
+
+FOLDER as for benchmarks/generator.py, whose text this reads. All shuffle and give batches of 256 rows; rounds take
+turns and the best counts. Then: how long a run that resumes deep in an epoch waits for its first batch.
+"""
+
+import argparse
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+from generator import data_files
+from official.nlp.data import pretrain_dataloader
+
+from bert_tf import command_line, pretraining_data
+from bert_tf.config import BertConfig
+from bert_tf.input_pipeline import pretraining_batches
+from bert_tf.record_order import Position
+from bert_tf.settings import PretrainingSettings
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+from tfrecords import manifest, reader
+
+BATCH = 256
+FILES = 8
+# Names of the rows of the table, with the records they read and their flags.
+OURS = {
+    "static masks": ("static", []),
+    "dynamic masks": ("dynamic", []),
+    "static masks, packed": ("static", ["--pack_sequences"]),
+    "dynamic masks, packed": ("dynamic", ["--pack_sequences"]),
+}
+
+
+def write_records(folder: pathlib.Path, data: str | None) -> str:
+    """Records of both kinds of masking, several files each; gives the vocabulary."""
+    corpus, vocabulary = data_files(data, folder)
+    for masking in ("static", "dynamic"):
+        settings = GeneratorSettings(
+            input_file=corpus, vocab_file=vocabulary, output_file=f"{folder}/{masking}@{FILES}", masking=masking,
+            dupe_factor=5,
+        )  # fmt: skip
+        with LocalRunner(2) as runner:
+            create_pretraining_data(settings, runner)
+    return vocabulary
+
+
+def our_options(folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]) -> tuple[list[str], dict]:
+    """What a run would give `pretraining_batches`."""
+    files = reader.expand_files(f"{folder}/{masking}-*")
+    with open(vocabulary, encoding="utf-8") as file:
+        config = BertConfig.named("tiny", vocab_size=sum(1 for _ in file))
+    settings = command_line.parse(
+        PretrainingSettings,
+        [f"--input_file={files[0]}", "--output_dir=", f"--vocab_file={vocabulary}", "--do_train", *flags],
+    )
+    data = pretraining_data.inspect(settings, config, files, files)
+    options = pretraining_data.reading_options(settings, config, data)
+    return files, options | {"batch_size": BATCH, "training": True, "packing": data.packing}
+
+
+def officials(folder: pathlib.Path) -> tf.data.Dataset:
+    """tf-models-official's pipeline for training as it comes."""
+    config = pretrain_dataloader.BertPretrainDataConfig(
+        input_path=f"{folder}/static-*", global_batch_size=BATCH, seq_length=128, max_predictions_per_seq=20, seed=1
+    )
+    return pretrain_dataloader.BertPretrainDataLoader(config).load()
+
+
+def examples_in(batch: dict) -> int:
+    """Examples of a batch, packed or not."""
+    packed = batch.get("sequence_ids")
+    return len(batch["input_mask"]) if packed is None else int(packed.max(axis=1).sum())
+
+
+def consume(batches: Iterator[dict], seconds: float) -> tuple[float, float, float]:
+    """Examples a second, examples a second of the processor, and the share of pieces that are no padding."""
+    started, worked = time.perf_counter(), time.process_time()
+    examples = pieces = places = 0
+    while time.perf_counter() - started < seconds:
+        batch = next(batches)
+        examples += examples_in(batch)
+        pieces += int(batch["input_mask"].sum())
+        places += batch["input_mask"].size
+    elapsed, work = time.perf_counter() - started, time.process_time() - worked
+    return examples / elapsed, examples / work, pieces / places
+
+
+def first_batch_seconds(make: Callable[[Position], tf.data.Dataset], start: Position) -> float:
+    """From nothing to the first batch."""
+    started = time.perf_counter()
+    next(iter(make(start)))
+    return time.perf_counter() - started
+
+
+def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> None:
+    """Measures all and prints the tables."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        vocabulary = write_records(folder, data)
+        read = {label: our_options(folder, masking, vocabulary, flags) for label, (masking, flags) in OURS.items()}
+        datasets = {label: pretraining_batches(files, **options) for label, (files, options) in read.items()}
+        datasets["tf-models-official, static"] = officials(folder)
+        iterators = {label: dataset.as_numpy_iterator() for label, dataset in datasets.items()}
+        best = dict.fromkeys(iterators, (0.0, 0.0, 0.0))
+        for turn in range(rounds + 1):
+            for label, iterator in iterators.items():
+                measured = consume(iterator, seconds if turn else 0.5)
+                best[label] = max(best[label], measured) if turn else best[label]
+        total = sum(shard["examples"] for shard in manifest.find_manifest(f"{folder}/static-00000-of-00008")["shards"])
+        print(f"\nInput pipeline alone, S=128, {total:,} examples in {FILES} files, {os.cpu_count()} cores")
+        print(f"  {'':<28} {'examples/s':>12} {'ratio':>8} {'of a core':>12} {'real pieces':>12}")
+        for label, (rate, per_core, real) in best.items():
+            ratio = rate / best["tf-models-official, static"][0]
+            print(f"  {label:<28} {rate:>12,.0f} {ratio:>6.2f} x {per_core:>12,.0f} {real:>12.1%}")
+        del iterators
+        files, options = read["dynamic masks, packed"]
+        print("\nSeconds from nothing to the first batch, dynamic masks, packed")
+        for what, start in (
+            ("at the beginning", Position()),
+            ("at the end of the first epoch", Position(0, total - total % 1024, 0)),
+            ("after 1,000 epochs", Position(1000, 0, 0)),
+        ):
+            waited = first_batch_seconds(lambda at: pretraining_batches(files, start=at, **options), start)
+            print(f"  {what:<32} {waited:>6.2f} s")
+
+
+def main() -> None:
+    """Reads the arguments and reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each; the best counts")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round")
+    report(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""A whole pre-training step beside tf-models-official's and Hugging Face's, in one run.
+
+    python benchmarks/step.py --shapes=base,base_512,medium_384
+
+All do the same work: both tasks, dropout, bfloat16 with float32 weights, gradients clipped by their global norm, AdamW.
+Each peer has a process of its own, which waits while another is timed; rounds take turns, so that noise of the machine
+falls on all. Beside the ratios stands what share of the machine's bfloat16 product rate, measured in the same run, the
+arithmetic of the model comes to.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROUNDS = 6
+# L, H, A, V, B, S, P
+SHAPES = {
+    "base": (12, 768, 12, 30522, 16, 128, 20),
+    "base_512": (12, 768, 12, 30522, 4, 512, 76),
+    "medium_384": (6, 384, 6, 30522, 32, 128, 20),
+    "small": (4, 512, 8, 30522, 8, 128, 20),
+}
+OURS = "bert_tf"
+PEERS = {
+    OURS: "bert_tf",
+    "official": "tf-models-official BertPretrainerV2",
+    "eager": "Hugging Face BertForPreTraining, PyTorch",
+    "compiled": "the same with torch.compile",
+}
+
+
+def numpy_batch(shape: tuple[int, ...]) -> dict:
+    """Full rows of two segments, masked at random places."""
+    import numpy as np
+
+    _, _, _, vocabulary, batch_size, length, predictions = shape
+    rng = np.random.default_rng(0)
+    positions = np.stack([np.sort(rng.permutation(length)[:predictions]) for _ in range(batch_size)])
+    return {
+        "input_ids": rng.integers(0, vocabulary, (batch_size, length)),
+        "input_mask": np.ones((batch_size, length), int),
+        "segment_ids": np.arange(length)[None].repeat(batch_size, 0) // (length // 2),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": rng.integers(0, vocabulary, (batch_size, predictions)),
+        "next_sentence_labels": rng.integers(0, 2, batch_size),
+    }
+
+
+def model_config(shape: tuple[int, ...]):
+    """The shape as our configuration."""
+    from bert_tf.config import BertConfig
+
+    num_layers, hidden, heads, vocabulary, *_ = shape
+    return BertConfig(vocabulary, hidden, num_layers, heads, 4 * hidden, type_vocab_size=2)
+
+
+def tensorflow_batch(shape: tuple[int, ...]) -> dict:
+    """The batch as tensors, under our names."""
+    import tensorflow as tf
+
+    batch = {name: tf.constant(values, tf.int32) for name, values in numpy_batch(shape).items()}
+    return batch | {"masked_lm_weights": tf.ones(batch["masked_lm_ids"].shape)}
+
+
+def our_step(shape: tuple[int, ...]) -> Callable[[], None]:
+    """A step of our model with our optimizer."""
+    import tensorflow as tf
+
+    from bert_tf import optimization
+    from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+
+    model = BertPretrainer(model_config(shape))
+    objective = PretrainingObjective(model)
+    optimizer = optimization.AdamWeightDecay(1e-4)
+    batch, count = tensorflow_batch(shape), tf.Variable(0)
+
+    @tf.function
+    def step():
+        seed = tf.stack([0, count.assign_add(1)])
+        with tf.GradientTape() as tape:
+            terms = objective.losses(batch, training=True, seed=seed)
+            loss = tf.add_n([numerator / denominator for numerator, denominator in terms["loss"].values()])
+        variables = model.trainable_variables
+        return optimization.clipped_update(optimizer, tape.gradient(loss, variables), variables), terms
+
+    return step
+
+
+def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
+    """The same step of tf-models-official's model with its optimizer."""
+    import tensorflow as tf
+    import tf_keras as keras
+    from official.modeling.optimization.legacy_adamw import AdamWeightDecay
+    from official.nlp.modeling import layers, models, networks
+
+    config, batch = model_config(shape), tensorflow_batch(shape)
+    encoder = networks.BertEncoderV2(
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        inner_dim=config.intermediate_size,
+        max_sequence_length=config.max_position_embeddings,
+        type_vocab_size=2,
+    )
+    head = layers.ClassificationHead(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
+    model = models.BertPretrainerV2(encoder, mlm_activation=keras.activations.gelu, classification_heads=[head])
+    optimizer = AdamWeightDecay(1e-4, weight_decay_rate=0.01)
+    inputs = {
+        "input_word_ids": batch["input_ids"],
+        "input_mask": batch["input_mask"],
+        "input_type_ids": batch["segment_ids"],
+        "masked_lm_positions": batch["masked_lm_positions"],
+    }
+    cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            outputs = model(inputs, training=True)
+            logits = [tf.cast(outputs[name], tf.float32) for name in ("mlm_logits", "next_sentence")]
+            labels = batch["masked_lm_ids"], batch["next_sentence_labels"]
+            loss = tf.add_n([tf.reduce_mean(cross_entropy(*pair)) for pair in zip(labels, logits, strict=True)])
+        # the peer's own pooler is not in its loss
+        variables = [v for v in model.trainable_variables if "pooler_transform" not in v.name]
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    return step
+
+
+def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], None]:
+    """The same step of Hugging Face's model on PyTorch with its fused AdamW, under bfloat16 autocast."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(os.cpu_count())
+    num_layers, hidden, heads, vocabulary, *_ = shape
+    config = transformers.BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        num_hidden_layers=num_layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden,
+        hidden_act="gelu_new",
+    )
+    model = transformers.BertForPreTraining(config).train()
+    forward = torch.compile(model) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
+    batch = {name: torch.tensor(values) for name, values in numpy_batch(shape).items()}
+    labels = torch.full(batch["input_ids"].shape, -100)
+    labels.scatter_(1, batch["masked_lm_positions"], batch["masked_lm_ids"])
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = forward(
+                input_ids=batch["input_ids"],
+                attention_mask=batch["input_mask"],
+                token_type_ids=batch["segment_ids"],
+                labels=labels,
+                next_sentence_label=batch["next_sentence_labels"],
+            ).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def work(peer: str, shape: tuple[int, ...]) -> None:
+    """A peer's process: sets up, then runs and times a step for each line that it is sent."""
+    if peer in ("eager", "compiled"):
+        step = hugging_face_step(shape, peer == "compiled")
+    else:
+        import tf_keras as keras
+
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        step = our_step(shape) if peer == OURS else official_step(shape)
+    for _ in range(2):
+        step()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        step()
+        print(time.perf_counter() - started, flush=True)
+
+
+def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
+    """The best time of a step of each peer; rounds take turns."""
+    command = [sys.executable, __file__, f"--shapes={name}", "--work"]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    workers = {}
+    best = dict.fromkeys(peers, float("inf"))
+    try:
+        for peer in peers:  # one after the other, since each sets up on all cores
+            workers[peer] = subprocess.Popen([*command, peer], env=environment, **pipes)
+            while (line := workers[peer].stdout.readline()) != "ready\n":
+                if not line:
+                    sys.exit(f"{PEERS[peer]} cannot run here: {' '.join(command)} {peer} says why")
+        for _ in range(ROUNDS):
+            for peer, worker in workers.items():
+                worker.stdin.write("step\n")
+                worker.stdin.flush()
+                best[peer] = min(best[peer], float(worker.stdout.readline()))
+    finally:
+        for worker in workers.values():
+            worker.kill()
+            worker.wait()
+    return best
+
+
+def main() -> None:
+    """Prints a table for each shape."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shapes", default="base,base_512,medium_384", help=f"of {', '.join(SHAPES)}, commas between")
+    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS))
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = arguments.shapes.split(",")
+    if arguments.work:
+        work(arguments.work, SHAPES[names[0]])
+        return
+    import tensorflow as tf
+
+    from bert_tf import flops
+
+    for name in names:
+        shape = SHAPES[name]
+        num_layers, hidden, heads, _, batch_size, length, predictions = shape
+        best = best_seconds(name, arguments.peers.split(","))
+        peak = flops.peak(tf.distribute.get_strategy(), "bfloat16").flops
+        counted = batch_size * flops.of_training(model_config(shape), length, predictions, 2)
+        print(f"\nPre-training step, L={num_layers} H={hidden} A={heads} B={batch_size} S={length} P={predictions}")
+        print(f"  {counted / 1e12:.2f} TFLOP; a large bfloat16 product runs at {peak / 1e12:.2f} TFLOP/s")
+        ours = best.get(OURS, float("nan"))
+        for peer, seconds in best.items():
+            share = counted / seconds / peak
+            ratio = f"{seconds / ours:5.2f} times ours"
+            print(f"  {PEERS[peer]:<42} {seconds:6.3f} s  {batch_size / seconds:6.2f} rows/s  {share:4.0%}  {ratio}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Data that the tests of whole runs share."""
+
+import pytest
+
+from bert_tf.config import BertConfig
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with `32.tfrecord` and `48.tfrecord` (pieces a row), `config.json`, and `dropout.json` that drops."""
+    folder = tmp_path_factory.mktemp("runs")
+    for length in (32, 48):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=str(folder / f"{length}.tfrecord"), vocab_file=vocab_file,
+            max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
+    for name, rate in (("config", 0.0), ("dropout", 0.1)):
+        config = BertConfig(
+            vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+            max_position_embeddings=64, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate,
+        )  # fmt: skip
+        (folder / f"{name}.json").write_text(config.to_json_string())
+    return folder

@@ -1,0 +1,159 @@
+"""Steps whose loss or gradient is not finite."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import progress, run_checkpoints
+from bert_tf.pretraining import PretrainingObjective
+from bert_tf.pretraining_run import run_pretraining
+from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
+from tests.bert_tf.test_trainer import ROWS, batch, make_trainer
+from tests.bert_tf.test_training import data, settings  # noqa: F401  a fixture
+from tfrecords.errors import InputError
+
+
+class InfiniteForPiece39(PretrainingObjective):
+    """A loss that is infinite where a row begins with piece 39; its gradients are finite none the less."""
+
+    def losses(self, batch, training, seed):
+        terms = super().losses(batch, training, seed)
+        loss, count = terms["loss"]["masked_lm_loss"]
+        bad = tf.reduce_any(batch["input_ids"][:, 0] == 39)
+        terms["loss"]["masked_lm_loss"] = (loss + tf.where(bad, float("inf"), 0.0), count)
+        return terms
+
+
+class NoNumberForPiece39(PretrainingObjective):
+    """A finite loss whose gradient is no number where a row begins with piece 39."""
+
+    def losses(self, batch, training, seed):
+        terms = super().losses(batch, training, seed)
+        loss, count = terms["loss"]["masked_lm_loss"]
+        zero = tf.where(tf.reduce_any(batch["input_ids"][:, 0] == 39), loss - loss, 1.0)
+        terms["loss"]["masked_lm_loss"] = (loss + tf.sqrt(zero), count)
+        return terms
+
+
+def rows(bad_from: int = ROWS) -> dict:
+    made = batch(PretrainingObjective)
+    made["input_ids"][:, 0] = np.where(np.arange(ROWS) < bad_from, 7, 39)
+    return made
+
+
+def state(trainer):
+    return [variable.numpy() for variable in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
+
+
+def check_unchanged(trainer, before):
+    iterations = [v.name for v in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
+    for name, old, new in zip(iterations, before, state(trainer), strict=True):
+        if not name.startswith(("iteration", "current_learning", "learning", "loss_scale", "good_steps")):
+            np.testing.assert_array_equal(new, old, err_msg=name)
+
+
+@pytest.mark.parametrize("objective", [InfiniteForPiece39, NoNumberForPiece39])
+def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(objective):
+    trainer = make_trainer(objective, replicas=2, rows=rows(bad_from=ROWS - 1))
+    before = state(trainer)
+    with pytest.raises(Stopped):
+        trainer.train(tf.constant(3))
+    assert trainer.failed_step == 1
+    check_unchanged(trainer, before)
+
+
+def test_a_good_step_is_none_of_them():
+    trainer = make_trainer(InfiniteForPiece39, rows=rows())
+    before = trainer.objective.model.get_weights()
+    trainer.train(tf.constant(2))
+    assert trainer.failed_step == 0 and trainer.not_finite() == ""
+    assert any((old != new).any() for old, new in zip(before, trainer.objective.model.get_weights(), strict=True))
+
+
+def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
+    trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
+    before = state(trainer)
+    figures = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
+    assert figures["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
+    assert all(np.isfinite(float(value)) for value in figures.values())
+    with pytest.raises(Stopped):
+        trainer.train(tf.constant(1))
+    assert trainer.failed_step == MOST_SKIPPED_IN_A_ROW + 1
+    check_unchanged(trainer, before)
+
+
+def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale():
+    try:
+        infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16")
+        with pytest.raises(Stopped):
+            infinite.train(tf.constant(1))
+        overflowing = make_trainer(NoNumberForPiece39, rows=rows(0), dtype="float16")
+        halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
+        overflowing.train(tf.constant(halvings))
+        assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0
+        with pytest.raises(Stopped):
+            overflowing.train(tf.constant(1))
+        assert overflowing.failed_step == halvings + 1
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+def test_weights_that_are_not_finite_are_found_by_name():
+    trainer = make_trainer(rows=rows())
+    weight = trainer.objective.model.encoder.pooler.kernel
+    weight.assign(tf.fill(weight.shape, float("inf")))
+    assert trainer.not_finite() == weight.name
+
+
+@pytest.fixture
+def bad_record(data, monkeypatch):  # noqa: F811
+    """Makes the loss of one record no number, and gives its number in its file."""
+    number, records = 20, tf.data.TFRecordDataset(f"{data}/data.tfrecord").as_numpy_iterator()
+    record = next(itertools.islice(records, number, None))
+    ids = tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
+    losses = PretrainingObjective.losses
+
+    def spoilt(self, batch, training, seed):
+        terms = losses(self, batch, training, seed)
+        there = tf.reduce_any(tf.reduce_all(batch["input_ids"] == tf.constant(ids, tf.int32), axis=1)) & training
+        loss, count = terms["loss"]["masked_lm_loss"]
+        terms["loss"]["masked_lm_loss"] = (tf.where(there, float("nan"), loss), count)
+        return terms
+
+    monkeypatch.setattr(PretrainingObjective, "losses", spoilt)
+    return number
+
+
+LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_loop=4")
+
+
+def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_may_skip(data, bad_record, tmp_path):  # noqa: F811
+    with pytest.raises(InputError) as stopped:
+        run_pretraining(settings(data, tmp_path, *LONG))
+    failed = json.loads((tmp_path / "failed_step.json").read_text())
+    assert f"{data}/data.tfrecord record {bad_record}" in failed["records"] and len(failed["records"]) == 8
+    found = run_checkpoints.find(str(tmp_path))
+    assert found.step == (failed["step"] - 1) // 5 * 5 < failed["step"]
+    message = str(stopped.value)
+    assert message.startswith(f"loss or gradient of step {failed['step']} (its records: {data}/data.tfrecord record ")
+    assert f"record {bad_record}," in message or f"record {bad_record})" in message
+    assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
+
+    run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
+    assert run_checkpoints.find(str(tmp_path)).step == 40
+    lines = [entry for entry in progress.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
+    assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
+
+
+def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):  # noqa: F811
+    with pytest.raises(
+        InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
+    ):
+        run_pretraining(
+            settings(data, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
+        )
+    assert run_checkpoints.find(str(tmp_path)).step == 0

@@ -1,0 +1,129 @@
+"""The phases of one command: 128 pieces a row first, then 512 (paper: A.2), here 32 and 48."""
+
+import json
+
+import pytest
+
+from bert_tf import phases, run_checkpoints, training
+from bert_tf.command_line import parse
+from bert_tf.pretraining_run import run_pretraining
+from bert_tf.settings import PretrainingSettings
+from tfrecords.errors import InputError
+
+
+def settings(runs, output_dir, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={runs}/config.json", f"--input_file={runs}/32.tfrecord", f"--output_dir={output_dir}",
+            "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train", "--train_batch_size=8",
+            "--num_train_steps=4", "--num_warmup_steps=2", "--learning_rate=1e-3", "--save_checkpoints_steps=2", *more,
+        ],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def second(runs, tmp_path):
+    """Flag of a phase of two steps on longer rows."""
+    path = tmp_path / "second.flags"
+    path.write_text(f"# then\n--input_file={runs}/48.tfrecord\n--max_seq_length=48\n--num_train_steps=6\n")
+    return f"--next_phase={path}"
+
+
+def lines(folder, split: str) -> list[dict]:
+    entries = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [entry for entry in entries if entry["split"] == split]
+
+
+def lengths(folder) -> list[tuple[int, int]]:
+    """Length of the rows, and the first step, of each phase that a folder has begun."""
+    begun = json.loads((folder / "run.json").read_text())["phases"]
+    return [(phase["data"]["max_seq_length"], phase["first_step"]) for phase in begun]
+
+
+def test_a_phase_takes_the_flags_of_the_one_before_but_for_its_own(runs, tmp_path, second):
+    third = tmp_path / "third.flags"
+    third.write_text("--num_train_steps=9\n--gradient_accumulation_steps=2\n")
+    (tmp_path / "second.flags").write_text(f"--max_seq_length=48\n--num_train_steps=6\n--next_phase={third}\n")
+    first, second, third = (phase.settings for phase in phases.of(settings(runs, tmp_path, second)))
+    assert (first.max_seq_length, second.max_seq_length, third.max_seq_length) == (32, 48, 48)
+    assert (first.num_train_steps, second.num_train_steps, third.num_train_steps) == (4, 6, 9)
+    assert (second.gradient_accumulation_steps, third.gradient_accumulation_steps) == (1, 2)
+    assert third.learning_rate == first.learning_rate and third.do_train and not third.next_phase
+
+
+def test_phases_train_one_after_the_other_and_are_evaluated_each(runs, tmp_path, second):
+    out = tmp_path / "out"
+    figures = run_pretraining(settings(runs, out, second, "--do_eval", "--max_eval_steps=2"))
+    assert run_checkpoints.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    evaluated = lines(out, "eval")
+    # at its start and at its end each phase evaluates on its own rows
+    assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
+    assert evaluated[2]["loss"] != evaluated[3]["loss"]
+    assert figures["loss"] == evaluated[-1]["loss"]
+
+
+@pytest.mark.parametrize("step", [4, 5])
+def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_path, second, monkeypatch, step):
+    """Between both (step 4, before the second is begun), and in the second."""
+
+    class Killed(BaseException):
+        pass
+
+    train, update = training.train, training.Progress.update
+
+    def stop_between(trainer, *arguments, **more):
+        if run_checkpoints.find(str(out)).step == step == 4:
+            raise Killed
+        train(trainer, *arguments, **more)
+
+    def stop_within(self, now, figures):
+        update(self, now, figures)
+        if now == step != 4:
+            raise Killed
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train", stop_between)
+        patch.setattr(training.Progress, "update", stop_within)
+        with pytest.raises(Killed):
+            run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
+    run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
+    assert run_checkpoints.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    before = (out / "metrics.jsonl").read_text()
+    run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
+    assert (out / "metrics.jsonl").read_text() == before, "a finished run trains no further"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--num_train_steps=4\n--max_seq_length=48\n--input_file={runs}/48.tfrecord",
+            "--num_train_steps=4 is not beyond the 4 of the phase before",
+        ),
+        ("--num_train_steps=6\n--learning_rate=1", "cannot go on .*learning_rate was 0.001, is 1.0"),
+        ("--num_train_steps=6\n--input_file={runs}/48.tfrecord", "input_ids has 48 values but --max_seq_length=32"),
+        ("--num_train_steps=6\n--max_seq_length=48\n--input_file=none", "second.flags: --input_file: none: no such"),
+        ("--num_train_steps=6\n--max_seq_length=128", "max_seq_length=128 is beyond max_position_embeddings=64"),
+        ("--num_train_steps=6\n--train_batch_size=6\n--gradient_accumulation_steps=4", "multiple of the 1 replicas"),
+        ("--num_train_steps=6\n--output_dir=other", "--output_dir=other: must be .*, as in the phase before"),
+        ("--num_train_steps=6\n--dtype=bfloat16", "--dtype=bfloat16: must be float32"),
+        ("--num_train_steps=six", "num_train_steps"),
+        ("--num_train_stepz=6", "num_train_stepz"),
+        ("--num_train_steps=0", "second.flags: --num_train_steps=0: must be above 0"),
+        ("--next_phase={second}", "comes after itself"),
+    ],
+)
+def test_a_bad_second_phase_is_refused_before_the_first_trains(runs, tmp_path, second, flags, message):
+    path = second.removeprefix("--next_phase=")
+    with open(path, "w") as file:
+        file.write(flags.format(runs=runs, second=path))
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(runs, tmp_path / "out", second))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_flag_file_that_is_not_there_is_refused(runs, tmp_path):
+    with pytest.raises(InputError, match=r"--next_phase=none.flags: .*none.flags"):
+        phases.of(settings(runs, tmp_path, "--next_phase=none.flags"))

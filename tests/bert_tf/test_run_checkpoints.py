@@ -1,0 +1,160 @@
+import os
+import re
+import shutil
+import types
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint_watch, run_checkpoints
+from bert_tf.checkpoint_formats.location import locate
+from bert_tf.record_order import Position
+from bert_tf.run_checkpoints import KEPT, Found
+from tfrecords.errors import InputError
+
+
+def checkpoint(step: int) -> tf.train.Checkpoint:
+    values = {"global_step": tf.Variable(step, dtype=tf.int64), "data_position": tf.Variable([1, 2, step])}
+    return tf.train.Checkpoint(**values, values=tf.Variable(tf.fill([100], float(step))))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with checkpoints of the steps 0, 3 and 6."""
+    folder = tmp_path_factory.mktemp("saved")
+    for step in (0, 3, 6):
+        assert run_checkpoints.save(str(folder), checkpoint(step), step) == f"{folder}/ckpt-{step}"
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "run")
+
+
+def flip(path, where: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(where * (len(content) - 1))] ^= 4
+    path.write_bytes(content)
+
+
+def data(folder, step):
+    return folder / f"ckpt-{step}.data-00000-of-00001"
+
+
+DAMAGES = {
+    "data cut off": lambda folder, step: os.truncate(data(folder, step), data(folder, step).stat().st_size - 1),
+    "data empty": lambda folder, step: os.truncate(data(folder, step), 0),
+    "data missing": lambda folder, step: data(folder, step).unlink(),
+    "first byte of the data": lambda folder, step: flip(data(folder, step), 0),
+    "a byte of the data": lambda folder, step: flip(data(folder, step), 0.5),
+    "last byte of the data": lambda folder, step: flip(data(folder, step), 1),
+    "data of another one": lambda folder, step: shutil.copy(data(folder, 0), data(folder, step)),
+    "index cut off": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 100),
+    "index empty": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 0),
+    "index missing": lambda folder, step: (folder / f"ckpt-{step}.index").unlink(),
+    "a byte of the index": lambda folder, step: flip(folder / f"ckpt-{step}.index", 0.3),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
+    DAMAGES[damage](folder, 6)
+    assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"{folder}/ckpt-6: ") and line.endswith(f"; taking {folder}/ckpt-3, the newest whole one")
+    assert locate(str(folder)).path == f"{folder}/ckpt-3"
+    assert list(checkpoint_watch.follow(str(folder), 0, lambda step: False)) == [f"{folder}/ckpt-3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "\n", "model_check", "\0\xff", 'model_checkpoint_path: "ckpt-9"\n', 'model_checkpoint_path: "ckpt-'],
+    ids=["missing", "empty", "a line", "cut off", "garbage", "another's", "cut in the name"],
+)
+def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text):
+    (folder / "checkpoint").unlink()
+    if text is not None:
+        (folder / "checkpoint").write_text(text, encoding="latin-1")
+    found = run_checkpoints.find(str(folder))
+    assert (found.prefix, found.step, found.position) == (f"{folder}/ckpt-6", 6, Position(1, 2, 6))
+    run_checkpoints.tidy(str(folder), found)
+    assert run_checkpoints.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
+
+
+def test_an_older_one_that_a_person_names_is_taken(folder):
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3")
+
+
+def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
+    for step, damage in ((0, "data missing"), (3, "index empty"), (6, "a byte of the data")):
+        DAMAGES[damage](folder, step)
+    message = rf"^{re.escape(str(folder))}: none of its checkpoints can be read \(.*ckpt-6.*ckpt-3.*ckpt-0"
+    with pytest.raises(InputError, match=message):
+        run_checkpoints.find(str(folder))
+    assert run_checkpoints.find(str(tmp_path / "nothing")) == Found() and Found().step == 0
+    with pytest.raises(InputError, match="nothing: holds no checkpoint"):
+        run_checkpoints.check_there(str(tmp_path / "nothing"))
+
+
+def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(folder):
+    for turn in range(2):
+        DAMAGES["a byte of the data"](folder, 6)
+        damaged = data(folder, 6).read_bytes()
+        run_checkpoints.tidy(str(folder), run_checkpoints.find(str(folder)))
+        assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
+        assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3")
+        run_checkpoints.save(str(folder), checkpoint(6), 6)
+        assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-6")
+
+
+def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
+    left = ["saving/ckpt-9_temp/part-00000-of-00001", "checkpoint.tmp-0123", "ckpt-1.data-00000-of-00001"]
+    others = ["vocab.txt", "train/events", "report.html.tmp-0123"]
+    for name in (*left, *others):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("x")
+    before = sorted(path.name for path in folder.rglob("*"))
+    run_checkpoints.tidy(str(folder), run_checkpoints.find(str(folder)))
+    gone = {"saving", "ckpt-9_temp", *(os.path.basename(name) for name in left)}
+    assert sorted(path.name for path in folder.rglob("*")) == [name for name in before if name not in gone]
+
+
+@pytest.mark.parametrize("where", ["disk", "ram://"])
+def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
+    folder = str(tmp_path / "run") if where == "disk" else f"{where}{tmp_path}"
+    tf.io.gfile.makedirs(folder)
+    for step in range(KEPT + 3):
+        run_checkpoints.save(folder, checkpoint(step), step)
+    assert sorted(run_checkpoints.numbered(folder)) == list(range(3, KEPT + 3))
+    state = tf.train.get_checkpoint_state(folder)
+    assert list(state.all_model_checkpoint_paths) == [f"{folder}/ckpt-{step}" for step in range(3, KEPT + 3)]
+    assert not tf.io.gfile.exists(f"{folder}/saving")
+
+
+def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
+    before = sorted(os.listdir(folder))
+
+    def fail(self, prefix):
+        with open(f"{prefix}.data-00000-of-00001", "w") as file:
+            file.write("half")
+        raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}; No space left on device")
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", fail)
+    message = r"ckpt-9: cannot be saved \(No space left on device\); those before it are whole"
+    with pytest.raises(InputError, match=message):
+        run_checkpoints.save(str(folder), checkpoint(9), 9)
+    assert sorted(os.listdir(folder)) == before and run_checkpoints.find(str(folder)).step == 6
+
+
+@pytest.mark.parametrize("free", [99, 299, 300])
+def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
+    monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))
+    if free < 100:
+        with pytest.raises(InputError, match=r"a checkpoint takes 100.0 MB, and 99.0 MB are free there"):
+            run_checkpoints.check_space(str(folder), 100_000_000)
+        return
+    # of the five that are kept three are there, and for a moment there is one more
+    run_checkpoints.check_space(str(folder), 100_000_000)
+    assert ("will take 300.0 MB more, and 299.0 MB are free" in caplog.text) == (free < 300)
