@@ -149,7 +149,7 @@ class Attention(keras.layers.Layer):
         x = tf.reshape(x, [batch, length, self._config.num_attention_heads, self._config.head_size])
         return tf.transpose(x, [0, 2, 1, 3])
 
-    def call(self, x, attention_bias, seed=None, site=0):
+    def call(self, x, attention_bias, seed=None, site=0, read=None):
         """Attends.
 
         Args:
@@ -157,12 +157,14 @@ class Attention(keras.layers.Layer):
           attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S].
           seed: int32 [2] when dropping, else None.
           site: number of the dropout.
+          read: float [B, Q, H] in training: those of x whose contexts are wanted, with Q rows in [B, 1, S, S];
+            None for all.
 
         Returns:
-          The contexts of all heads, float [B, S, A, D], before the output's affine map.
+          The contexts of all heads, float [B, S, A, D] or [B, Q, A, D], before the output's affine map.
         """
         if seed is not None:
-            return self._in_training(x, attention_bias, seed, site)
+            return self._in_training(x, attention_bias, seed, site, read)
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
         query *= tf.cast(self._config.head_size**-0.5, query.dtype)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
@@ -170,13 +172,18 @@ class Attention(keras.layers.Layer):
         context = tf.matmul(tf.cast(probabilities, value.dtype), value)
         return tf.transpose(context, [0, 2, 1, 3])
 
-    def _in_training(self, x, attention_bias, seed, site):
-        layers = (self.query, self.key, self.value)
+    def _in_training(self, x, attention_bias, seed, site, read):
+        asking = x if read is None else read
         # one large product where each is a call; a program of XLA's would join weights and gradients at a cost
-        groups = [[layer] for layer in layers] if fused.in_program() else [layers]
-        projected = [self._projected(x, group) for group in groups]
+        if fused.in_program():
+            groups = [(asking, [self.query]), (x, [self.key]), (x, [self.value])]
+        elif read is None:
+            groups = [(x, [self.query, self.key, self.value])]
+        else:
+            groups = [(read, [self.query]), (x, [self.key, self.value])]
+        projected = [self._projected(*group) for group in groups]
         rate = self._config.attention_probs_dropout_prob
-        return fused.attention(projected, attention_bias, seed, tf.constant(site), rate=rate)  # [B, S, A, D]
+        return fused.attention(projected, attention_bias, seed, tf.constant(site), rate=rate)
 
     def _projected(self, x: tf.Tensor, layers: Sequence[Dense]) -> tf.Tensor:
         """Affine maps of [B, S, H] side by side, [B, S, layers, A, D]."""
@@ -201,11 +208,19 @@ class Block(keras.layers.Layer):
         self.output_dense = Dense(config.intermediate_size, config.hidden_size, config)
         self.output_norm = LayerNorm(config.hidden_size)
 
-    def call(self, x, attention_bias, seed=None, site=0):
-        """Maps float [B, S, H] to float [B, S, H]; takes the dropout numbers site to site + 2."""
-        context = self.attention(x, attention_bias, seed=seed, site=site)
+    def call(self, x, attention_bias, seed=None, site=0, positions=None):
+        """Maps float [B, S, H] to float [B, S, H]; takes the dropout numbers site to site + 2.
+
+        With `positions`, int32 [B, Q], in training, the result is [B, Q, H], and nothing is computed for others.
+        """
+        read = None
+        if positions is not None:
+            read = tf.gather(x, positions, batch_dims=1)
+            if attention_bias.shape[2] != 1:
+                attention_bias = tf.gather(attention_bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
+        context = self.attention(x, attention_bias, seed=seed, site=site, read=read)
         if seed is not None:
-            return self._in_one_pass_a_chain(x, context, seed, site)
+            return self._in_one_pass_a_chain(x if read is None else read, context, seed, site)
         x = self.attention_norm(x + self.attention.output_dense(tf.reshape(context, tf.shape(x))))
         wide = activation(self._config.hidden_act)(self.intermediate(x))  # [B, S, 4H]
         return self.output_norm(x + self.output_dense(wide))
@@ -245,7 +260,7 @@ class BertEncoder(keras.Model):
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
         self.pooler = Dense(config.hidden_size, config.hidden_size, config)
 
-    def call(self, inputs, training=False, seed=None):
+    def call(self, inputs, training=False, seed=None, positions=None):
         """Encodes a batch.
 
         Args:
@@ -255,10 +270,12 @@ class BertEncoder(keras.Model):
             equal on pieces that see each other; `cls_positions` [B, N], where the examples begin.
           training: whether to drop.
           seed: int32 [2] for the dropout masks; None draws one.
+          positions: int32 [B, P], in training: where the last layer is read, so that it is computed there alone.
 
         Returns:
-          dict of `sequence_output` [B, S, H], `pooled_output` [B, H] (with `cls_positions` [B, N, H]),
-          `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H]).
+          dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with
+          `cls_positions` [B, N, H]), `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H],
+          the last with `positions` [B, 1 + P, H] or [B, N + P, H]).
 
         Raises:
           ValueError: S is beyond `max_position_embeddings`.
@@ -274,23 +291,29 @@ class BertEncoder(keras.Model):
         seed = dropout_seed(training, seed)
         attention_bias = _attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
         x = embedding_output = self.embeddings(input_ids, segment_ids, inputs.get("position_ids"), seed=seed)
+        pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
+        read = None if positions is None else tf.concat([pooled, positions], axis=1)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
             layer = functools.partial(block, attention_bias=attention_bias, seed=seed, site=1 + 3 * index)
+            if index == len(self.blocks) - 1:
+                layer = functools.partial(layer, positions=read)
             x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x)
             encoder_outputs.append(x)
+        examples = pooled.shape[1]
+        first = tf.gather(x, pooled, batch_dims=1) if positions is None else x[:, :examples]
         return {
-            "sequence_output": x,
-            "pooled_output": tf.nn.tanh(self.pooler(self._read_by_pooler(x, input_mask, inputs))),
+            "sequence_output": x if positions is None else x[:, examples:],
+            "pooled_output": tf.nn.tanh(self.pooler(first if "cls_positions" in inputs else first[:, 0])),
             "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
         }
 
-    def _read_by_pooler(self, x: tf.Tensor, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """What has seen its whole row or example: its first position, or left to right its last piece.
 
         Returns:
-          float [B, H] of x [B, S, H]; of packed rows [B, N, H].
+          int32 [B, 1]; of packed rows [B, N].
         """
         looks_on = self.config.directionality == "ltr"
         if "cls_positions" in inputs:
@@ -299,11 +322,10 @@ class BertEncoder(keras.Model):
                 numbers = tf.range(1, place.shape[1] + 1)
                 own = inputs["sequence_ids"][:, tf.newaxis, :] == numbers[:, tf.newaxis]  # [B, N, S]
                 place += tf.maximum(tf.reduce_sum(tf.cast(own, tf.int32), axis=2) - 1, 0)
-            return tf.gather(x, place, batch_dims=1)
+            return place
         if not looks_on:
-            return x[:, 0]
-        last = tf.maximum(tf.reduce_sum(input_mask, axis=1) - 1, 0)  # [B]
-        return tf.gather(x, last, batch_dims=1)
+            return tf.zeros_like(input_mask[:, :1])
+        return tf.maximum(tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1, 0)
 
 
 def _attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:

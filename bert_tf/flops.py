@@ -88,6 +88,22 @@ def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: 
     return _TRAINING_OVER_FORWARD * (config.num_hidden_layers * layer + masked_lm + pooled)
 
 
+def of_unread_positions(config: BertConfig, length: int, read: int) -> int:
+    """What `of_training` counts of a row but a step of pre-training does not do.
+
+    The last layer is computed where it is read, at the positions predicted and at those that the pooler reads; of the
+    others it needs keys and values alone.
+
+    Args:
+      config: shape of the encoder.
+      length: S.
+      read: how many positions are read; S or more for all.
+    """
+    hidden, unread = config.hidden_size, max(0, length - read)
+    layer = 2 * unread * (2 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * unread * length * hidden
+    return _TRAINING_OVER_FORWARD * layer
+
+
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
     """What the devices of a strategy can do together: published, or on a CPU measured.
 

@@ -219,14 +219,15 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
     Keeps queries, keys, values and the probabilities, whose sign tells what was dropped.
 
     Args:
-      projected: queries, keys, values, side by side or apart: float [B, S, 3, A, D], or three of [B, S, 1, A, D].
-      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S].
+      projected: queries, keys and values, side by side or apart: float [B, S, 3, A, D], or [B, Q, 1, A, D] of Q
+        positions a row, and the others.
+      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S], with Q rows where there are Q queries.
       seed: int32 [2].
       site: int32 scalar, as in `kept`.
       rate: of the dropout.
 
     Returns:
-      The contexts of all heads, float [B, S, A, D].
+      The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
     """
 
     @tf.custom_gradient

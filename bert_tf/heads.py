@@ -36,13 +36,13 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, P].
+          positions: int32 [B, P], or None where the output is of these positions alone.
           word_embeddings: float [V, H].
 
         Returns:
           Logits but for the bias, float [B P, V]; `logits` and `losses` go on from there.
         """
-        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
         return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
 

@@ -44,9 +44,13 @@ class BertPretrainer(keras.Model):
           dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
           beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias.
         """
-        outputs = self.encoder(inputs, training=training, seed=seed)
         positions = inputs["masked_lm_positions"]
-        scores = self.masked_lm(outputs["sequence_output"], positions, self.encoder.embeddings.word_embeddings)
+        # a step reads the last layer nowhere else; left to right it reads it everywhere
+        few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
+        outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
+        scores = self.masked_lm(
+            outputs["sequence_output"], None if few else positions, self.encoder.embeddings.word_embeddings
+        )
         logits = tf.reshape(self.masked_lm.logits(scores), [*tf.unstack(tf.shape(positions)), self.config.vocab_size])
         next_sentence_logits = self.next_sentence(outputs["pooled_output"])
         return {
@@ -55,6 +59,11 @@ class BertPretrainer(keras.Model):
             "masked_lm_logits": logits,
             "next_sentence_logits": next_sentence_logits,
         }
+
+
+def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
+    """Positions of a row that the pooler reads."""
+    return inputs["cls_positions"].shape[1] if "cls_positions" in inputs else 1
 
 
 class PretrainingObjective:

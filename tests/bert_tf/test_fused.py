@@ -26,6 +26,12 @@ def norm(x, gamma, beta):
     return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + 1e-12) * gamma + beta
 
 
+def our_attention(x, rate):
+    """From [N, 3 H] to [N, H]."""
+    parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
+    return tf.reshape(fused.attention([parts], tf.constant(BIAS, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
+
+
 def attention(x, rate=RATE):
     """One head of one row of the batch at a time."""
     contexts = []
@@ -46,14 +52,6 @@ def attention(x, rate=RATE):
 
 # padding that is half seen, so that its gradients count
 BIAS = ((np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) - 1.0)[:, None, None]
-
-
-def attention_of_rows(x, rate):
-    """From [N, 3 H] to [N, H]."""
-    parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
-    return tf.reshape(fused.attention([parts], tf.constant(BIAS, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
-
-
 LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int32)
 # chain, formula, shapes of the inputs
 CHAINS = {
@@ -73,12 +71,12 @@ CHAINS = {
         [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
     ),
     "attention": (
-        lambda x: attention_of_rows(x, RATE),
+        lambda x: our_attention(x, RATE),
         attention,
         [(ROWS, 3 * HIDDEN)],
     ),
     "attention without dropout": (
-        lambda x: attention_of_rows(x, 0.0),
+        lambda x: our_attention(x, 0.0),
         lambda x: attention(x, 0.0),
         [(ROWS, 3 * HIDDEN)],
     ),
@@ -157,13 +155,15 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_step_without_dropout_computes_what_evaluation_does(dtype, monkeypatch):
-    """Loss and gradients, through the compiled chains and through plain ops."""
+@pytest.mark.parametrize(("dtype", "direction"), [("float32", "bidi"), ("float32", "ltr"), ("bfloat16", "bidi")])
+def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
+    """Loss and gradients, through compiled chains and a last layer of few positions, and through plain ops."""
     monkeypatch.setattr(fused, "_LARGE", 1)
     keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
     try:
-        config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        config = dataclasses.replace(
+            CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, directionality=direction
+        )
         model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
         batch = random_batch(config, batch=5, length=20, predictions=4)
         (plain, plain_gradients), (ours, gradients) = (
@@ -204,5 +204,5 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
     for index, (plain, recomputed) in enumerate(zip(*results, strict=True)):
         error = np.linalg.norm(plain - recomputed) / max(np.linalg.norm(plain), 1e-2)  # of a key's bias it is zero
         assert error <= 1e-5, f"{index}: {error:.1e}"
-    # all products of a layer's forward pass once more
-    assert products[1] - products[0] == 6 * CONFIG.num_hidden_layers
+    # all products of a layer's forward pass once more; in the last, queries apart from keys and values
+    assert products[1] - products[0] == 6 * CONFIG.num_hidden_layers + 1
