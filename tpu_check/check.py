@@ -24,7 +24,7 @@ _STANDARD = (
     ("base", Shape(16, 512, 80)),
     ("large", Shape(8, 512, 80)),
 )
-_OURS, _OFFICIAL = "bert_tf", "tf-models-official"
+_OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-official"
 _LEGEND = """
 GiB of the chip's memory: weights, optimizer and batch; what lives within the step; all. /formula: FLOPs over those of
 the products (bert_tf/flops.py). GB accessed: by all fusions, in the cores' own memory too, as the compiler counts; GB
@@ -124,16 +124,17 @@ def _formula(config: BertConfig, shape: Shape) -> float:
 
 
 def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
-    """From a shape to the checked program of one of both steps; made when first asked for."""
-    device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer)
-    make = steps.our_step if step == _OURS else steps.official_step
+    """From a shape to the checked program of one of the steps; made when first asked for."""
+    recompute = settings.recompute_activations or step == _RECOMPUTED
+    device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=recompute)
+    make = steps.official_step if step == _OFFICIAL else steps.our_step
     made = {}
 
     def program(shape: Shape) -> str:
         if shape not in made:
             logging.info("%s: from TensorFlow to StableHLO, S=%d B=%d", step, shape.length, shape.batch_size)
             made[shape] = make(config, shape, device)
-            if step == _OURS:
+            if step != _OFFICIAL:
                 check(made[shape])
         return made[shape]
 
@@ -143,7 +144,7 @@ def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Calla
 def _show_largest(settings: TpuCheckSettings, compiler: Compiler, model: str, config: BertConfig, shape: Shape) -> None:
     chip = _chips(settings)[0]
     print(f"\nlargest batch of {model} at S={shape.length} on {chip.name}, {chip.memory >> 30} GiB")
-    for step in (_OURS, *([_OFFICIAL] if settings.compare_official else [])):
+    for step in (_OURS, _RECOMPUTED, *([_OFFICIAL] if settings.compare_official else [])):
         program = _program(settings, step, config)
 
         def compiled(batch_size, program=program):

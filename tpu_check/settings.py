@@ -16,6 +16,7 @@ class TpuCheckSettings:
     max_predictions_per_seq: int = setting("masked positions of a row", 20)
     dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
+    recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
     chips: str = setting("kinds of TPU chips, by commas", ",".join(CHIPS))
     compare_official: bool = setting("compile tf-models-official's step beside it", False)
     find_largest_batch: bool = setting("find the largest batch that fits the first of the chips", False)

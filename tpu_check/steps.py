@@ -44,7 +44,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     Args:
       config: the model.
       shape: of the batch.
-      settings: dtype and optimizer.
+      settings: dtype, optimizer, and whether activations are recomputed.
 
     Raises:
       InputError: the step cannot be compiled by XLA at all.
@@ -52,7 +52,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     _start_over(settings.dtype)
     strategy = tf.distribute.get_strategy()
     trainer = Trainer(
-        PretrainingObjective(BertPretrainer(config)),
+        PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
         strategy,
         optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS),
     )
