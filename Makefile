@@ -1,10 +1,13 @@
-# setup | demo | test | test-parity | test-spark | test-real | bench | lint
+# setup | demo | test | test-parity | test-spark | test-real | bench | tpu-check | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
+VENV_TPU := .venv-tpu
+# flags of python -m tpu_check; without any, the published sizes beside tf-models-official's step
+TPU_CHECK ?= --compare_official --find_largest_batch
 
-.PHONY: setup demo test test-parity test-real test-spark bench lint clean
+.PHONY: setup demo test test-parity test-real test-spark bench tpu-check lint clean
 
 setup: $(VENV)/installed
 
@@ -44,10 +47,22 @@ bench: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,bench]'
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
+# the training step compiled for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
+# --train_batch_size=64 --max_seq_length=128"; needs x86-64 Linux, Python 3.11 or newer, and 6 GB of memory
+tpu-check: setup $(VENV_TPU)/installed
+	$(BIN)/python -m tpu_check $(TPU_CHECK)
+
+# apart from the rest, whose NumPy and protobuf are other ones
+$(VENV_TPU)/installed: tpu_check/requirements.txt
+	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
+	$(BIN)/python -m venv $(VENV_TPU)
+	$(VENV_TPU)/bin/python -m pip install --quiet --requirement tpu_check/requirements.txt
+	touch $@
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) demo_output
+	rm -rf $(VENV) $(VENV_TPU) demo_output

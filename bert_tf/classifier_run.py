@@ -135,17 +135,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
         )
     num_warmup_steps = int(num_train_steps * settings.warmup_proportion)
-    train_file = os.path.join(settings.data_dir, "train.tsv")
-    phase = run_folder.Phase(
-        settings=dataclasses.asdict(settings),
-        model=_model_facts(run),
-        data={
-            "train.tsv": run_folder.fingerprint([train_file]),
-            "max_seq_length": settings.max_seq_length,
-            **{name: value for name, value in dataclasses.asdict(settings).items() if _says_what_to_read(name, run)},
-        },
-        optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
-    )
+    phase = _facts(run, num_train_steps, num_warmup_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
             checkpoints.initialize(model, starts_from)
@@ -191,8 +181,20 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
     training.train(trainer, settings, num_train_steps, found, records_of=records_of)
 
 
-def _says_what_to_read(flag: str, run: ClassifierRun) -> bool:
-    return run.task.name == "tsv" and flag.startswith("tsv_") and flag != "tsv_labels"
+def _facts(run: ClassifierRun, num_train_steps: int, num_warmup_steps: int) -> run_folder.Phase:
+    settings = run.settings
+    every = dataclasses.asdict(settings)
+    columns = [name for name in every if name.startswith("tsv_") and name != "tsv_labels"]
+    return run_folder.Phase(
+        settings=every,
+        model=_model_facts(run),
+        data={
+            "train.tsv": run_folder.fingerprint([os.path.join(settings.data_dir, "train.tsv")]),
+            "max_seq_length": settings.max_seq_length,
+            **({name: every[name] for name in columns} if run.task.name == "tsv" else {}),
+        },
+        optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
+    )
 
 
 def _write_description(run: ClassifierRun) -> None:

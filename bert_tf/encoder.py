@@ -11,6 +11,7 @@ is stateless: its mask is a function of the seed passed to the call and of the p
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -55,8 +56,8 @@ class Dense(keras.layers.Layer):
         return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
 
     def product(self, x):
-        """The product with the kernel alone, of float [N, inputs], for a chain that begins with the bias."""
-        return tf.matmul(x, tf.convert_to_tensor(self.kernel))
+        """The product alone, of float [B, S, inputs], for a chain that begins with the bias."""
+        return product(x, tf.convert_to_tensor(self.kernel))
 
 
 class LayerNorm(keras.layers.Layer):
@@ -75,6 +76,22 @@ class LayerNorm(keras.layers.Layer):
 def rows(x: tf.Tensor) -> tf.Tensor:
     """[B, S, H] as [N, H]: a product of two matrices, whose gradient is one too, not one for each of the batch."""
     return tf.reshape(x, [-1, x.shape[-1]])
+
+
+def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Contracts all dimensions of x behind the second with the first ones of a kernel.
+
+    Args:
+      x: float [B, S, ...].
+      kernel: float [..., outputs]; these dimensions and x's are the same.
+    """
+    axes = x.shape.rank - 2
+    if fused.in_program():  # which lays out what comes for what takes it, unless the dimensions are others by then
+        inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
+        return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
+    flat = math.prod(x.shape[2:])
+    shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
+    return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)
 
 
 class Embeddings(keras.layers.Layer):
@@ -144,7 +161,7 @@ class Attention(keras.layers.Layer):
             None for all.
 
         Returns:
-          float [B, S, H], or [B, Q, H], before the output's affine map.
+          The contexts of all heads, float [B, S, A, D] or [B, Q, A, D], before the output's affine map.
         """
         if seed is not None:
             return self._in_training(x, attention_bias, seed, site, read)
@@ -153,24 +170,27 @@ class Attention(keras.layers.Layer):
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
         context = tf.matmul(tf.cast(probabilities, value.dtype), value)
-        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))
+        return tf.transpose(context, [0, 2, 1, 3])
 
     def _in_training(self, x, attention_bias, seed, site, read):
-        query, others = [self.query], [self.key, self.value]
-        pairs = [(x, query + others)] if read is None else [(read, query), (x, others)]
-        context = fused.attention(
-            [_projected(rows(source), layers) for source, layers in pairs], attention_bias, seed, tf.constant(site),
-            lengths=[source.shape[1] for source, _ in pairs], heads=self._config.num_attention_heads,
-            rate=self._config.attention_probs_dropout_prob,
-        )  # fmt: skip
-        return tf.reshape(context, tf.shape(pairs[0][0]))
+        asking = x if read is None else read
+        # one large product where each is a call; a program of XLA's would join weights and gradients at a cost
+        if fused.in_program():
+            groups = [(asking, [self.query]), (x, [self.key]), (x, [self.value])]
+        elif read is None:
+            groups = [(x, [self.query, self.key, self.value])]
+        else:
+            groups = [(read, [self.query]), (x, [self.key, self.value])]
+        projected = [self._projected(*group) for group in groups]
+        rate = self._config.attention_probs_dropout_prob
+        return fused.attention(projected, attention_bias, seed, tf.constant(site), rate=rate)
 
-
-def _projected(x: tf.Tensor, layers: Sequence[Dense]) -> tf.Tensor:
-    """Affine maps of float [N, H] side by side, in one product."""
-    kernel = tf.concat([layer.kernel for layer in layers], axis=1)
-    bias = tf.concat([layer.bias for layer in layers], axis=0)
-    return tf.nn.bias_add(tf.matmul(x, kernel), tf.cast(bias, x.dtype))
+    def _projected(self, x: tf.Tensor, layers: Sequence[Dense]) -> tf.Tensor:
+        """Affine maps of [B, S, H] side by side, [B, S, layers, A, D]."""
+        parts = [len(layers), self._config.num_attention_heads, self._config.head_size]
+        kernel = tf.concat([layer.kernel for layer in layers], axis=1)
+        bias = tf.concat([layer.bias for layer in layers], axis=0)
+        return product(x, tf.reshape(kernel, [x.shape[-1], *parts])) + tf.cast(tf.reshape(bias, parts), x.dtype)
 
 
 class Block(keras.layers.Layer):
@@ -201,23 +221,24 @@ class Block(keras.layers.Layer):
         context = self.attention(x, attention_bias, seed=seed, site=site, read=read)
         if seed is not None:
             return self._in_one_pass_a_chain(x if read is None else read, context, seed, site)
-        x = self.attention_norm(x + self.attention.output_dense(context))
+        x = self.attention_norm(x + self.attention.output_dense(tf.reshape(context, tf.shape(x))))
         wide = activation(self._config.hidden_act)(self.intermediate(x))  # [B, S, 4H]
         return self.output_norm(x + self.output_dense(wide))
 
     def _in_one_pass_a_chain(self, x, context, seed, site):
         """The block from the context on, with dropout."""
-        shape, x = tf.shape(x), rows(x)
-        x = self._residual_norm(rows(context), x, self.attention.output_dense, self.attention_norm, seed, site + 1)
+        dense = self.attention.output_dense
+        attended = product(context, tf.reshape(dense.kernel, [*context.shape[2:], x.shape[-1]]))
+        x = self._residual_norm(attended, x, dense, self.attention_norm, seed, site + 1)
         bias = tf.convert_to_tensor(self.intermediate.bias)
-        wide = fused.biased_activation(self.intermediate.product(x), bias, name=self._config.hidden_act)  # [N, 4H]
-        x = self._residual_norm(wide, x, self.output_dense, self.output_norm, seed, site + 2)
-        return tf.reshape(x, shape)
+        wide = fused.biased_activation(self.intermediate.product(x), bias, name=self._config.hidden_act)  # [B, S, 4H]
+        narrow = self.output_dense.product(wide)
+        return self._residual_norm(narrow, x, self.output_dense, self.output_norm, seed, site + 2)
 
     def _residual_norm(self, x, residual, dense, norm, seed, site):
         weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
         rate = self._config.hidden_dropout_prob
-        return fused.residual_norm(dense.product(x), residual, *weights, seed, tf.constant(site), rate=rate)
+        return fused.residual_norm(x, residual, *weights, seed, tf.constant(site), rate=rate)
 
 
 class BertEncoder(keras.Model):

@@ -8,12 +8,17 @@ Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length
 Op by op such a chain is bound by memory: each op reads and writes all of its values. Compiled, a chain
 reads its inputs once; its gradient is computed from these inputs again, so nothing else is kept for the
 backward pass. Sums, softmax and normalisation are computed in float32 whatever the dtype.
+
+Where XLA compiles the whole step, as for TPUs, it sees forward and backward at once and would undo this: keep
+in float32 what is rounded for the next chain, and what a gradient is to compute again. `stored` forbids it.
 """
 
 import functools
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+from tensorflow.python.ops import control_flow_util
 
 LAYER_NORM_EPSILON = 1e-12
 # Values from which on a chain is worth compiling.
@@ -26,6 +31,23 @@ ACTIVATIONS = {
     "tanh": tf.nn.tanh,
     "linear": tf.identity,
 }
+
+
+def in_program() -> bool:
+    """Whether what is traced here becomes part of a program of XLA's: a compiled chain, or on a TPU the whole step."""
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def stored(*tensors: tf.Tensor):
+    """The same values, which a program of XLA's keeps as they are, in their dtype, and does not look behind."""
+    if in_program():
+        tensors = _behind_barrier(*tensors)
+    return tensors if len(tensors) > 1 else tensors[0]
+
+
+@tf.custom_gradient
+def _behind_barrier(*tensors):
+    return xla.optimization_barrier(*tensors), lambda *upstream: upstream
 
 
 def compiled(function: Callable) -> Callable:
@@ -58,11 +80,12 @@ def chain(differentiable: int) -> Callable:
 
         @compiled
         def gradient(arguments, upstream, **options):
+            arguments = stored(*arguments)
             inputs = arguments[:differentiable]
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 outputs = function(*arguments, **options)
-            return tape.gradient(outputs, inputs, upstream)
+            return stored(*tape.gradient(outputs, inputs, upstream))
 
         @functools.wraps(function)
         def fused(*arguments, **options):
@@ -139,12 +162,12 @@ def normal(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
 
 @chain(differentiable=2)
 def biased_activation(x, bias, *, name: str):
-    """The activation of x + bias: float [N, H], float32 [H]."""
+    """The activation of x + bias: float [..., H], float32 [H]."""
     return tf.cast(ACTIVATIONS[name](tf.cast(x, tf.float32) + bias), x.dtype)
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
-    """LayerNorm(residual + dropout(x + bias)): float [N, H] twice, float32 [H]; seed and site as in `kept`.
+    """LayerNorm(residual + dropout(x + bias)): float [..., H] twice, float32 [H]; seed and site as in `kept`.
 
     Keeps the sum and its statistics, and draws the mask again.
     """
@@ -164,22 +187,24 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
 @compiled
 def _residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate):
     branch = dropped(tf.cast(x, tf.float32) + bias, rate, seed, site)
-    total = tf.cast(tf.cast(residual, tf.float32) + branch, x.dtype)
-    mean, variance = tf.nn.moments(tf.cast(total, tf.float32), axes=[-1], keepdims=True)
-    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-    return tf.cast((tf.cast(total, tf.float32) - mean) * scale * gamma + beta, x.dtype), total, mean, scale
+    total = tf.cast(residual, tf.float32) + branch
+    mean = tf.reduce_mean(total, -1, keepdims=True)
+    total = stored(tf.cast(total, x.dtype))
+    centred = tf.cast(total, tf.float32) - mean
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + LAYER_NORM_EPSILON)
+    return tf.cast(centred * scale * gamma + beta, x.dtype), total, mean, scale
 
 
 @compiled
 def _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, *, rate):
-    y = tf.cast(upstream, tf.float32)
+    y = tf.cast(stored(upstream), tf.float32)
     unit = (tf.cast(total, tf.float32) - mean) * scale
     inner = y * gamma
     of_total = inner - tf.reduce_mean(inner, -1, keepdims=True)
     of_total = scale * (of_total - unit * tf.reduce_mean(inner * unit, -1, keepdims=True))
-    of_x = dropped(of_total, rate, seed, site)
-    of_weights = (tf.reduce_sum(v, 0) for v in (of_x, y * unit, y))
-    return tf.cast(of_x, total.dtype), tf.cast(of_total, total.dtype), *of_weights
+    of_weights = (tf.reduce_sum(v, range(v.shape.rank - 1)) for v in (dropped(of_total, rate, seed, site), y * unit, y))
+    of_total = stored(tf.cast(of_total, total.dtype))
+    return dropped(of_total, rate, seed, site), of_total, *of_weights
 
 
 @chain(differentiable=3)
@@ -188,30 +213,26 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
     return tf.cast(dropped(normal(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
 
 
-def attention(projections, attention_bias, seed, site, *, lengths: Sequence[int], heads: int, rate: float):
+def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):
     """Multi-head attention with dropout of the probabilities.
 
     Keeps queries, keys, values and the probabilities, whose sign tells what was dropped.
 
     Args:
-      projections: queries, keys and values, in one float [N, 3 H], or queries of Q positions a row, float [B Q, H],
-        and keys and values, float [N, 2 H].
+      projected: queries, keys and values, side by side or apart: float [B, S, 3, A, D], or [B, Q, 1, A, D] of Q
+        positions a row, and the others.
       attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S], with Q rows where there are Q queries.
       seed: int32 [2].
       site: int32 scalar, as in `kept`.
-      lengths: of each projection, S, or Q and S.
-      heads: A.
       rate: of the dropout.
 
     Returns:
-      The contexts of all heads, float [N, H] or [B Q, H].
+      The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
     """
 
     @tf.custom_gradient
-    def run(*projections):
-        parts = [1, 2] if len(projections) > 1 else [3]
-        pairs = zip(projections, lengths, parts, strict=True)
-        query, key, value = (head for pair in pairs for head in _split_heads(*pair, heads))
+    def run(*projected):
+        query, key, value = (part for x in projected for part in _split_heads(x))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
         logits = tf.ensure_shape(_scaled(scores, attention_bias, size=query.shape[-1]), scores.shape)
@@ -219,29 +240,26 @@ def attention(projections, attention_bias, seed, site, *, lengths: Sequence[int]
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
 
         def backward(upstream):
-            of_context = _split_heads(upstream, lengths[0], 1, heads)[0]
+            of_context = tf.transpose(upstream, [0, 2, 1, 3])
             of_value = tf.matmul(_kept_by_sign(signed, rate=rate), of_context, transpose_a=True)
             of_probabilities = tf.matmul(of_context, value, transpose_b=True)
             of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
-            of_query, of_key = tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True)
-            of_heads = [of_query, of_key, of_value]
-            return [_merge_heads(of_heads[3 - sum(parts[i:]) :][: parts[i]]) for i in range(len(parts))]
+            parts = [tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value]
+            return tuple(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
 
-        return _merge_heads([context]), backward
+        return tf.transpose(context, [0, 2, 1, 3]), backward
 
-    return run(*projections)
+    return run(*projected)
 
 
-def _split_heads(x: tf.Tensor, length: int, parts: int, heads: int) -> list[tf.Tensor]:
-    """Parts of [B, A, S, D] that stand side by side in [N, parts H]."""
-    size = x.shape[-1] // (parts * heads)
-    return tf.unstack(tf.transpose(tf.reshape(x, [-1, length, parts, heads, size]), [2, 0, 3, 1, 4]))
+def _split_heads(x: tf.Tensor) -> list[tf.Tensor]:
+    """Parts of [B, A, S, D] that stand side by side in [B, S, parts, A, D]."""
+    return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
 
 def _merge_heads(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Parts of [B, A, S, D] side by side, [N, parts H]."""
-    heads, size = parts[0].shape[1], parts[0].shape[3]
-    return tf.reshape(tf.transpose(tf.stack(parts), [1, 3, 0, 2, 4]), [-1, len(parts) * heads * size])
+    """Parts of [B, A, S, D] side by side, [B, S, parts, A, D]."""
+    return tf.transpose(tf.stack(parts), [1, 3, 0, 2, 4])
 
 
 @compiled
@@ -255,8 +273,8 @@ def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
     mask = kept(_shape(probabilities), rate, seed, site)
-    signed = tf.cast(tf.where(mask, probabilities, -probabilities), dtype)
-    return signed, tf.cast(tf.where(mask, probabilities / (1.0 - rate), 0.0), dtype)
+    signed = stored(tf.cast(tf.where(mask, probabilities, -probabilities), dtype))
+    return signed, tf.cast(tf.nn.relu(tf.cast(signed, tf.float32)) / (1.0 - rate), dtype)
 
 
 @compiled
@@ -275,7 +293,7 @@ def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
     row = tf.reduce_sum(tf.cast(of_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
     through = tf.where(wide > 0, tf.cast(of_probabilities, tf.float32) / (1.0 - rate), 0.0)
     scale = of_context.shape[-1] ** -0.5
-    return tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype)
+    return stored(tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype))
 
 
 def cross_entropy(x, bias, labels):

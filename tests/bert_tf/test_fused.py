@@ -27,7 +27,9 @@ def norm(x, gamma, beta):
 
 
 def our_attention(x, rate):
-    return fused.attention([x], tf.constant(BIAS, tf.float32), SEED, SITE, lengths=[LENGTH], heads=HEADS, rate=rate)
+    """From [N, 3 H] to [N, H]."""
+    parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
+    return tf.reshape(fused.attention([parts], tf.constant(BIAS, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
 
 
 def attention(x, rate=RATE):

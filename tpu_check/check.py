@@ -1,0 +1,154 @@
+"""The check: steps lowered, compiled for each chip, and shown in one table.
+
+Letters: B batch, S sequence length, P predictions.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+
+from absl import logging
+
+from bert_tf import flops
+from bert_tf.config import BertConfig
+from bert_tf.settings import DeviceSettings
+from tfrecords.errors import InputError
+from tpu_check import largest_batch, steps
+from tpu_check.chips import CHIPS, Chip
+from tpu_check.programs import Compiled, Compiler, check, gib
+from tpu_check.settings import TpuCheckSettings
+from tpu_check.steps import Shape
+
+_STANDARD = (
+    ("base", Shape(32, 128, 20)),
+    ("base", Shape(16, 512, 80)),
+    ("large", Shape(8, 512, 80)),
+)
+_OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-official"
+_LEGEND = """
+GiB of the chip's memory: weights, optimizer and batch; what lives within the step; all. /formula: FLOPs over those of
+the products (bert_tf/flops.py). GB accessed: by all fusions, in the cores' own memory too, as the compiler counts; GB
+moved: from and to the chip's memory. ms: what arithmetic, what is moved, and what is accessed takes at least, at the
+chip's published peaks; the larger of the first two bounds the step.
+"""
+_HEADER = (
+    f"{'':<47} {'GiB':>22} {'':>17} {'GB':>22} {'ms':>23}\n"
+    f"{'model':<11} {'S':>4} {'B':>4} {'chip':<4} {'step':<20} {'args':>6} {'temp':>7} {'total':>7} "
+    f"{'TFLOP':>7} {'/formula':>8} {'accessed':>8} {'/official':>9} {'moved':>6} "
+    f"{'FLOPs':>7} {'moved':>7} {'accessed':>8}"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One step on one chip.
+
+    Attributes:
+      model: its name.
+      shape: of the batch.
+      chip: what it was compiled for.
+      step: whose.
+      compiled: what the compiler says.
+      formula: FLOPs of the step by `flops.of_training`.
+    """
+
+    model: str
+    shape: Shape
+    chip: Chip
+    step: str
+    compiled: Compiled
+    formula: float
+
+    def line(self, official: Compiled | None) -> str:
+        """The row as text, beside tf-models-official's where there is one."""
+        found, chip, moved = self.compiled, self.chip, sum(self.compiled.moved.values())
+        ratio = f"{found.accessed / official.accessed:.2f}" if official else ""
+        return (
+            f"{self.model:<11} {self.shape.length:>4} {self.shape.batch_size:>4} {chip.name:<4} {self.step:<20} "
+            f"{gib(found.arguments):>6} {gib(found.temporaries):>7} {gib(found.total):>7} "
+            f"{found.flops / 1e12:>7.2f} {found.flops / self.formula:>8.3f} "
+            f"{found.accessed / 1e9:>8.2f} {ratio:>9} {moved / 1e9:>6.2f} "
+            f"{1e3 * found.flops / chip.flops:>7.1f} {1e3 * moved / chip.bandwidth:>7.1f} "
+            f"{1e3 * found.accessed / chip.bandwidth:>8.1f}"
+        )
+
+
+def run_check(settings: TpuCheckSettings) -> None:
+    """Compiles, and prints what was found.
+
+    Raises:
+      InputError: some step does not compile or fit, has shapes that are not static, or calls the host; after the table.
+    """
+    compiler = Compiler(settings.compiler, settings.cache_dir)
+    cases = list(_cases(settings))
+    whose = (_OFFICIAL, _OURS) if settings.compare_official else (_OURS,)
+    failures = []
+    print(f"{_LEGEND}\n{_HEADER}", flush=True)
+    for model, config, shape in cases:
+        programs = {step: _program(settings, step, config) for step in whose}
+        for chip in _chips(settings):
+            official = None
+            for step in whose:
+                try:
+                    compiled = compiler.compile(programs[step](shape), chip)
+                except InputError as error:
+                    failures.append(f"{step}, {model}, S={shape.length}, B={shape.batch_size}, {chip.name}: {error}")
+                    continue
+                official = compiled if step == _OFFICIAL else official
+                print(Row(model, shape, chip, step, compiled, _formula(config, shape)).line(official), flush=True)
+    if settings.find_largest_batch:
+        _show_largest(settings, compiler, *cases[-1])
+    for failure in failures:
+        print(f"error: {failure}", file=sys.stderr)
+    if failures:
+        raise InputError(f"{len(failures)} of {len(cases) * len(whose) * len(_chips(settings))} steps failed")
+
+
+def _cases(settings: TpuCheckSettings) -> Iterator[tuple[str, BertConfig, Shape]]:
+    if not settings.bert_config_file:
+        for name, shape in _STANDARD:
+            yield name, BertConfig.named(name), shape
+        return
+    config = BertConfig.from_json_file(settings.bert_config_file)
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
+    shape = Shape(settings.train_batch_size, settings.max_seq_length, settings.max_predictions_per_seq)
+    yield f"L={config.num_hidden_layers} H={config.hidden_size}", config, shape
+
+
+def _chips(settings: TpuCheckSettings) -> list[Chip]:
+    return [CHIPS[name] for name in settings.chips.split(",")]
+
+
+def _formula(config: BertConfig, shape: Shape) -> float:
+    return shape.batch_size * flops.of_training(config, shape.length, shape.predictions, outputs=2)
+
+
+def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
+    """From a shape to the checked program of one of the steps; made when first asked for."""
+    recompute = settings.recompute_activations or step == _RECOMPUTED
+    device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=recompute)
+    make = steps.official_step if step == _OFFICIAL else steps.our_step
+    made = {}
+
+    def program(shape: Shape) -> str:
+        if shape not in made:
+            logging.info("%s: from TensorFlow to StableHLO, S=%d B=%d", step, shape.length, shape.batch_size)
+            made[shape] = make(config, shape, device)
+            if step != _OFFICIAL:
+                check(made[shape])
+        return made[shape]
+
+    return program
+
+
+def _show_largest(settings: TpuCheckSettings, compiler: Compiler, model: str, config: BertConfig, shape: Shape) -> None:
+    chip = _chips(settings)[0]
+    print(f"\nlargest batch of {model} at S={shape.length} on {chip.name}, {chip.memory >> 30} GiB")
+    for step in (_OURS, _RECOMPUTED, *([_OFFICIAL] if settings.compare_official else [])):
+        program = _program(settings, step, config)
+
+        def compiled(batch_size, program=program):
+            return compiler.compile(program(dataclasses.replace(shape, batch_size=batch_size)), chip)
+
+        found = largest_batch.search(compiled, shape.batch_size)
+        print(f"  {step:<40} {found.fits:>5} rows; {found.refused} do not fit", flush=True)

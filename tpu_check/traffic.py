@@ -1,0 +1,62 @@
+"""Where the bytes of a compiled step go: between the chip's memory and its cores, by the operations of the model.
+
+The compiler's own count of bytes accessed does not tell the chip's memory (HBM) from the cores' own (VMEM, which
+v5e has 128 MiB of), where it places much of what a step passes on. Here only what crosses between the two counts.
+"""
+
+import collections
+import math
+import re
+
+_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4,
+          "s64": 8, "u64": 8, "f64": 8}  # fmt: skip
+_ARRAY = re.compile(r"\b(pred|bf16|[suf]\d+)\[([\d,]*)\](?:\{([^}]*)\})?")
+_INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%[\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
+_NAME = re.compile(r'op_name="([^"]*)"')
+# What moves nothing by itself; a copy counts where it starts.
+_STILL = ("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "copy-done", "slice-done", "async-done")
+_NUMBER = re.compile(r"_?\d+")
+
+
+def by_operation(compiled: str) -> collections.Counter:
+    """Bytes read from and written to the chip's memory in a step.
+
+    Operands and results of each instruction are counted whole; of a gather too, of whose table only some rows are read.
+
+    Args:
+      compiled: the optimized program as text.
+
+    Returns:
+      From the name of an operation of the model, numbers left out (what layers do alike is one), to bytes.
+    """
+    types, counted = {}, collections.Counter()
+    for line in compiled[compiled.index("\nENTRY") :].splitlines()[2:]:
+        if line.startswith("}"):
+            break
+        instruction = _INSTRUCTION.match(line)
+        if not instruction:
+            continue
+        name, result, kind, rest = instruction.groups()
+        types[name] = result
+        if kind in _STILL:
+            continue
+        if kind in ("copy-start", "slice-start"):  # (destination, source, ...) and (source, destination, ...)
+            moved = _arrays(result)[kind == "slice-start"][0]
+            counted[kind] += moved
+            continue
+        operands = re.findall(r"%[\w.\-]+", rest.split("), ")[0])
+        arrays = [
+            array for text in (result, *(types.get(operand, "") for operand in operands)) for array in _arrays(text)
+        ]
+        label = _NAME.search(line)
+        counted[_NUMBER.sub("", label[1]) if label else kind] += sum(size for size, on_core in arrays if not on_core)
+    return counted
+
+
+def _arrays(text: str) -> list[tuple[int, bool]]:
+    """Bytes of each array of a type, and whether it lies in the cores' own memory."""
+    arrays = []
+    for dtype, sizes, layout in _ARRAY.findall(text):
+        count = math.prod(int(size) for size in sizes.split(",") if size)
+        arrays.append((count * _BYTES.get(dtype, 4), "S(1)" in layout))
+    return arrays
