@@ -234,8 +234,9 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
     def run(*projected):
         query, key, value = (part for x in projected for part in _split_heads(x))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
-        logits = tf.ensure_shape(_scaled(scores, attention_bias, size=query.shape[-1]), scores.shape)
+        logits = _scaled(scores, attention_bias, size=query.shape[-1])
+        if not in_program():  # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
+            logits = tf.ensure_shape(logits, scores.shape)
         signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
 
