@@ -110,8 +110,10 @@ def _train(
     for before, after in itertools.pairwise(prepared):
         run_folder.check_next(before.facts, after.facts)
     figures = {}
-    for phase in prepared[under_way:]:
-        figures = _train_phase(phase, strategy, lock, run_checkpoints.find(folder))
+    for number, phase in enumerate(prepared[under_way:]):
+        if number:
+            found = run_checkpoints.find(folder)
+        figures = _train_phase(phase, strategy, lock, found)
         # weights and graph hang together in cycles, and the next phase needs their memory
         gc.collect()
     return figures
