@@ -13,6 +13,7 @@ Where XLA compiles the whole step, as for TPUs, it sees forward and backward at 
 in float32 what is rounded for the next chain, and what a gradient is to compute again. `stored` forbids it.
 """
 
+import contextvars
 import functools
 from collections.abc import Callable, Sequence
 
@@ -33,9 +34,13 @@ ACTIVATIONS = {
 }
 
 
+# Whether a chain is being compiled by itself.
+_apart = contextvars.ContextVar("apart", default=False)
+
+
 def in_program() -> bool:
-    """Whether what is traced here becomes part of a program of XLA's: a compiled chain, or on a TPU the whole step."""
-    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    """Whether XLA compiles more than a chain of what is traced here: on a TPU the whole step."""
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()) and not _apart.get()
 
 
 def stored(*tensors: tf.Tensor):
@@ -55,12 +60,17 @@ def compiled(function: Callable) -> Callable:
 
     Small or unknown shapes are computed op by op, since compiling and launching would cost more than it saves.
     """
-    in_one_pass = tf.function(function, jit_compile=True)
+
+    @functools.partial(tf.function, jit_compile=True)
+    def in_one_pass(*arguments, **options):
+        context = contextvars.copy_context()
+        context.run(_apart.set, True)
+        return context.run(function, *arguments, **options)
 
     @functools.wraps(function)
     def call(*arguments, **options):
         large = (tf.nest.flatten(arguments)[0].shape.num_elements() or 0) >= _LARGE
-        return (in_one_pass if large else function)(*arguments, **options)
+        return (in_one_pass if large and not in_program() else function)(*arguments, **options)
 
     return call
 
@@ -232,10 +242,11 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
 
     @tf.custom_gradient
     def run(*projected):
-        query, key, value = (part for x in projected for part in _split_heads(x))
+        query, key, value = (part for x in projected for part in tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4])))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
-        logits = tf.ensure_shape(_scaled(scores, attention_bias, size=query.shape[-1]), scores.shape)
+        logits = _scaled(scores, attention_bias, size=query.shape[-1])
+        if not in_program():  # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
+            logits = tf.ensure_shape(logits, scores.shape)
         signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
 
@@ -250,11 +261,6 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
         return tf.transpose(context, [0, 2, 1, 3]), backward
 
     return run(*projected)
-
-
-def _split_heads(x: tf.Tensor) -> list[tf.Tensor]:
-    """Parts of [B, A, S, D] that stand side by side in [B, S, parts, A, D]."""
-    return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
 
 def _merge_heads(parts: Sequence[tf.Tensor]) -> tf.Tensor:

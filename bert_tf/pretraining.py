@@ -42,7 +42,8 @@ class BertPretrainer(keras.Model):
 
         Returns:
           dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
-          beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias.
+          beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias. In training the
+          last layer is computed where it is read, so `sequence_output` is then [B, P, H], at the masked positions.
         """
         positions = inputs["masked_lm_positions"]
         # a step reads the last layer nowhere else; left to right it reads it everywhere

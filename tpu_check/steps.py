@@ -3,9 +3,10 @@
 Letters: B batch, S sequence length, P predictions.
 """
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 import tf_keras as keras
@@ -49,55 +50,61 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     Raises:
       InputError: the step cannot be compiled by XLA at all.
     """
-    _start_over(settings.dtype)
-    strategy = tf.distribute.get_strategy()
-    trainer = Trainer(
-        PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
-        strategy,
-        optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS),
-    )
-    return lowered(lambda batch: trainer.train_step(iter([batch])), _batch(shape))
+    with _dtype(settings.dtype):
+        strategy = tf.distribute.get_strategy()
+        trainer = Trainer(
+            PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
+            strategy,
+            optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS),
+        )
+        return lowered(lambda batch: trainer.train_step(iter([batch])), _batch(shape))
 
 
 def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     """tf-models-official's pre-training step with its AdamW, as StableHLO text; arguments as for `our_step`."""
-    _start_over(settings.dtype)
-    encoder = encoders.EncoderConfig(
-        type="bert",
-        bert=encoders.BertEncoderConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            num_layers=config.num_hidden_layers,
-            num_attention_heads=config.num_attention_heads,
-            intermediate_size=config.intermediate_size,
-            hidden_activation="gelu",
-            dropout_rate=config.hidden_dropout_prob,
-            attention_dropout_rate=config.attention_probs_dropout_prob,
-            max_position_embeddings=config.max_position_embeddings,
-            type_vocab_size=config.type_vocab_size,
-        ),
-    )
-    head = bert.ClsHeadConfig(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
-    experiment = pretraining_experiments.bert_pretraining()
-    experiment.task.model = bert.PretrainerConfig(encoder=encoder, cls_heads=[head], mlm_activation="gelu")
-    task = masked_lm.MaskedLMTask(experiment.task)
-    model = task.build_model()
-    rule = experiment.trainer.optimizer_config
-    rule.learning_rate.polynomial.decay_steps, rule.warmup.polynomial.warmup_steps = _TOTAL_STEPS, _WARMUP_STEPS
-    factory = official_optimization.OptimizerFactory(rule)
-    optimizer = factory.build_optimizer(factory.build_learning_rate())
-    metrics = task.build_metrics(training=True)
-    names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
-    batch = {names.get(name, name): value for name, value in _batch(shape).items()}
-    # its slots, which its first step would make inside the program
-    optimizer._create_all_weights(model.trainable_variables)
-    return lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
+    with _dtype(settings.dtype):
+        encoder = encoders.EncoderConfig(
+            type="bert",
+            bert=encoders.BertEncoderConfig(
+                vocab_size=config.vocab_size,
+                hidden_size=config.hidden_size,
+                num_layers=config.num_hidden_layers,
+                num_attention_heads=config.num_attention_heads,
+                intermediate_size=config.intermediate_size,
+                hidden_activation="gelu",
+                dropout_rate=config.hidden_dropout_prob,
+                attention_dropout_rate=config.attention_probs_dropout_prob,
+                max_position_embeddings=config.max_position_embeddings,
+                type_vocab_size=config.type_vocab_size,
+            ),
+        )
+        head = bert.ClsHeadConfig(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
+        experiment = pretraining_experiments.bert_pretraining()
+        experiment.task.model = bert.PretrainerConfig(encoder=encoder, cls_heads=[head], mlm_activation="gelu")
+        task = masked_lm.MaskedLMTask(experiment.task)
+        model = task.build_model()
+        rule = experiment.trainer.optimizer_config
+        rule.learning_rate.polynomial.decay_steps, rule.warmup.polynomial.warmup_steps = _TOTAL_STEPS, _WARMUP_STEPS
+        factory = official_optimization.OptimizerFactory(rule)
+        optimizer = factory.build_optimizer(factory.build_learning_rate())
+        metrics = task.build_metrics(training=True)
+        names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+        batch = {names.get(name, name): value for name, value in _batch(shape).items()}
+        # its slots, which its first step would make inside the program
+        optimizer._create_all_weights(model.trainable_variables)
+        return lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
 
 
-def _start_over(dtype: str) -> None:
+@contextlib.contextmanager
+def _dtype(dtype: str) -> Iterator[None]:
     # names are numbered by the session; the same step is to give the same program
     keras.backend.clear_session()
+    before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
 
 
 def _batch(shape: Shape) -> dict[str, tf.Tensor]:

@@ -206,3 +206,20 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
         assert error <= 1e-5, f"{index}: {error:.1e}"
     # all products of a layer's forward pass once more; in the last, queries apart from keys and values
     assert products[1] - products[0] == 6 * CONFIG.num_hidden_layers + 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_barriers_stand_in_a_program_that_is_compiled_whole_and_nowhere_else(whole, monkeypatch):
+    monkeypatch.setattr(fused, "_LARGE", 1)
+    x, weights = tf.ones([ROWS, HIDDEN]), tf.ones([HIDDEN])
+
+    @tf.function(jit_compile=whole)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fused.residual_norm(x, x, weights, weights, weights, SEED, SITE, rate=RATE)
+        return tape.gradient(y, x)
+
+    graph = step.get_concrete_function(x).graph.as_graph_def()
+    nodes = [node.op for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part]
+    assert ("XlaOptimizationBarrier" in nodes) == whole
