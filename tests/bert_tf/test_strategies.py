@@ -15,6 +15,8 @@ import tensorflow as tf
 from bert_tf import strategies, workers
 from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
+from bert_tf.input_pipeline import DynamicMasking
+from bert_tf.masking import MaskingRule
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
@@ -40,6 +42,21 @@ def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
     strategies.check_batch_size(strategy, micro_batches, train_batch_size=12)
     with pytest.raises(InputError, match=message):
         strategies.check_batch_size(strategy, micro_batches, train_batch_size=rows)
+
+
+def test_only_the_batches_of_what_is_done_are_checked():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=", "--task_name=tsv"])):
+        flags = [*task, "--output_dir=", *(["--input_file="] if made is PretrainingSettings else [])]
+        evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
+        strategies.check_batch_sizes(strategy, parse(made, evaluate))
+        with pytest.raises(InputError, match="--train_batch_size=3"):
+            strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--do_train"]))
+        with pytest.raises(InputError, match="--eval_batch_size=1"):
+            strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--eval_batch_size=1"]))
+    predict = parse(ClassifierSettings, [*flags, "--do_predict", "--eval_batch_size=1", "--predict_batch_size=5"])
+    with pytest.raises(InputError, match="--predict_batch_size=5"):
+        strategies.check_batch_sizes(strategy, predict)
 
 
 FLAGS = (
@@ -225,3 +242,16 @@ def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch)
         workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
     (tmp_path / "run.json").write_text("{}")
     workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
+
+
+def test_workers_that_differ_in_what_they_train_are_refused(monkeypatch):
+    strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
+    facts = {"model": [{"hidden_size": 16}], "data": [["abc", DynamicMasking(MaskingRule(9, 4), (2, 3))]]}
+    digests = []
+    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: digests.append(number) or [number, number])
+    workers.check_same_facts(strategy, facts)
+    kept = list(digests)
+    assert len(set(kept)) == 2
+    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [kept.pop(0), number])
+    with pytest.raises(InputError, match="^the data of worker 1 is not what worker 0 has; give all .* the same files"):
+        workers.check_same_facts(strategy, facts | {"data": [["abc", DynamicMasking(MaskingRule(9, 5), (2, 3))]]})
