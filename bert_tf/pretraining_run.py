@@ -86,6 +86,7 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
+    strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
     run_folder.check_model(settings.output_dir, _model_facts(config))
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config, with_heads=True)

@@ -78,6 +78,27 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return strategy.extended.should_checkpoint
 
 
+def check_python_input(
+    strategy: tf.distribute.Strategy, settings: DeviceSettings, dynamic_masking: bool, pack_sequences: bool
+) -> None:
+    """Refuses rows that Python masks or packs where other machines than this one would have to make them.
+
+    Raises:
+      InputError: says what to do without.
+    """
+    if not isinstance(strategy, tf.distribute.TPUStrategy):
+        return
+    if strategy.extended.num_hosts == 1 and (settings.tpu_name or settings.master) in ("", "local"):
+        return
+    where = "is done by Python on the machine of the TPU itself, not by a TPU over the network or of several machines"
+    if dynamic_masking:
+        raise InputError(
+            f"--input_file: masking when rows are read {where}; make the data again without --masking=dynamic"
+        )
+    if pack_sequences:
+        raise InputError(f"--pack_sequences: packing {where}; leave it out")
+
+
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | ClassifierSettings) -> None:
     """Refuses batch sizes that the replicas cannot share equally, of what the settings ask to be done.
 
