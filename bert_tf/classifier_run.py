@@ -69,12 +69,8 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
 def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.Lock | None) -> dict[str, float]:
     settings = run.settings
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategies.check_batch_size(
-        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
-    )
-    strategies.check_batch_size(
-        strategy, eval_batch_size=settings.eval_batch_size, predict_batch_size=settings.predict_batch_size
-    )
+    strategies.check_batch_sizes(strategy, settings)
+    workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         model = BertClassifier(run.config, run.task.num_outputs, settings.recompute_activations)
@@ -195,6 +191,14 @@ def _facts(run: ClassifierRun, num_train_steps: int, num_warmup_steps: int) -> r
         },
         optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
     )
+
+
+def _same_on_workers(run: ClassifierRun) -> dict:
+    """What all workers must have alike; paths may differ."""
+    files = {split: os.path.join(run.settings.data_dir, f"{split}.tsv") for split in run.splits}
+    prints = {split: run_folder.fingerprint([path]) for split, path in files.items()}
+    data = prints.pop("train", "")
+    return {"model": _model_facts(run), "data": data, "evaluation data": prints}
 
 
 def _write_description(run: ClassifierRun) -> None:

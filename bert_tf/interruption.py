@@ -9,7 +9,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Notes the first SIGTERM or Ctrl-C and lets the work go on; a second one ends the process at once.
+    """Notes the first SIGTERM or Ctrl-C and lets the work go on; a second one ends the process once Python hears of it.
 
     A context manager, for the main thread; in another one, where no signal arrives, it notes nothing.
     """

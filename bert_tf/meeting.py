@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from absl import logging
 
@@ -83,8 +83,9 @@ def meet(cluster: Cluster, settings: Mapping) -> None:
 
 def _listen(cluster: Cluster) -> socket.socket:
     port = cluster.port(cluster.hosts[cluster.index])
+    both = socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(("", port))
+        return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both)
     except OSError as error:
         raise InputError(
             f"{cluster.name(cluster.index)}: port {port} of this machine cannot be used ({os.strerror(error.errno)}); "
@@ -108,11 +109,11 @@ class _Patience:
 
 
 def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Takes the calls of all others, then lets them go on together."""
+    """Takes the calls of all others, then lets them go on together, or tells all of them why not."""
     callers: dict[int, socket.socket] = {}
     patience = _Patience()
     server.settimeout(1.0)
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, _refusing(callers):
         while missing := [i for i in range(1, len(cluster.hosts)) if not _is_open(callers.get(i))]:
             patience.wait(", ".join(map(cluster.name, missing)))
             try:
@@ -123,11 +124,29 @@ def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
             if message is None:
                 continue
             if refusal := _differs(own, message, missing):
-                _write(connection, {"refused": refusal})
+                with contextlib.suppress(OSError):
+                    _write(connection, {"refused": refusal})
                 raise InputError(refusal)
             callers[message["task"]] = connection
+        for index, connection in callers.items():
+            try:
+                _write(connection, {"go": True})
+            except OSError as error:
+                raise InputError(
+                    f"{cluster.name(index)} has stopped while the workers met; start all of them again"
+                ) from error
+
+
+@contextlib.contextmanager
+def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
+    """Tells those who have called why there is no meeting, so that none waits for the rest of the hour."""
+    try:
+        yield
+    except InputError as error:
         for connection in callers.values():
-            _write(connection, {"go": True})
+            with contextlib.suppress(OSError):
+                _write(connection, {"refused": str(error)})
+        raise
 
 
 def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:

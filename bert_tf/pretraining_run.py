@@ -76,6 +76,7 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
         for one in every:
             with phases.naming(one):
                 prepared.append(_prepare(one.settings, strategy))
+        workers.check_same_facts(strategy, _same_on_workers(prepared))
         return _train(prepared, strategy, lock) if settings.do_train else _evaluate(prepared[0], strategy)
 
 
@@ -85,15 +86,13 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     data = pretraining_data.inspect(settings, config, files, eval_files)
+    strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
     run_folder.check_model(settings.output_dir, _model_facts(config))
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config, with_heads=True)
     if not settings.do_train and not settings.eval_timeout:
         run_checkpoints.check_there(settings.output_dir)
-    strategies.check_batch_size(
-        strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size
-    )
-    strategies.check_batch_size(strategy, eval_batch_size=settings.eval_batch_size)
+    strategies.check_batch_sizes(strategy, settings)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     return _Prepared(settings, config, data, _facts(settings, config, data), blanks)
 
@@ -185,6 +184,22 @@ def _facts(
         },
         optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
+
+
+def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
+    """What all workers must have alike, of all phases; paths may differ."""
+    every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
+    for phase in prepared:
+        settings, facts = phase.settings, phase.facts
+        every["flags"].append(workers.alike(settings))
+        every["model"].append(facts.model)
+        every["data"].append([facts.data, phase.data.dynamic_masking])
+        every["optimizer"].append({**facts.optimizer, "init_checkpoint": ""})
+        shown = [settings.fill_mask_file] if settings.fill_mask_file else []
+        every["evaluation data"].append(
+            run_folder.fingerprint([*phase.data.eval_files, *shown]) if settings.do_eval else ""
+        )
+    return every
 
 
 def _make_trainer(

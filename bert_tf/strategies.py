@@ -5,7 +5,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import workers
-from bert_tf.settings import DeviceSettings
+from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
 
@@ -76,6 +76,41 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process writes the run's files: of several workers only the first does."""
     return strategy.extended.should_checkpoint
+
+
+def check_python_input(
+    strategy: tf.distribute.Strategy, settings: DeviceSettings, dynamic_masking: bool, pack_sequences: bool
+) -> None:
+    """Refuses rows that Python masks or packs where other machines than this one would have to make them.
+
+    Raises:
+      InputError: says what to do without.
+    """
+    if not isinstance(strategy, tf.distribute.TPUStrategy):
+        return
+    if strategy.extended.num_hosts == 1 and (settings.tpu_name or settings.master) in ("", "local"):
+        return
+    where = "is done by Python on the machine of the TPU itself, not by a TPU over the network or of several machines"
+    if dynamic_masking:
+        raise InputError(
+            f"--input_file: masking when rows are read {where}; make the data again without --masking=dynamic"
+        )
+    if pack_sequences:
+        raise InputError(f"--pack_sequences: packing {where}; leave it out")
+
+
+def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | ClassifierSettings) -> None:
+    """Refuses batch sizes that the replicas cannot share equally, of what the settings ask to be done.
+
+    Raises:
+      InputError: see `check_batch_size`.
+    """
+    if settings.do_train:
+        check_batch_size(strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size)
+    if settings.do_eval:
+        check_batch_size(strategy, eval_batch_size=settings.eval_batch_size)
+    if getattr(settings, "do_predict", False):
+        check_batch_size(strategy, predict_batch_size=settings.predict_batch_size)
 
 
 def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, **batch_sizes: int) -> None:

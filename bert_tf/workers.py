@@ -7,13 +7,14 @@ the chief, who alone writes.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -36,7 +37,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
       InputError: the workers are not described as they should be, or do not come.
     """
     cluster = describe(settings)
-    meet(cluster, _alike(settings))
+    meet(cluster, alike(settings))
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": cluster.hosts}),
         task_type="worker",
@@ -90,10 +91,36 @@ def describe(settings: DeviceSettings) -> Cluster:
     return Cluster([*chiefs, *others], index + (len(chiefs) if kind == "worker" else 0), "TF_CONFIG", "its index")
 
 
-def _alike(settings: DeviceSettings) -> dict:
+def alike(settings: DeviceSettings) -> dict:
     """The flags that all workers must agree on; paths may differ by machine."""
     own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
     return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}
+
+
+def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, object]) -> None:
+    """Refuses workers that would not train the same thing; before anything is written.
+
+    Args:
+      strategy: over all workers, who all ask.
+      facts: what must be alike on all of them, by the name that messages give it; JSON, of the same names everywhere.
+
+    Raises:
+      InputError: on all workers; names what differs.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return
+    different = []
+    for name, fact in facts.items():
+        digest = hashlib.sha256(json.dumps(fact, sort_keys=True, default=repr).encode()).digest()
+        every = _of_all(strategy, int.from_bytes(digest[:7], "big"))
+        if len(set(every)) > 1:
+            others = [str(worker) for worker, value in enumerate(every) if value != every[0]]
+            different.append(f"the {name} of worker {', '.join(others)}")
+    if different:
+        raise InputError(
+            f"{'; '.join(different)} is not what worker 0 has; give all of them the same flags, and copies of the "
+            "same files where each has its own"
+        )
 
 
 def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained_steps: int) -> None:

@@ -1,10 +1,14 @@
+import json
 import socket
+import struct
 import threading
+import time
 
 import pytest
 
 from bert_tf import meeting
 from bert_tf.meeting import Cluster, meet
+from tests.bert_tf.ports import free_hosts
 from tfrecords.errors import InputError
 
 
@@ -14,14 +18,27 @@ def cluster(index: int, hosts) -> Cluster:
 
 @pytest.fixture
 def hosts():
-    """Three places of this machine whose ports were free just now."""
-    with socket.create_server(("", 0)) as a, socket.create_server(("", 0)) as b, socket.create_server(("", 0)) as c:
-        return [f"127.0.0.1:{server.getsockname()[1]}" for server in (a, b, c)]
+    """Three places of this machine whose ports are free."""
+    return free_hosts(3)
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(meeting, "_PATIENCE", 4.0)
+def _some_patience(monkeypatch):
+    monkeypatch.setattr(meeting, "_PATIENCE", 60.0)
+
+
+@pytest.fixture
+def arrived(monkeypatch):
+    """Is set once the first worker has taken a call."""
+    is_open, event = meeting._is_open, threading.Event()
+
+    def noting(connection):
+        if connection is not None:
+            event.set()
+        return is_open(connection)
+
+    monkeypatch.setattr(meeting, "_is_open", noting)
+    return event
 
 
 class Worker(threading.Thread):
@@ -40,8 +57,24 @@ class Worker(threading.Thread):
             self.outcome = str(error)
 
     def result(self) -> str:
-        self.join(20)
+        self.join(90)
         return self.outcome
+
+
+def call(hosts, index) -> socket.socket:
+    """The call of a worker, once the first one listens."""
+    host, _, port = hosts[0].rpartition(":")
+    end = time.monotonic() + 60
+    while True:
+        try:
+            connection = socket.create_connection((host, int(port)), timeout=60)
+            break
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    message = {"bert_tf": 1, "task": index, "hosts": hosts, "settings": {"learning_rate": 0.1}}
+    connection.sendall(json.dumps(message).encode() + b"\n")
+    return connection
 
 
 @pytest.mark.parametrize(
@@ -71,7 +104,8 @@ def test_one_alone_waits_for_nobody():
 
 
 @pytest.mark.parametrize(("index", "missing"), [(0, "worker 1 (127"), (1, "worker 0 (127")])
-def test_who_does_not_come_is_named(hosts, index, missing, caplog):
+def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
+    monkeypatch.setattr(meeting, "_PATIENCE", 4.0)
     outcome = Worker(index, hosts[:2]).result()
     assert outcome.startswith(missing) and "has not come in an hour" in outcome
     assert f"waiting for {missing}" in caplog.text
@@ -79,11 +113,8 @@ def test_who_does_not_come_is_named(hosts, index, missing, caplog):
 
 def test_a_caller_that_has_gone_is_waited_for_again(hosts):
     chief = Worker(0, hosts)
-    host, port = hosts[0].split(":")
-    with socket.create_connection((host, int(port))) as gone:
-        gone.sendall(b'{"bert_tf": 1, "task": 1, "hosts": %s, "settings": {"learning_rate": 0.1}}\n'
-                     % str(hosts).replace("'", '"').encode())  # fmt: skip
-    with socket.create_connection((host, int(port))) as stranger:
+    call(hosts, 1).close()
+    with socket.create_connection(("127.0.0.1", Cluster.port(hosts[0]))) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert Worker(2, hosts).is_alive() and chief.is_alive()
     assert Worker(1, hosts).result() == "met" and chief.result() == "met"
@@ -102,11 +133,41 @@ def test_workers_that_were_started_differently_are_refused_on_both_sides(hosts, 
     assert message in chief.result() and message in other.result()
 
 
-def test_two_processes_in_one_place_are_refused(hosts):
-    chief, first = Worker(0, hosts), Worker(1, hosts)
-    own = {"bert_tf": 1, "task": 1, "hosts": hosts, "settings": {"learning_rate": 0.1}}
-    assert "two processes are worker 1" in meeting._differs(own, own, [2])
-    assert Worker(2, hosts).result() == chief.result() == first.result() == "met"
+def test_two_processes_in_one_place_are_refused(hosts, arrived):
+    started = [Worker(0, hosts), Worker(1, hosts)]
+    assert arrived.wait(60)
+    for worker in (*started, Worker(1, hosts)):
+        assert "two processes are worker 1; give each its own index" in worker.result()
+
+
+def test_who_waits_is_told_that_another_one_was_refused(hosts):
+    chief = Worker(0, hosts)
+    with call(hosts, 2) as waiting, waiting.makefile() as answer:
+        refused = Worker(1, hosts, {"learning_rate": 0.2})
+        assert "worker 1 with 0.2" in json.loads(answer.readline())["refused"]
+    assert "worker 1 with 0.2" in chief.result() and "worker 1 with 0.2" in refused.result()
+
+
+def test_one_that_dies_as_all_have_come_is_named(hosts, monkeypatch):
+    called = threading.Event()
+    monkeypatch.setattr(meeting, "_is_open", lambda connection: connection is not None and not called.set())
+    chief = Worker(0, hosts)
+    dying = call(hosts, 1)
+    assert called.wait(60)
+    dying.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of an end
+    dying.close()
+    other = Worker(2, hosts)
+    assert "worker 1 (127" in chief.result() and "has stopped while the workers met" in chief.result()
+    assert other.result() == chief.result()
+
+
+def test_workers_meet_by_the_newer_protocol_where_there_is_one(hosts):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        hosts = [host.replace("127.0.0.1", "[::1]") for host in hosts]
+    except OSError:
+        pass  # a machine of the older one alone
+    assert [worker.result() for worker in [Worker(index, hosts[:2]) for index in (0, 1)]] == ["met"] * 2
 
 
 def test_a_port_that_is_taken_is_refused_at_once(hosts):

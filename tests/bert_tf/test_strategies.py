@@ -4,9 +4,9 @@ import concurrent.futures
 import dataclasses
 import json
 import signal
-import socket
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -15,8 +15,12 @@ import tensorflow as tf
 from bert_tf import strategies, workers
 from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
+from bert_tf.input_pipeline import DynamicMasking
+from bert_tf.masking import MaskingRule
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
+from tests.bert_tf.ports import free_hosts
+from tests.tfrecords.record_files import write_file
 from tfrecords.errors import InputError
 
 
@@ -40,6 +44,21 @@ def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
     strategies.check_batch_size(strategy, micro_batches, train_batch_size=12)
     with pytest.raises(InputError, match=message):
         strategies.check_batch_size(strategy, micro_batches, train_batch_size=rows)
+
+
+def test_only_the_batches_of_what_is_done_are_checked():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=", "--task_name=tsv"])):
+        flags = [*task, "--output_dir=", *(["--input_file="] if made is PretrainingSettings else [])]
+        evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
+        strategies.check_batch_sizes(strategy, parse(made, evaluate))
+        with pytest.raises(InputError, match="--train_batch_size=3"):
+            strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--do_train"]))
+        with pytest.raises(InputError, match="--eval_batch_size=1"):
+            strategies.check_batch_sizes(strategy, parse(made, [*evaluate, "--eval_batch_size=1"]))
+    predict = parse(ClassifierSettings, [*flags, "--do_predict", "--eval_batch_size=1", "--predict_batch_size=5"])
+    with pytest.raises(InputError, match="--predict_batch_size=5"):
+        strategies.check_batch_sizes(strategy, predict)
 
 
 FLAGS = (
@@ -89,16 +108,38 @@ def test_two_replicas_with_micro_batches_train_like_one_device(runs, alone, tmp_
 
 
 def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
-    more = (f"--bert_config_file={runs}/dropout.json", "--distribution_strategy=mirrored", "--nodo_eval")
+    more = (f"--bert_config_file={runs}/dropout.json", "--distribution_strategy=mirrored", "--nodo_eval",
+            "--num_train_steps=25")  # fmt: skip
     run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
     got, without = ([entry["loss"] for entry in figures(folder).values()] for folder in (tmp_path, alone))
     assert got[0] != without[0] and np.mean(got[-5:]) < np.mean(got[:5]) - 0.2
 
 
-# the script, whose first worker is killed in the midst of its step 25
-KILLED = """
-import os, signal
-from bert_tf import run_pretraining, training
+# makes one strategy, since a process can be a worker only once
+ONE_STRATEGY = """
+from bert_tf import strategies
+def make(settings, make=strategies.make_strategy, made=[]):
+    return made[0] if made else made.append(make(settings)) or made[0]
+strategies.make_strategy = make
+"""
+
+# the script, whose second worker is first given other rows, and whose first one is killed in the midst of its step 25
+KILLED = (
+    ONE_STRATEGY
+    + """
+import os, signal, sys
+from bert_tf import pretraining_run, run_pretraining, training
+from bert_tf.command_line import parse
+from bert_tf.settings import PretrainingSettings
+from tfrecords.errors import InputError
+given = sys.argv[1:]
+folder = parse(PretrainingSettings, given).output_dir
+other = [f"--input_file={os.path.dirname(folder)}/other.tfrecord"] if "--task_index=1" in given else []
+try:
+    pretraining_run.run_pretraining(parse(PretrainingSettings, given + other))
+except InputError as error:
+    assert not os.path.exists(folder)
+    print("refused:", error)
 update = training.Progress.update
 def killed(self, step, figures):
     update(self, step, figures)
@@ -107,51 +148,70 @@ def killed(self, step, figures):
 training.Progress.update = killed
 run_pretraining.run()
 """
+)
+
+# pre-trains, and then fine-tunes with the flags after "then"
+BOTH = (
+    ONE_STRATEGY
+    + """
+import sys
+from bert_tf.classifier_run import run_classifier
+from bert_tf.command_line import parse
+from bert_tf.pretraining_run import run_pretraining
+from bert_tf.settings import ClassifierSettings, PretrainingSettings
+then = sys.argv.index("then")
+workers = sys.argv[-3:]
+run_pretraining(parse(PretrainingSettings, sys.argv[1:then] + workers))
+run_classifier(parse(ClassifierSettings, sys.argv[then + 1:]))
+"""
+)
 
 
-def two_workers(script: list[str], flags: list[str]) -> list[subprocess.CompletedProcess]:
+def two_workers(script: str, flags: list[str]) -> list[subprocess.CompletedProcess]:
     """Runs a script in two processes that are the workers of one training."""
-    with socket.create_server(("", 0)) as a, socket.create_server(("", 0)) as b:
-        hosts = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in (a, b))
-    flags = [*flags, "--distribution_strategy=multi_worker_mirrored", f"--worker_hosts={hosts}"]
-    commands = [[sys.executable, *script, *flags, f"--task_index={index}"] for index in range(2)]
+    flags = [*flags, "--distribution_strategy=multi_worker_mirrored", f"--worker_hosts={','.join(free_hosts(2))}"]
+    commands = [[sys.executable, "-c", script, *flags, f"--task_index={index}"] for index in range(2)]
     with concurrent.futures.ThreadPoolExecutor() as both:
         return list(
             both.map(lambda command: subprocess.run(command, capture_output=True, text=True, timeout=900), commands)
         )
 
 
-def test_two_machines_train_like_one_device_also_after_one_was_killed(runs, alone, tmp_path):
-    given = flags(runs, tmp_path)
-    first, other = two_workers(["-c", KILLED], [*given, "--nodo_eval"])
-    assert first.returncode == -signal.SIGKILL
-    assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
-    assert "error: worker 0 has stopped; its log says why; start all workers again" in other.stderr
-    assert max(figures(tmp_path)) == 25
-    for done in two_workers(["-m", "bert_tf.run_pretraining"], given):
-        assert done.returncode == 0, done.stderr
-    assert figures(tmp_path, "start").keys() == {0, 20}, "it went on from the checkpoint"
-    assert_trained_alike(tmp_path, alone, [20, 40, 50])
-    # what only the first one may write is there once
-    assert len(list((tmp_path / "train").iterdir())) == 2, "one process a start has written summaries"
-
-
-def test_two_machines_fine_tune_with_dropout_and_evaluate_and_predict_together(runs, vocab_file, tmp_path):
+def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
+    """Fine-tuning with dropout, on examples that are told apart by a word."""
     for split, rows in (("train", 40), ("dev", 21), ("test", 9)):
         lines = [f"all of {n}\tyes" if n % 3 else f"the of {n}\tno" for n in range(rows)]
         (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
-    out = tmp_path / "out"
-    given = [
-        f"--data_dir={tmp_path}", "--task_name=tsv", f"--vocab_file={vocab_file}", f"--output_dir={out}",
+    return [
+        f"--data_dir={tmp_path}", "--task_name=tsv", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out",
         f"--bert_config_file={runs}/dropout.json", "--max_seq_length=16", "--train_batch_size=8", "--eval_batch_size=4",
         "--predict_batch_size=4", "--learning_rate=1e-2", "--num_train_epochs=8", "--do_train", "--do_eval",
     ]  # fmt: skip
-    for done in two_workers(["-m", "bert_tf.run_classifier"], [*given, "--do_predict"]):
+
+
+def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_tune(runs, alone, vocab_file, tmp_path):
+    pretrained, out = tmp_path / "pretrained", tmp_path / "out"
+    given = flags(runs, pretrained)
+    examples = list(tf.data.TFRecordDataset(f"{runs}/32.tfrecord").as_numpy_iterator())
+    write_file(f"{tmp_path}/other.tfrecord", examples[::-1])
+    first, other = two_workers(KILLED, [*given, "--nodo_eval"])
+    for worker in (first, other):
+        assert "refused: the data of worker 1 is not what worker 0 has; give all" in worker.stdout, worker.stderr
+    assert first.returncode == -signal.SIGKILL
+    assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
+    assert "error: worker 0 has stopped; its log says why; start all workers again" in other.stderr
+    assert max(figures(pretrained)) == 25
+    classify = classification_flags(runs, vocab_file, tmp_path)
+    for done in two_workers(BOTH, [*given, "then", *classify, "--do_predict"]):
         assert done.returncode == 0, done.stderr
+    assert figures(pretrained, "start").keys() == {0, 20}, "it went on from the checkpoint"
+    assert_trained_alike(pretrained, alone, [20, 40, 50])
+    # what only the first one may write is there once
+    assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"
     results = dict(line.split(" = ") for line in (out / "eval_results.txt").read_text().splitlines())
     assert results["global_step"] == "40" and float(results["eval_accuracy"]) == 1.0
     assert len((out / "test_results.tsv").read_text().splitlines()) == 9
-    again = run_classifier(parse(ClassifierSettings, [*given, "--nodo_train"]))
+    again = run_classifier(parse(ClassifierSettings, [*classify, "--nodo_train"]))
     np.testing.assert_allclose(again["loss"], float(results["eval_loss"]), rtol=1e-5)
 
 
@@ -225,3 +285,31 @@ def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch)
         workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
     (tmp_path / "run.json").write_text("{}")
     workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
+
+
+def test_what_python_makes_of_the_data_is_refused_where_python_is_not():
+    """A stand-in for strategies over TPUs, of which the number of hosts is read."""
+    here, pod = object.__new__(tf.distribute.TPUStrategy), object.__new__(tf.distribute.TPUStrategy)
+    here._extended, pod._extended = types.SimpleNamespace(num_hosts=1), types.SimpleNamespace(num_hosts=4)
+    local, remote = (parse(DeviceSettings, ["--use_tpu", f"--tpu_name={name}"]) for name in ("local", "grpc://1.2.3.4"))
+    strategies.check_python_input(here, local, dynamic_masking=True, pack_sequences=True)
+    strategies.check_python_input(pod, local, dynamic_masking=False, pack_sequences=False)
+    strategies.check_python_input(tf.distribute.get_strategy(), DeviceSettings(), True, True)
+    for strategy, settings in ((pod, local), (here, remote)):
+        with pytest.raises(InputError, match="--input_file: .* make the data again without --masking=dynamic$"):
+            strategies.check_python_input(strategy, settings, dynamic_masking=True, pack_sequences=False)
+        with pytest.raises(InputError, match="--pack_sequences: .* leave it out$"):
+            strategies.check_python_input(strategy, settings, dynamic_masking=False, pack_sequences=True)
+
+
+def test_workers_that_differ_in_what_they_train_are_refused(monkeypatch):
+    strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
+    facts = {"model": [{"hidden_size": 16}], "data": [["abc", DynamicMasking(MaskingRule(9, 4), (2, 3))]]}
+    digests = []
+    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: digests.append(number) or [number, number])
+    workers.check_same_facts(strategy, facts)
+    kept = list(digests)
+    assert len(set(kept)) == 2
+    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [kept.pop(0), number])
+    with pytest.raises(InputError, match="^the data of worker 1 is not what worker 0 has; give all .* the same files"):
+        workers.check_same_facts(strategy, facts | {"data": [["abc", DynamicMasking(MaskingRule(9, 5), (2, 3))]]})
