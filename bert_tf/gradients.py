@@ -64,16 +64,22 @@ def accumulated(
             loss = scaled(share_of_loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
-    if micro_batches == 1:
-        return of_rows(batch, seed)
-    parts = {
-        name: tf.reshape(value, [micro_batches, value.shape[0] // micro_batches, *value.shape[1:]])
-        for name, value in batch.items()
+    return (
+        of_rows(batch, seed) if micro_batches == 1 else _summed(of_rows, names, variables, batch, seed, micro_batches)
+    )
+
+
+def _summed(
+    of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seed: tf.Tensor, parts: int
+) -> tuple[list[tf.Tensor | None], Ratios]:
+    """What `of_rows` gives of rows and seed, added up over the parts of a batch, one after the other."""
+    columns = {
+        name: tf.reshape(value, [parts, value.shape[0] // parts, *value.shape[1:]]) for name, value in batch.items()
     }
     reached = []
 
     def add(index, sums, ratios):
-        rows = {name: value[index] for name, value in parts.items()}
+        rows = {name: value[index] for name, value in columns.items()}
         gradients, more = of_rows(rows, tf.random.experimental.stateless_fold_in(seed, index))
         reached[:] = [gradient is not None for gradient in gradients]
         pairs = zip(sums, gradients, strict=True)
@@ -82,10 +88,10 @@ def accumulated(
 
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
     _, sums, ratios = tf.while_loop(
-        lambda index, *_: index < micro_batches,
+        lambda index, *_: index < parts,
         add,
         [tf.constant(0), zeros, {name: (tf.zeros([]), tf.zeros([])) for name in names}],
         parallel_iterations=1,  # or memory would hold several
-        maximum_iterations=micro_batches,
+        maximum_iterations=parts,
     )
     return [total if there else None for total, there in zip(sums, reached, strict=True)], ratios

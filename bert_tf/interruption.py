@@ -25,9 +25,11 @@ class Interruption:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind, *_) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self.noted and kind is None:  # it came after the work had last looked
+            self.stop()
 
     def _note(self, number, frame) -> None:
         self._noted = number

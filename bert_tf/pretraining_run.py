@@ -102,8 +102,7 @@ def _train(
 ) -> dict[str, float]:
     """Trains and evaluates from the phase that the folder is in."""
     folder = prepared[0].settings.output_dir
-    found = run_checkpoints.find(folder)
-    workers.check_same_folder(strategy, folder, found.step)
+    found = _find(folder, strategy)
     under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
     run_folder.check(folder, prepared[under_way].facts, found.step)
     for before, after in itertools.pairwise(prepared):
@@ -111,11 +110,18 @@ def _train(
     figures = {}
     for number, phase in enumerate(prepared[under_way:]):
         if number:
-            found = run_checkpoints.find(folder)
+            found = _find(folder, strategy)
         figures = _train_phase(phase, strategy, lock, found)
         # weights and graph hang together in cycles, and the next phase needs their memory
         gc.collect()
     return figures
+
+
+def _find(folder: str, strategy: tf.distribute.Strategy) -> run_checkpoints.Found:
+    """What the folder has to go on from, alike on all workers."""
+    found = run_checkpoints.find(folder)
+    workers.check_same_folder(strategy, folder, found.step)
+    return found
 
 
 def _train_phase(
@@ -123,7 +129,6 @@ def _train_phase(
 ) -> dict[str, float]:
     settings, config, data = phase.settings, phase.config, phase.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
-    workers.check_same_folder(strategy, folder, found.step)
     start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start)

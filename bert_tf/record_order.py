@@ -55,19 +55,7 @@ def windows(
     compressions = [reader.compression(path) for path in files]
     # what a manifest says of the files saves reading those that are passed over
     sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
-
     open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
-
-    def of_file(index, path, compression):
-        records = tf.data.TFRecordDataset(path, compression_type=compression)
-        if record_ids:
-            return records.enumerate().map(lambda number, record: (record, tf.stack([index, number])))
-        return records
-
-    def side_by_side(*group):
-        return tf.data.Dataset.from_tensor_slices(group).interleave(
-            of_file, cycle_length=open_files, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-        )
 
     def of_epoch(epoch):
         order = tf.range(len(files), dtype=tf.int64)
@@ -83,7 +71,7 @@ def windows(
             passed_over = tf.searchsorted(ends, [unread], side="right", out_type=tf.int64)[0]
             groups = groups.skip(passed_over)
             unread -= tf.concat([[0], ends], axis=0)[passed_over]
-        records = groups.flat_map(side_by_side).skip(unread)
+        records = groups.flat_map(lambda *group: _side_by_side(group, open_files, record_ids)).skip(unread)
         blocks = records.batch(_SHUFFLED).enumerate(first_block)
 
         def windows_of(block, records):
@@ -103,6 +91,20 @@ def windows(
         return blocks.flat_map(windows_of)
 
     return tf.data.Dataset.range(start.epoch, tf.int64.max if shuffled else 1).flat_map(of_epoch)
+
+
+def _side_by_side(group: Sequence[tf.Tensor], open_files: int, record_ids: bool) -> tf.data.Dataset:
+    """Records of files given by number, path and compression, of `open_files` at a time in turn."""
+
+    def of_file(index, path, compression):
+        records = tf.data.TFRecordDataset(path, compression_type=compression)
+        if record_ids:
+            return records.enumerate().map(lambda number, record: (record, tf.stack([index, number])))
+        return records
+
+    return tf.data.Dataset.from_tensor_slices(group).interleave(
+        of_file, cycle_length=open_files, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
 
 
 def _shuffled(values: tf.Tensor, seed: int, what: int, epoch: tf.Tensor, block: tf.Tensor | int = 0) -> tf.Tensor:

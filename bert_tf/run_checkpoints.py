@@ -46,10 +46,20 @@ class Found:
 
     @property
     def position(self) -> Position:
-        """Where the data stands; its beginning without a checkpoint."""
+        """Where the data stands; its beginning without a checkpoint.
+
+        Raises:
+          InputError: the checkpoint does not say.
+        """
         if not self.prefix:
             return BEGINNING
-        return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
+        try:
+            return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
+        except tf.errors.NotFoundError as error:
+            raise InputError(
+                f"{self.prefix}: does not say where the data stood, being made by an earlier version; start another "
+                f"--output_dir with --init_checkpoint={self.prefix}"
+            ) from error
 
 
 def prefixes(folder: str) -> list[str]:
@@ -72,7 +82,7 @@ def find(folder: str) -> Found:
     A damaged one is passed over, which the log says.
 
     Raises:
-      InputError: there are checkpoints, and all of them are damaged.
+      InputError: there are checkpoints, and all of them are damaged, or one cannot be read at the moment.
     """
     reasons = {}
     for prefix in prefixes(folder):
@@ -117,7 +127,8 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
       Its prefix.
 
     Raises:
-      InputError: it cannot be written, as on a full disk; nothing of it is left, and the others are as they were.
+      InputError: it cannot be written, as on a full disk; nothing half written is left, and the others are as they
+        were.
     """
     # `restore` looks for this counter, `write` alone leaves it out
     checkpoint.save_counter.assign(1)
@@ -130,14 +141,14 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
                 _move(aside, name, folder)
         else:  # what is written to an object store is there whole or not at all
             checkpoint.write(prefix)
+        kept = [path for path in _by_step(folder) if _step(path) <= step][-KEPT:]
+        _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
         raise InputError(
             f"{prefix}: cannot be saved ({reason}); those before it are whole, so mend that, by freeing space perhaps, "
             "and the same command goes on from them"
         ) from error
-    kept = [path for path in _by_step(folder) if _step(path) <= step][-KEPT:]
-    _name_latest(folder, [os.path.basename(path) for path in kept])
     for path in _by_step(folder):
         if _step(path) < _step(kept[0]):
             _remove(path)

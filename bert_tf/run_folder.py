@@ -7,6 +7,7 @@ of model, data and optimizer. A later start must be the same run, or a second ph
 import dataclasses
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ class Phase:
       data: what makes it this data.
       optimizer: what makes it this optimizer, `num_train_steps` among it.
       first_step: step at which training on this data began.
+      begun_at: step at which the phase began: a later one, where it goes on with the data of the one before.
     """
 
     settings: dict
@@ -39,6 +41,7 @@ class Phase:
     data: dict
     optimizer: dict
     first_step: int = 0
+    begun_at: int = 0
 
 
 class Lock:
@@ -84,17 +87,17 @@ class Lock:
             logging.warning("%s cannot be locked (%s); let no two runs train there", self._output_dir, error.strerror)
 
 
-def fingerprint(paths: Sequence[str]) -> str:
-    """Short name for the contents of files: a hash of their names, sizes, and first and last megabyte."""
-    digest = hashlib.sha256()
+def fingerprint(paths: Sequence[str]) -> list[str]:
+    """What tells files apart from others, wherever they are: of each its name, size, and a hash of its two ends."""
+    entries = []
     for path in paths:
         size = tf.io.gfile.stat(path).length
-        digest.update(f"{os.path.basename(path)} {size}\n".encode())
         with tf.io.gfile.GFile(path, "rb") as file:
-            digest.update(file.read(1 << 20))
+            digest = hashlib.sha256(file.read(1 << 20))
             file.seek(max(0, size - (1 << 20)))
             digest.update(file.read())
-    return digest.hexdigest()[:16]
+        entries.append(f"{os.path.basename(path)}, {size:,} bytes, {digest.hexdigest()[:16]}")
+    return entries
 
 
 def read_phases(output_dir: str) -> list[Phase]:
@@ -198,7 +201,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     done = check(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)
     if not phases or not _is_same(phases[-1], phase):
-        phases.append(dataclasses.replace(phase, first_step=trained_steps - done))
+        phases.append(dataclasses.replace(phase, first_step=trained_steps - done, begun_at=trained_steps))
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
         entries = {"phases": [dataclasses.asdict(p) for p in phases]}
@@ -208,7 +211,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
 
 def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
     """The phases of a folder without those that the checkpoint, being an older one than was lost, has not reached."""
-    return [phase for phase in read_phases(output_dir) if phase.first_step <= trained_steps]
+    return [phase for phase in read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
 def _is_same(one: Phase, other: Phase) -> bool:
@@ -239,7 +242,16 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
 
 def _differences(old: Mapping, new: Mapping) -> list[str]:
     return [
-        f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
+        _difference(key, old.get(key), new.get(key))
         for key in dict.fromkeys([*old, *new])
         if old.get(key) != new.get(key)
     ]
+
+
+def _difference(key: str, old, new) -> str:
+    if isinstance(old, list) and isinstance(new, list):  # of files, say, the first that differs tells enough
+        lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
+        pairs = itertools.zip_longest(old, new)
+        at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+        key = f"{key} number {at}{lengths}"
+    return f"{key} was {old!r}, is {new!r}"

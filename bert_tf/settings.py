@@ -55,7 +55,11 @@ class DeviceSettings:
         )
         require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
-        require(is_tpu or not (self.tpu_name or self.master), "--tpu_name and --master need --use_tpu")
+        require(
+            is_tpu or not (self.tpu_name or self.master or self.tpu_zone or self.gcp_project),
+            "--tpu_name, --master, --tpu_zone and --gcp_project need --use_tpu",
+        )
+        require(not (is_tpu and self.num_gpus), f"--num_gpus={self.num_gpus} contradicts a TPU; drop one of them")
         require(
             not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
             f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of them",
@@ -117,7 +121,8 @@ class PretrainingSettings(DeviceSettings):
     num_warmup_steps: int = setting("steps of linear warm-up", 10000)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
-        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there",
+        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there; "
+        "off a TPU at most 50 are run at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
     max_eval_steps: int = setting("steps of evaluation, at most", 100)
@@ -145,6 +150,7 @@ class PretrainingSettings(DeviceSettings):
             "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
         )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
+        require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
         require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
         require(
             not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
@@ -175,7 +181,8 @@ class ClassifierSettings(DeviceSettings):
     warmup_proportion: float = setting("share of the steps that warms up", 0.1)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
-        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there",
+        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there; "
+        "off a TPU at most 50 are run at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
     tsv_has_header: bool = setting("task tsv: the first line names the columns", True)

@@ -1,5 +1,7 @@
 """Where a model is trained: the strategy that the device flags describe."""
 
+import os
+
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
@@ -22,6 +24,8 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if settings.deterministic:
         tf.config.experimental.enable_op_determinism()
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
+    if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
+        logging.warning("TF_CONFIG plays no part without --distribution_strategy=multi_worker_mirrored; training alone")
     if kind == "tpu":
         return _tpu_strategy(settings)
     gpus = _gpus(settings)

@@ -153,12 +153,7 @@ class _Run:
             raise InputError(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
-        names = self._records_of(step, self._trainer.failed_after) if self._records_of else []
-        path = os.path.join(self._folder, FAILED_STEP_NAME)
-        if self._writes:
-            writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
-        more = f" and {len(names) - _RECORDS_NAMED} more, see {path}" if len(names) > _RECORDS_NAMED else ""
-        records = f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
+        records = self._described_records(step)
         if self._settings.skip_non_finite_steps:
             what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, the last of them step {step}"
             mend = f"training diverged; {_MEND}"
@@ -166,6 +161,20 @@ class _Run:
             what = f"step {step}"
             mend = f"look at its records, or pass over it by --skip_non_finite_steps; if training diverged, {_MEND}"
         return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {mend}"
+
+    def _described_records(self, step: int) -> str:
+        """Names a failed step's records; what goes wrong with that must not hide the failure itself."""
+        try:
+            names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
+        except (InputError, OSError, tf.errors.OpError) as error:
+            return f" (its records could not be read: {' '.join(str(error).split())})"
+        path, written = os.path.join(self._folder, FAILED_STEP_NAME), ""
+        if self._writes:
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+                written = f", see {path}"
+        more = f" and {len(names) - _RECORDS_NAMED} more{written}" if len(names) > _RECORDS_NAMED else ""
+        return f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
 
     def _save(self) -> None:
         step = int(self._trainer.global_step.numpy())
@@ -185,7 +194,6 @@ class _Run:
 def _restore(trainer: Trainer, found: run_checkpoints.Found) -> None:
     if not found.prefix:
         return
-    seed = int(trainer.random_seed.numpy())
     with trainer.strategy.scope():
         try:
             trainer.checkpoint.restore(found.prefix).assert_existing_objects_matched()
@@ -194,8 +202,3 @@ def _restore(trainer: Trainer, found: run_checkpoints.Found) -> None:
             raise InputError(
                 f"{found.prefix}: holds something else than this run needs ({reason}); give another --output_dir"
             ) from error
-    if trainer.random_seed.numpy() != seed:
-        raise InputError(
-            f"{found.prefix}: was trained with --random_seed={trainer.random_seed.numpy()}, not {seed}; give that one, "
-            "or another --output_dir"
-        )

@@ -13,6 +13,11 @@ from tfrecords.errors import InputError
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 STATE_NAME = "checkpoint"
+# what may be otherwise at the next start
+_NOT_DAMAGE = (
+    tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError, tf.errors.UnauthenticatedError, tf.errors.UnavailableError,
+)  # fmt: skip
 # what TensorFlow 2 adds to the path of a variable
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -103,13 +108,35 @@ class TensorBundle:
 
 
 def damage(prefix: str) -> str:
-    """What is wrong with a checkpoint, all of whose bytes are read; "" where nothing is."""
+    """What is wrong with a checkpoint, all of whose bytes are read; "" where nothing is.
+
+    Raises:
+      InputError: its files cannot be read now, which says nothing of what is in them.
+    """
     try:
-        TensorBundle(prefix).check_values()
-    except InputError as error:
-        line = " ".join(str(error).split())
-        return line.rpartition(";")[0] or line
+        try:
+            TensorBundle(prefix).check_values()
+        except InputError as error:
+            if isinstance(error.__cause__, _NOT_DAMAGE):
+                raise error.__cause__ from None
+            _read_files(prefix)
+            line = " ".join(str(error).split())
+            return line.rpartition(";")[0] or line
+    except tf.errors.OpError as error:
+        reason = " ".join(error.message.split())
+        raise InputError(
+            f"{prefix}: cannot be read now ({reason}); nothing was changed; mend that, or move its files out of the "
+            "folder, and start again"
+        ) from error
     return ""
+
+
+def _read_files(prefix: str) -> None:
+    """Reads the files byte by byte: a checkpoint's reader gives one and the same error for no permission and damage."""
+    for path in tf.io.gfile.glob(f"{_escaped(prefix)}.*"):
+        with tf.io.gfile.GFile(path, "rb") as file:
+            while file.read(1 << 24):
+                pass
 
 
 class ObjectGraph:

@@ -182,8 +182,9 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         ),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=-1"], "--num_gpus=-1"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
+        (PretrainingSettings, [*PRETRAIN, "--do_eval", "--pack_sequences"], "--pack_sequences needs --do_train"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
-        (PretrainingSettings, [*PRETRAIN, "--do_train", "--tpu_name=a", "--master=b"], "--tpu_name and --master"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--tpu_name=a", "--master=b"], "--tpu_name, --master, .* need"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--use_tpu", "--distribution_strategy=mirrored"],

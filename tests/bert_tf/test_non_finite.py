@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import progress, run_checkpoints
+from bert_tf import progress, run_checkpoints, training
 from bert_tf.pretraining import PretrainingObjective
 from bert_tf.pretraining_run import run_pretraining
 from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
@@ -147,6 +147,26 @@ def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_
     assert run_checkpoints.find(str(tmp_path)).step == 40
     lines = [entry for entry in progress.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
+
+
+def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monkeypatch, tmp_path):
+    class Failed:
+        failed_after = None
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training.writer, "write_text", full)
+    run = object.__new__(training._Run)
+    run._trainer, run._folder, run._writes = Failed, str(tmp_path), True
+    run._records_of = lambda *_: [f"f record {number}" for number in range(9)]
+    assert run._described_records(3).endswith("f record 7 and 1 more)")
+
+    def unreadable(*_):
+        raise tf.errors.DataLossError(None, None, "f:\ncorrupted record")
+
+    run._records_of = unreadable
+    assert run._described_records(3) == " (its records could not be read: f: corrupted record)"
 
 
 def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):  # noqa: F811

@@ -148,6 +148,42 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
     assert sorted(os.listdir(folder)) == before and run_checkpoints.find(str(folder)).step == 6
 
 
+def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, monkeypatch):
+    def fail(path, text):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
+
+    monkeypatch.setattr(run_checkpoints.writer, "write_text", fail)
+    with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
+        run_checkpoints.save(str(folder), checkpoint(9), 9)
+    assert run_checkpoints.find(str(folder)).step == 6
+
+
+@pytest.mark.parametrize("where", ["the reader", "the files"])
+def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monkeypatch, where):
+    before = sorted(os.listdir(folder))
+    error = tf.errors.UnavailableError(None, None, "the store does\nnot answer")
+
+    def fail(self, *_):
+        raise error
+
+    if where == "the reader":
+        monkeypatch.setattr(tf.train, "load_checkpoint", fail)
+    else:  # no permission is to the reader what damage is, so the files are asked
+        DAMAGES["a byte of the data"](folder, 6)
+        monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
+    message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; mend"
+    with pytest.raises(InputError, match=message):
+        run_checkpoints.find(str(folder))
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
+    values = tf.train.Checkpoint(global_step=tf.Variable(3, dtype=tf.int64))
+    run_checkpoints.save(str(tmp_path), values, 3)
+    with pytest.raises(InputError, match=r"made by an earlier version; start another .*--init_checkpoint=.*ckpt-3$"):
+        run_checkpoints.find(str(tmp_path)).position  # noqa: B018
+
+
 @pytest.mark.parametrize("free", [99, 299, 300])
 def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
     monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))

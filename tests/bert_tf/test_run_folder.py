@@ -110,12 +110,20 @@ def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, 
 def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase, first_step):
     # other data is read from its start, the same data from where it was
     assert run_folder.begin(folder, phase, 10) == 10 - first_step
-    phases = [FIRST, dataclasses.replace(phase, first_step=first_step)]
+    phases = [FIRST, dataclasses.replace(phase, first_step=first_step, begun_at=10)]
     assert run_folder.read_phases(folder) == phases
     assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
     assert run_folder.read_phases(folder) == phases
     with pytest.raises(InputError, match="holds a run of another"):
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
+
+
+@pytest.mark.parametrize("phase", [SECOND, LONGER])
+def test_a_fallback_behind_the_start_of_a_phase_is_in_the_phase_before(folder, phase):
+    run_folder.begin(folder, phase, 10)
+    assert [run_folder.phase_under_way(folder, [FIRST, phase], step) for step in (9, 10)] == [0, 1]
+    assert run_folder.begin(folder, FIRST, 8) == 8
+    assert run_folder.read_phases(folder)[0] == FIRST
 
 
 def test_a_finished_run_refuses_an_optimizer_with_other_settings(folder):
@@ -166,7 +174,21 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
         fingerprint("x", b""),
         run_folder.fingerprint([]),
     ]
-    assert len({same, *others}) == 7
+    assert len({tuple(each) for each in (same, *others)}) == 7
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["a, 1 bytes, 0f", "c, 3 bytes, 2f"], "files number 2 was 'b, 2 bytes, 1f', is 'c, 3 bytes, 2f'"),
+        (["a, 1 bytes, 0f"], "files number 2 (2 before, 1 now) was 'b, 2 bytes, 1f', is None"),
+    ],
+)
+def test_of_other_files_the_first_that_differs_is_named(tmp_path, files, message):
+    run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
+    save_a_checkpoint(tmp_path)
+    with pytest.raises(InputError, match=re.escape(f"another data ({message});")):
+        run_folder.begin(str(tmp_path), changed(FIRST, data={"files": files}), 1)
 
 
 def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):

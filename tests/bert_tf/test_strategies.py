@@ -34,6 +34,13 @@ def test_strategies_by_flag(kind, made, replicas):
     assert isinstance(strategy, made) and strategy.num_replicas_in_sync == replicas
 
 
+@pytest.mark.parametrize("config", ["", "{}"])
+def test_a_forgotten_strategy_beside_tf_config_is_said(monkeypatch, caplog, config):
+    monkeypatch.setenv("TF_CONFIG", config)
+    strategies.make_strategy(DeviceSettings())
+    assert ("TF_CONFIG plays no part" in caplog.text) == bool(config)
+
+
 @pytest.mark.parametrize(
     ("micro_batches", "rows", "message"),
     [(1, 7, "--train_batch_size=7: must be a multiple of the 2 replicas"),

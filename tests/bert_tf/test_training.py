@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import run_checkpoints, run_folder, training
-from bert_tf.command_line import parse
+from bert_tf.command_line import Terminated, parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.interruption import Interruption
 from bert_tf.optimization import AdamWeightDecay, Lamb
 from bert_tf.pretraining import BertPretrainer
 from bert_tf.pretraining_run import run_pretraining
@@ -306,12 +308,24 @@ def test_lamb_trains_and_resumes(data, tmp_path):
     assert run_checkpoints.find(str(tmp_path)).step == 6
 
 
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_after_the_work_has_last_looked_is_not_lost(number, raised):
+    before = signal.getsignal(number)
+    with pytest.raises(raised), Interruption():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--use_tpu", "--distribution_strategy=mirrored"],
         ["--use_tpu", "--tpu_name=a", "--master=b"],
         ["--tpu_name=a"],
+        ["--tpu_zone=a"],
+        ["--gcp_project=a"],
+        ["--use_tpu", "--num_gpus=1"],
+        ["--distribution_strategy=tpu", "--num_gpus=1"],
         ["--num_gpus=2"],
         ["--random_seed=2147483648"],
         ["--optimizer=lamb", "--adam_bias_correction"],
