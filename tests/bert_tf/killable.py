@@ -90,6 +90,7 @@ def _disturb(order: dict) -> None:
     event, count_file: see `_watch_files`.
     while_writing: SIGKILL so many seconds after the second checkpoint begins to be written.
     while_training: [signal, seconds after training begins, how often].
+    at_loop: [signal, after how many loops of steps]; what the last of them trained is not saved yet.
     largest_file: no file may become larger than so many bytes, once training has begun.
     """
     import resource
@@ -126,6 +127,16 @@ def _disturb(order: dict) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
 
     training.Progress.__init__ = begun
+    update, loops = training.Progress.update, []
+
+    def updated(*args):
+        update(*args)
+        loops.append(args)
+        if len(loops) == order["at_loop"][1]:
+            _kill(order["at_loop"][0])
+
+    if "at_loop" in order:
+        training.Progress.update = updated
 
 
 def _log_batches(path: str) -> None:
@@ -201,7 +212,13 @@ def _child(order: dict) -> int:
 
 def serve() -> None:
     """Does what the orders say."""
+    import tensorflow as tf
+
     from bert_tf import pretraining_run, run_pretraining  # noqa: F401  loaded before the first fork
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
 
     for line in sys.stdin:
         pid = os.fork()

@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 import re
+import shutil
 import signal
 
 import numpy as np
@@ -22,14 +23,16 @@ STEPS, EVERY = 60, 10
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with two files of records, fewer than the steps read, and a configuration."""
+    """A folder with a vocabulary, a configuration, and records masked and not, fewer than the steps read."""
     folder = tmp_path_factory.mktemp("data")
-    generator = GeneratorSettings(
-        input_file=corpus_file, output_file=f"{folder}/data.tfrecord@2", vocab_file=vocab_file, max_seq_length=16,
-        max_predictions_per_seq=3, dupe_factor=1,
-    )  # fmt: skip
-    with LocalRunner(1) as runner:
-        create_pretraining_data(generator, runner)
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    for name, masking in (("data", "static"), ("unmasked", "dynamic")):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=f"{folder}/{name}.tfrecord@2", vocab_file=vocab_file,
+            max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1, masking=masking,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
     config = BertConfig(
         vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=16, type_vocab_size=2,
@@ -107,6 +110,21 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     assert loss[0] == loss[1] and len(loss[0]) == STEPS // EVERY
 
 
+@pytest.mark.parametrize(
+    "more", [["--distribution_strategy=mirrored"], ["--dtype=float16"]], ids=["mirrored", "float16"]
+)
+def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path, more):
+    """On two replicas, and with a loss scale."""
+    more = [*more, f"--input_file={data}/unmasked.tfrecord-*", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
+    more.append("--num_train_steps=40")
+    for folder, how in (("whole", {}), ("killed", {"at_loop": [signal.SIGKILL, 3]}), ("killed", {})):
+        code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
+        assert code == (-signal.SIGKILL if how else 0), server.log
+        if how:
+            assert run_checkpoints.find(str(tmp_path / folder)).step == 20
+    check_equal(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
+
+
 def batches(path: pathlib.Path) -> dict[tuple, str]:
     logged = [json.loads(line) for line in path.read_text().splitlines()]
     found = {tuple(position): digest for position, digest in logged}
@@ -118,8 +136,8 @@ def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, se
     more = ["--nodeterministic"]
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
     assert server.do("pretrain", command(data, tmp_path / "whole", *more), batches=str(whole)) == 0, server.log
-    for seconds in (0.05, 0.15):
-        how = {"while_training": [signal.SIGKILL, seconds, 1], "batches": str(killed)}
+    for _ in range(2):
+        how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
         server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
     assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
     expected, got = batches(whole), batches(killed)
@@ -135,7 +153,7 @@ def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, se
 def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, finished, tmp_path, number, code):
     # training takes long enough for the signal to come in its midst
     flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
-    assert server.do("pretrain", flags, while_training=[number, 0.5, 1]) == code, server.log
+    assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
     step = run_checkpoints.find(str(tmp_path)).step
     assert 0 < step < 100000
     assert server.log.splitlines()[-1] == "stopped; run the same command again to go on"
@@ -143,9 +161,10 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
 
 
 def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
-    code = server.do("pretrain", command(data, tmp_path), while_training=[signal.SIGTERM, 0, 1])
+    code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
     assert code == 143, server.log
-    assert run_checkpoints.find(str(tmp_path)).step < STEPS
+    step = run_checkpoints.find(str(tmp_path)).step
+    assert EVERY < step < 2 * EVERY
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
