@@ -197,6 +197,8 @@ TASKS = {"pretrain": pretrain, "save_twice": save_twice}
 
 
 def _child(order: dict) -> int:
+    # a shell that runs the tests in the background has Ctrl-C ignored, which training respects
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     log = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
