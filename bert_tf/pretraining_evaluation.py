@@ -169,4 +169,6 @@ def evaluate_checkpoints(
             continue
         workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
         figures = evaluation()
+    if not figures:
+        raise InputError(f"{folder}: none of its checkpoints can be read; copy or train them again")
     return figures

@@ -12,7 +12,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch, pretraining_evaluation, run_checkpoints, training
+from bert_tf import checkpoint_watch, pretraining_evaluation, pretraining_run, run_checkpoints, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining_run import run_pretraining
@@ -132,7 +132,7 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
 
-    monkeypatch.setattr(training, "make_optimizer", no_optimizer)
+    monkeypatch.setattr(pretraining_run, "make_optimizer", no_optimizer)
     before = (finished[0] / "metrics.jsonl").read_bytes()
     figures = run(data, finished[0], "--do_eval")
     assert figures == finished[1] == run(data, finished[0], "--do_eval")
@@ -206,8 +206,9 @@ def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_dama
     assert caplog.text.count("was deleted before it was read") == 2
     damaged = folder / "ckpt-6.data-00000-of-00001"
     os.truncate(damaged, damaged.stat().st_size // 2)
-    with pytest.raises(InputError, match="ckpt-6: cannot be read as a checkpoint"):
+    with pytest.raises(InputError, match="run: none of its checkpoints can be read"):
         run(data, folder, "--do_eval")
+    assert "ckpt-6 cannot be read (" in caplog.text
 
 
 def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finished, tmp_path, monkeypatch):
