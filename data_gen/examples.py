@@ -13,14 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import masking
+from data_gen import unit_files
 from data_gen.sentence_pairs import Rows, Window, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
 from tfrecords import records, schema, writer
 
-# Tells the units' streams of numbers apart from others of the same seed.
-_UNITS = 1
+# Tell the units' streams of numbers, for rows and for their order, apart from others of the same seed.
+_ROWS, _ORDER = 1, 2
 # so many rows at a time stay in the processor's cache
 _ROWS_PER_STEP = 2048
 
@@ -48,7 +49,7 @@ class UnitTask:
 
     @property
     def path(self) -> str:
-        """The file of the unit's records."""
+        """The file of the unit's records; `unit_files` writes and reads it."""
         return f"{self.folder}/{self.unit.name}.tfrecord"
 
     @property
@@ -63,12 +64,14 @@ class Facts:
 
     Attributes:
       examples: rows.
+      bytes: size of their records.
       pieces: pieces of all rows, without padding.
       predictions: masked positions of all rows.
       random_next: rows whose B is a random sentence.
     """
 
     examples: int = 0
+    bytes: int = 0
     pieces: int = 0
     predictions: int = 0
     random_next: int = 0
@@ -89,28 +92,33 @@ def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
     )
 
 
-def make_unit(task: UnitTask) -> tuple[Unit, Facts]:
-    """Writes the records of a unit, pass by pass; they are on disk when this returns."""
+def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
+    """Writes the records of a unit, pass by pass, in random order; they are on disk when this returns."""
     settings, unit = task.settings, task.unit
     window = load_window(task.window, task.job)
     first = sum(block.documents for block in task.window[: task.own_block])
-    documents = range(first + unit.start, first + unit.stop)
-    # one stream of numbers a unit: none depends on what was made before it
-    seeds = np.random.SeedSequence((settings.random_seed, _UNITS, unit.block, unit.start, unit.first_pass))
-    rng = np.random.Generator(np.random.PCG64(seeds))
+    documents = range(first, first + unit.documents)
+    rng = _random_numbers(task, _ROWS)
     facts, made = Facts(), []
     for _ in range(unit.first_pass, unit.last_pass):
         for columns in example_columns(window, documents, settings, task.pieces, rng):
             facts += _facts_of(columns)
             made += records.serialize(columns, features_of(settings))
-    writer.write_records(task.path, made)
+    size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
+    facts += Facts(bytes=size)
     writer.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
-    return unit, facts
+    return task, facts
+
+
+def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
+    """A stream of a unit's own: none depends on what was made before it."""
+    seeds = np.random.SeedSequence((task.settings.random_seed, use, task.unit.block, task.unit.first_pass))
+    return np.random.Generator(np.random.PCG64(seeds))
 
 
 def read_facts(task: UnitTask) -> Facts | None:
     """The facts of a unit that an earlier run finished; None if it did not."""
-    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
+    if not tf.io.gfile.exists(task.result_path) or not unit_files.exist(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
         return Facts(**json.load(file))

@@ -1,23 +1,25 @@
-"""Making the records of a corpus: plan, tokenize, make the units, join them to shards, manifest last.
+"""Making the records of a corpus: plan, tokenize, make the units, shuffle them into shards, manifest last.
 
 Every step's results are files that appear only when they are whole, so a run that was stopped at any
 moment goes on from them.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.tokenization import load_vocabulary
-from data_gen import compressed
+from bert_tf.masking import MaskingRule
+from bert_tf.tokenization import CLS, SEP, load_vocabulary
+from data_gen import compressed, disk_space
 from data_gen.documents import plan_sources
-from data_gen.examples import Facts
+from data_gen.examples import Facts, Pieces
 from data_gen.job import Job, corpus_entries, hash_range, output_paths, plan_hashes
 from data_gen.progress import Progress
 from data_gen.runner import Runner
 from data_gen.settings import GeneratorSettings
-from data_gen.shards import make_shards
+from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
@@ -59,17 +61,23 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
     try:
         # looked at again, now that no other run can change it
         finished = job.finished_shards()
-        blocks = _tokenize(files, settings, job, runner)
+        pieces = _pieces(vocabulary, settings)
+        blocks = _tokenize(files, pieces, job, runner)
         _check_documents(blocks, settings)
-        shards, facts = make_shards(blocks, vocabulary, job, runner, finished)
-    except InputError:
-        # the corpus has to change, and nothing that was made of it can be used then
-        job.close()
+        disk_space.check(blocks, 1.0, pieces, job)
+        tasks = plan_unit_tasks(blocks, pieces, job)
+        facts = make_units(tasks, runner)
+        shards = make_shards(tasks, facts, job, runner, finished)
+    except InputError as error:
+        # units are worth keeping until there is room for the rest; otherwise the corpus has to change, and nothing
+        # that was made of it is of use
+        if not (isinstance(error, disk_space.NoRoomError) and disk_space.unit_paths(job)):
+            job.close()
         raise
     if any(finished):  # then the manifest is there, and says the same
         logging.info("made %d missing shard%s again", *_counted(finished.count(None)))
     else:
-        summary = _summary(blocks, facts, settings)
+        summary = _summary(blocks, sum(facts, Facts()), settings)
         entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
         text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
         writer.write_text(job.manifest_path, text)
@@ -99,11 +107,40 @@ def verify(settings: GeneratorSettings) -> None:
     logging.info("%s: %d shard%s as written", path, *_counted(count))
 
 
-def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runner: Runner) -> list[Block]:
-    """All blocks of the corpus, in its order."""
+def _pieces(vocabulary: Sequence[str], settings: GeneratorSettings) -> Pieces:
+    rule = MaskingRule.of_settings(vocabulary, dataclasses.asdict(settings), settings.max_predictions_per_seq)
+    return Pieces(vocabulary.index(CLS), vocabulary.index(SEP), rule)
+
+
+def _tokenize(files: Sequence[str], pieces: Pieces, job: Job, runner: Runner) -> list[Block]:
+    """All blocks of the corpus, in its order.
+
+    Raises:
+      InputError: a file cannot be read, or what the first text gives says that the disk has no room for the set.
+    """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
+    tasks = _tokenize_tasks(files, job)
+    size = sum(task.size for task in tasks)
+    blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
+    with Progress("tokenizing", size, "B") as progress:
+        progress.start_at(sum(task.size for task in blocks))
+
+        def tokenize(todo: Sequence[TokenizeTask]) -> None:
+            for task, done in runner.map(tokenize_sources, [task for task in todo if task not in blocks]):
+                blocks[task] = done
+                progress.update(task.size)
+
+        tokenize(tasks[:1])
+        if tasks and tasks[0].size:
+            disk_space.check(blocks[tasks[0]], tasks[0].size / size, pieces, job)
+        tokenize(tasks[1:])
+    return [block for task in tasks for block in blocks[task]]
+
+
+def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
+    settings = job.settings
     sources = [source for path in files for source in plan_sources(path, settings.input_format)]
-    tasks = [
+    return [
         TokenizeTask(
             group,
             settings.input_format,
@@ -115,13 +152,6 @@ def _tokenize(files: Sequence[str], settings: GeneratorSettings, job: Job, runne
         )
         for index, group in enumerate(group_sources(sources))
     ]
-    blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
-    with Progress("tokenizing", sum(task.size for task in tasks), "B") as progress:
-        progress.start_at(sum(task.size for task in blocks))
-        for task, done in runner.map(tokenize_sources, [task for task in tasks if task not in blocks]):
-            blocks[task] = done
-            progress.update(task.size)
-    return [block for task in tasks for block in blocks[task]]
 
 
 def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> None:

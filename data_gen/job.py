@@ -20,7 +20,7 @@ from tfrecords import manifest, writer
 from tfrecords.errors import InputError
 
 # Raised whenever the same settings give other records than before.
-_RECIPE = 1
+_RECIPE = 2
 # What decides how the records are made and not what is in them; files are compared by what they hold.
 _IMMATERIAL = {"input_file", "output_file", "vocab_file", "num_workers", "runner", "spark_master", "verify"}
 _HASHED_AT_ONCE = 64 << 20

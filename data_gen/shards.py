@@ -1,132 +1,59 @@
-"""From blocks of ids to shards: the units are made, and shuffled into shards as soon as they are there."""
+"""From blocks of ids to shards: all units are made, then their records are dealt to the shards in random order."""
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from bert_tf.masking import MaskingRule
-from bert_tf.tokenization import CLS, SEP
+from data_gen import unit_files
 from data_gen.examples import Facts, Pieces, UnitTask, make_unit, read_facts
 from data_gen.job import Job
 from data_gen.progress import Progress
 from data_gen.runner import Runner
+from data_gen.shuffle import deal
 from data_gen.token_blocks import Block
-from data_gen.work_units import Unit, assign_shards, plan_units, window_around
+from data_gen.work_units import Unit, plan_units, window_around
 from tfrecords import writer
+from tfrecords.errors import InputError
 from tfrecords.manifest import Shard
 
-# Told apart from the streams of numbers of units (`examples`) and of the plan (`work_units`).
-_JOINING = 3
-# Shards are finished in groups of so many units, so that units and shards are not both on the disk in full.
-_UNITS_PER_GROUP = 64
+# Told apart from the streams of numbers of units (`examples`).
+_TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
+# A shard is shuffled in buckets of about so many bytes, each held in memory.
+BUCKET_BYTES = 64 << 20
+_RECORDS_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class JoinTask:
-    """A shard and the tasks of its units; the seed decides the order of its records."""
+class ShardTask:
+    """A shard to write.
+
+    Attributes:
+      path, name: where it goes, and what the manifest calls it.
+      result_path: the file that says that the shard is done, and holds its entry in the manifest.
+      units_path: the file that lists all units.
+      shard, shards: which one of how many.
+      buckets: in how many parts, each held in memory, it is shuffled.
+      seed: decides the order of the set's records.
+    """
 
     path: str
     name: str
     result_path: str
-    units: Sequence[UnitTask]
-    seed: tuple[int, ...]
+    units_path: str
+    shard: int
+    shards: int
+    buckets: int
+    seed: int
     gzip_compress: bool
 
 
-def make_shards(
-    blocks: Sequence[Block], vocabulary: Sequence[str], job: Job, runner: Runner, finished: Sequence[Shard | None]
-) -> tuple[list[Shard], Facts]:
-    """Makes what is missing of a job's shards.
-
-    Args:
-      blocks: the corpus as ids.
-      vocabulary: pieces in the order of their ids.
-      job: says what to make.
-      runner: does the work.
-      finished: for each of the job's outputs its shard, or None where it is to be made.
-
-    Returns:
-      All shards, and the facts of the records of those that were not finished.
-
-    Raises:
-      InputError: there are fewer documents and passes than shards.
-    """
-    for folder in ("units", "shards"):
-        tf.io.gfile.makedirs(f"{job.folder}/{folder}")
-    plan = _plan(blocks, vocabulary, job)
-    joins = [join for join, shard in zip(plan, finished, strict=True) if shard is None]
-    done = {join.path: result for join in joins if (result := _read_result(join)) is not None}
-    _remove_units([join for join in joins if join.path in done])
-    todo = [join for join in joins if join.path not in done]
-    units = [unit for join in joins for unit in join.units]
-    ready = {unit.unit.name for join in todo for unit in join.units if read_facts(unit) is not None}
-    made = sum(facts.examples for _, facts in done.values())
-    with Progress("making examples", sum(task.unit.documents for task in units), "documents") as progress:
-        kept = [unit for join in joins for unit in join.units if join.path in done or unit.unit.name in ready]
-        progress.start_at(sum(task.unit.documents for task in kept))
-        for group in _groups(todo, max(_UNITS_PER_GROUP, 4 * runner.num_workers)):
-            tasks = [unit for join in group for unit in join.units if unit.unit.name not in ready]
-            # in the corpus's order, as neighbouring units have most blocks of their windows in common
-            tasks.sort(key=lambda task: (task.unit.block, task.unit.start, task.unit.first_pass))
-            for unit, facts in runner.map(make_unit, tasks):
-                made += facts.examples
-                progress.update(unit.documents, f"{made:,} examples")
-            for path, shard, facts in runner.map(join_units, group):
-                done[path] = (shard, facts)
-            _remove_units(group)
-    shards = [shard or done[join.path][0] for join, shard in zip(plan, finished, strict=True)]
-    return shards, sum((facts for _, facts in done.values()), Facts())
-
-
-def _groups(joins: Sequence[JoinTask], units: int) -> Iterator[list[JoinTask]]:
-    """Neighbouring shards with so many units together, or more where one shard has more."""
-    group: list[JoinTask] = []
-    for join in joins:
-        group.append(join)
-        if sum(len(member.units) for member in group) >= units:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def join_units(task: JoinTask) -> tuple[str, Shard, Facts]:
-    """Writes a shard from its units, all their records shuffled."""
-    facts = sum((read_facts(unit) for unit in task.units), Facts())
-    size, digest = writer.merge_shuffled(task.path, [u.path for u in task.units], task.seed, task.gzip_compress)
-    shard = Shard(task.name, facts.examples, size, digest)
-    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(shard), dataclasses.asdict(facts)]))
-    return task.path, shard, facts
-
-
-def _remove_units(joins: Sequence[JoinTask]) -> None:
-    """Removes the units of finished shards; not when they are joined, as a cluster may join the same ones again."""
-    for join in joins:
-        for unit in join.units:
-            # what says that the records are there goes before them
-            for path in (unit.result_path, unit.path):
-                if tf.io.gfile.exists(path):
-                    tf.io.gfile.remove(path)
-
-
-def _read_result(task: JoinTask) -> tuple[Shard, Facts] | None:
-    """What an earlier run found of a shard that it finished; None if it did not, or the shard has gone since."""
-    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
-        return None
-    with tf.io.gfile.GFile(task.result_path) as file:
-        shard, facts = json.load(file)
-    if tf.io.gfile.stat(task.path).length != shard["bytes"]:
-        return None
-    return Shard(**shard), Facts(**facts)
-
-
-def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[JoinTask]:
+def plan_unit_tasks(blocks: Sequence[Block], pieces: Pieces, job: Job) -> list[UnitTask]:
+    """What to do for a corpus, in its order: neighbouring units have most blocks of their windows in common."""
     settings = job.settings
-    units = plan_units(blocks, settings.dupe_factor, len(job.outputs))
-    rule = MaskingRule.of_settings(vocabulary, dataclasses.asdict(settings), settings.max_predictions_per_seq)
-    pieces = Pieces(vocabulary.index(CLS), vocabulary.index(SEP), rule)
 
     def task_of(unit: Unit) -> UnitTask:
         # without random next sentences nothing but the unit's own block is read
@@ -137,15 +64,106 @@ def _plan(blocks: Sequence[Block], vocabulary: Sequence[str], job: Job) -> list[
             f"{job.folder}/units",
         )  # fmt: skip
 
-    members = assign_shards(units, len(job.outputs), settings.random_seed)
-    return [
-        JoinTask(
-            path,
-            name,
-            f"{job.folder}/shards/{index:05d}.json",
-            [task_of(unit) for unit in units],
-            (settings.random_seed, _JOINING, index),
-            settings.gzip_compress,
+    return [task_of(unit) for unit in plan_units(blocks, settings.dupe_factor)]
+
+
+def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
+    """Makes the units that an earlier run has not made; returns the facts of all, in the order of the tasks."""
+    if tasks:
+        tf.io.gfile.makedirs(tasks[0].folder)
+    facts = {task.unit: found for task in tasks if (found := read_facts(task)) is not None}
+    todo = [task for task in tasks if task.unit not in facts]
+    made = sum(found.examples for found in facts.values())
+    with Progress("making examples", sum(task.unit.work for task in tasks), "documents") as progress:
+        progress.start_at(sum(unit.work for unit in facts))
+        for task, found in runner.map(make_unit, todo):
+            made += found.examples if task.unit not in facts else 0
+            facts[task.unit] = found
+            progress.update(task.unit.work, f"{made:,} examples")
+    return [facts[task.unit] for task in tasks]
+
+
+def make_shards(
+    tasks: Sequence[UnitTask], facts: Sequence[Facts], job: Job, runner: Runner, finished: Sequence[Shard | None]
+) -> list[Shard]:
+    """Makes what is missing of a job's shards.
+
+    Args:
+      tasks: all units, on the disk.
+      facts: of each unit.
+      job: says what to make.
+      runner: does the work.
+      finished: for each of the job's outputs its shard, or None where it is to be made.
+
+    Returns:
+      All shards.
+
+    Raises:
+      InputError: there are fewer examples than shards.
+    """
+    examples = sum(found.examples for found in facts)
+    if examples < len(job.outputs):
+        raise InputError(
+            f"--output_file names {len(job.outputs)} shards, but the corpus gives {examples} example(s); give at most "
+            f"{examples} shards"
         )
-        for index, (path, name, units) in enumerate(zip(job.outputs, job.identity["outputs"], members, strict=True))
+    tf.io.gfile.makedirs(f"{job.folder}/shards")
+    shards = _shard_tasks(job, math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES))
+    units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
+    writer.write_text(shards[0].units_path, json.dumps(units))
+    done = {index: shard for index, shard in enumerate(finished) if shard is not None}
+    done |= {task.shard: shard for task in shards if task.shard not in done and (shard := _read_result(task))}
+    with Progress("shuffling", examples, "examples") as progress:
+        progress.start_at(sum(shard.examples for shard in done.values()))
+        for index, shard in runner.map(write_shard, [task for task in shards if task.shard not in done]):
+            done[index] = shard
+            progress.update(shard.examples)
+    return [done[index] for index in range(len(shards))]
+
+
+def _shard_tasks(job: Job, buckets: int) -> list[ShardTask]:
+    folder, count = f"{job.folder}/shards", len(job.outputs)
+    seed, packed = job.settings.random_seed, job.settings.gzip_compress
+    outputs = enumerate(zip(job.outputs, job.identity["outputs"], strict=True))
+    return [
+        ShardTask(path, name, f"{folder}/{index:05d}.json", f"{folder}/units.json", index, count, buckets, seed, packed)
+        for index, (path, name) in outputs
     ]
+
+
+def write_shard(task: ShardTask) -> tuple[int, Shard]:
+    """Writes a shard: its share of every unit's records, shuffled as a whole."""
+    with tf.io.gfile.GFile(task.units_path) as file:
+        paths, examples = zip(*json.load(file), strict=True)
+    only = range(task.shard, task.shard + 1)
+    ((starts, counts),) = deal(np.array(examples, np.int64), task.shards, (task.seed, _TO_SHARDS), only)
+    parts = _shuffled(paths, starts, counts, task)
+    size, digest = writer.write_framed(task.path, parts, task.gzip_compress)
+    shard = Shard(task.name, int(counts.sum()), size, digest)
+    writer.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
+    return task.shard, shard
+
+
+def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task: ShardTask) -> Iterator[bytes]:
+    """The records of a shard in their final order, bucket by bucket, some at a time."""
+    for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.shard))):
+        data, edges = bytearray(), [np.zeros(1, np.int64)]
+        for unit in np.flatnonzero(taken).tolist():
+            found, offsets = unit_files.read(paths[unit], int(starts[unit] + within[unit]), int(taken[unit]))
+            edges.append(len(data) + offsets[1:])
+            data += found
+        offsets = np.concatenate(edges)
+        order = np.random.default_rng((task.seed, _IN_BUCKET, task.shard, bucket)).permutation(len(offsets) - 1)
+        view = memoryview(data)
+        for start in range(0, len(order), _RECORDS_AT_ONCE):
+            part = order[start : start + _RECORDS_AT_ONCE]
+            yield b"".join([view[a:b] for a, b in zip(offsets[part].tolist(), offsets[part + 1].tolist(), strict=True)])
+
+
+def _read_result(task: ShardTask) -> Shard | None:
+    """The entry of a shard that an earlier run finished; None if it did not, or the shard has gone since."""
+    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
+        return None
+    with tf.io.gfile.GFile(task.result_path) as file:
+        shard = Shard(**json.load(file))
+    return shard if tf.io.gfile.stat(task.path).length == shard.bytes else None

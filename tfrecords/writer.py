@@ -7,18 +7,13 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from tfrecords.errors import InputError
-from tfrecords.reader import FRAME_BYTES
 
 # Stands in the names of files that are being written; what a killed process leaves behind has it.
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
-# Files of so many bytes together are held in memory to be shuffled.
-MERGED_AT_ONCE = 64 << 20
-_FRAMES_AT_ONCE = 1024
 
 
 @contextlib.contextmanager
@@ -101,55 +96,27 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
             file.write(record)
 
 
-def merge_shuffled(
-    path: str, parts: Sequence[str], seed: Sequence[int], gzip_compress: bool = False
-) -> tuple[int, str]:
-    """Writes the records of several uncompressed TFRecord files into one, shuffled, atomically.
-
-    As many files as fit in MERGED_AT_ONCE bytes are shuffled together, at least one; then the next ones.
+def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False) -> tuple[int, str]:
+    """Writes records that have their lengths and checksums around them already, atomically, making the folder.
 
     Args:
-      path: the file to write.
-      parts: the files to read.
-      seed: integers that decide the order.
+      path: the TFRecord file to write.
+      parts: bytes of one or several whole records each.
       gzip_compress: whether to compress what is written.
 
     Returns:
       The number of bytes written and their SHA-256 in hexadecimal.
     """
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-    rng = np.random.default_rng(seed)
     with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         counted = _CountingFile(file)
         with contextlib.ExitStack() as stack:
             target = counted
             if gzip_compress:
                 target = stack.enter_context(gzip.GzipFile("", "wb", fileobj=counted, mtime=0))
-            for frames in _frames_in_groups(parts):
-                order = rng.permutation(len(frames)).tolist()
-                for start in range(0, len(order), _FRAMES_AT_ONCE):
-                    target.write(b"".join([frames[index] for index in order[start : start + _FRAMES_AT_ONCE]]))
+            for part in parts:
+                target.write(part)
     return counted.size, counted.digest.hexdigest()
-
-
-def _frames_in_groups(parts: Sequence[str]) -> Iterator[list[bytes]]:
-    """Records with their lengths and checksums around them, those of several files together."""
-    frames: list[bytes] = []
-    size = 0
-    for part in parts:
-        with tf.io.gfile.GFile(part, "rb") as file:
-            data = file.read()
-        if frames and size + len(data) > MERGED_AT_ONCE:
-            yield frames
-            frames, size = [], 0
-        size += len(data)
-        start = 0
-        while start < len(data):
-            end = start + int.from_bytes(data[start : start + 8], "little") + FRAME_BYTES
-            frames.append(data[start:end])
-            start = end
-    if frames:
-        yield frames
 
 
 class _CountingFile:

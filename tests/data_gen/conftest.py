@@ -6,6 +6,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+from data_gen import generator as generator_module
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -48,6 +49,18 @@ def generator(tmp_path, vocab_file, corpus_file) -> Generator:
     folder = tmp_path / "set"
     folder.mkdir()
     return Generator(folder, vocab_file, corpus_file)
+
+
+@pytest.fixture
+def cut_text(monkeypatch):
+    """A function: text is cut into blocks of about so many bytes, so that a small corpus has many."""
+    plan = generator_module.plan_sources
+
+    def cut(size):
+        monkeypatch.setattr(generator_module, "plan_sources", lambda path, form: plan(path, form, size))
+        monkeypatch.setattr(generator_module, "group_sources", lambda sources: [(source,) for source in sources])
+
+    return cut
 
 
 @pytest.fixture(scope="session")

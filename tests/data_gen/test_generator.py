@@ -15,8 +15,8 @@ import pytest
 from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
 from official.nlp.tools.tokenization import FullTokenizer
 
-from data_gen import documents, shards, token_blocks
 from data_gen import generator as generator_module
+from data_gen import shards, token_blocks
 from data_gen.run_local import LocalRunner
 from tfrecords.errors import InputError
 
@@ -24,12 +24,10 @@ S, P = 32, 5  # the fixture's
 
 
 @pytest.fixture
-def small_units(monkeypatch):
-    """Many blocks, units and groups of a small corpus."""
-    monkeypatch.setattr(documents, "CHUNK_BYTES", 2000)
-    plan = documents.plan_sources
-    monkeypatch.setattr(generator_module, "plan_sources", lambda path, form: plan(path, form, 2000))
-    monkeypatch.setattr(shards, "_UNITS_PER_GROUP", 2)
+def small_units(monkeypatch, cut_text):
+    """Many blocks, units and buckets of a small corpus."""
+    cut_text(2000)
+    monkeypatch.setattr(shards, "BUCKET_BYTES", 5000)
 
 
 class Disorderly(LocalRunner):
@@ -245,13 +243,15 @@ def test_the_manifests_figures_are_those_of_the_records(generator, small_units, 
     assert [(e["name"], e["bytes"]) for e in entries["corpus"]] == [("corpus.txt", len(text.encode()))]
 
 
-def test_more_shards_than_documents_part_the_passes_and_still_more_are_refused(generator, tmp_path, read_rows):
+def test_as_many_shards_as_examples_are_written_and_more_are_refused(generator, tmp_path, read_rows):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\nand to\n\nin is\nit at\n")
-    generator.run("a@6", input_file=corpus, dupe_factor=3)
-    assert all(read_rows(generator.folder / f"a-0000{i}-of-00006") for i in range(6))
-    with pytest.raises(InputError, match=r"7 shards, but --input_file holds 2 document.*at most 6 shards"):
-        generator.run("b@7", input_file=corpus, dupe_factor=3)
+    count = len(read_rows(*[generator.folder / s.name for s in generator.run("a", input_file=corpus, dupe_factor=3)]))
+    shards = generator.run(f"c@{count}", input_file=corpus, dupe_factor=3)
+    assert [shard.examples for shard in shards] == [1] * count
+    assert all(read_rows(generator.folder / shard.name) for shard in shards)
+    with pytest.raises(InputError, match=rf"{count + 1} shards, but .* {count} example.*at most {count} shards"):
+        generator.run(f"b@{count + 1}", input_file=corpus, dupe_factor=3)
     assert not [name for name in generator.files() if name.startswith("b")]
 
 

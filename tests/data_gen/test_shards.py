@@ -50,14 +50,13 @@ def test_tasks_may_be_done_twice(generator):
 
 
 @pytest.mark.parametrize("damage", [os.remove, lambda path: os.truncate(path, 100)])
-def test_a_shard_that_goes_while_the_run_is_interrupted_is_made_again(generator, damage, monkeypatch):
-    monkeypatch.setattr(shards, "_UNITS_PER_GROUP", 1)
+def test_a_shard_that_goes_while_the_run_is_interrupted_is_made_again(generator, damage):
     generator.run("a@4")
     expected = generator.files()
     for name in expected:
         os.remove(generator.folder / name)
     with pytest.raises(Stopped):
-        generator.run("a@4", runner=StopsAt(shards.join_units, 3))
+        generator.run("a@4", runner=StopsAt(shards.write_shard, 3))
     damage(generator.folder / "a-00001-of-00004")
     generator.run("a@4")
     found = generator.files()
@@ -66,15 +65,27 @@ def test_a_shard_that_goes_while_the_run_is_interrupted_is_made_again(generator,
     assert not list(manifest.find_faults(str(generator.folder / "a.manifest.json")))
 
 
-def test_units_go_as_soon_as_their_shards_are_there(generator, monkeypatch):
-    monkeypatch.setattr(shards, "_UNITS_PER_GROUP", 1)
+def test_finished_units_and_shards_are_not_made_again(generator, monkeypatch):
     with pytest.raises(Stopped):
-        generator.run("a@12", runner=StopsAt(shards.join_units, 7))
-    finished = [name for name in generator.files() if name.startswith("a-")]
-    units = [name for name in generator.files() if name.startswith("a.work/units/")]
+        generator.run("a@12", runner=StopsAt(shards.write_shard, 7))
+    finished = {name: bytes_ for name, bytes_ in generator.files().items() if name.startswith("a-")}
     assert len(finished) == 6
-    # four units a worker make a group: the first one's are gone, the third one's not there yet
-    assert len(units) == 2 * 4
+    made = []
+    for function in (shards.make_unit, shards.write_shard):
+        monkeypatch.setattr(shards, function.__name__, lambda task, f=function: (made.append(f.__name__), f(task))[1])
+    generator.run("a@12")
+    assert made == ["write_shard"] * 6
+    assert finished.items() <= generator.files().items()
+    assert not [name for name in generator.files() if ".work" in name]
+
+
+def test_a_unit_that_was_cut_short_is_named(generator):
+    with pytest.raises(Stopped):
+        generator.run("a@2", runner=StopsAt(shards.write_shard, 1))
+    for path in (generator.folder / "a.work" / "units").glob("*.tfrecord"):
+        os.truncate(path, 100)
+    with pytest.raises(OSError, match=r"a.work/units/000000-0000.tfrecord: shorter than when it was written"):
+        generator.run("a@2")
 
 
 def test_outputs_may_stand_in_several_folders(generator, read_rows):

@@ -1,13 +1,9 @@
-import re
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen import work_units
 from data_gen.token_blocks import Block
-from data_gen.work_units import assign_shards, plan_units, window_around
-from tfrecords.errors import InputError
+from data_gen.work_units import plan_units, window_around
 
 GIVEN = settings(max_examples=200, deadline=None, derandomize=True)
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40_000_000)), min_size=1, max_size=8)
@@ -18,45 +14,22 @@ def blocks_of(sizes):
 
 
 @GIVEN
-@given(SIZES, st.integers(1, 12), st.integers(1, 60))
-def test_every_document_is_in_every_pass_once_and_every_shard_gets_a_unit(sizes, passes, shards):
+@given(SIZES, st.integers(1, 12))
+def test_every_document_is_in_every_pass_once(sizes, passes):
     blocks = blocks_of(sizes)
-    documents = sum(block.documents for block in blocks)
-    if shards > documents * passes:
-        with pytest.raises(InputError, match=re.escape(f"give at most {documents * passes} shards")):
-            plan_units(blocks, passes, shards)
-        return
-    units = plan_units(blocks, passes, shards)
-    done = [
-        (unit.block, document, turn)
-        for unit in units
-        for document in range(unit.start, unit.stop)
-        for turn in range(unit.first_pass, unit.last_pass)
-    ]
-    everything = {(b, d, t) for b, block in enumerate(blocks) for d in range(block.documents) for t in range(passes)}
-    assert len(done) == len(everything) and set(done) == everything
+    units = plan_units(blocks, passes)
+    done = [(unit.block, turn) for unit in units for turn in range(unit.first_pass, unit.last_pass)]
+    assert sorted(done) == [(block, turn) for block in range(len(blocks)) for turn in range(passes)]
+    assert all(unit.documents == blocks[unit.block].documents for unit in units)
+    assert sum(unit.work for unit in units) == passes * sum(block.documents for block in blocks)
     assert len({unit.name for unit in units}) == len(units)
-    members = assign_shards(units, shards, 5)
-    assert all(members)
-    assert sorted(unit.name for part in members for unit in part) == sorted(unit.name for unit in units)
-    assert max(map(len, members)) - min(map(len, members)) <= 1
 
 
 def test_passes_are_parted_where_they_are_too_much_for_memory():
     blocks = blocks_of([(5, 3 * work_units.TOKENS_PER_UNIT), (5, 10)])
-    units = plan_units(blocks, 4, 1)
+    units = plan_units(blocks, 4)
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 0] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 1] == [(0, 4)]
-
-
-def test_shards_are_mixed_from_the_whole_corpus_by_the_seed():
-    units = plan_units(blocks_of([(1, 100)] * 400), 1, 4)
-    first, again, other = (assign_shards(units, 4, seed) for seed in (1, 1, 2))
-    assert first == again != other
-    for part in first:
-        places = [unit.block for unit in part]
-        assert places != sorted(places)
-        assert all(10 < sum(low <= place < low + 100 for place in places) < 45 for low in range(0, 400, 100))
 
 
 @GIVEN

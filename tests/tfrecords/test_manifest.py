@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import re
 
 import pytest
@@ -69,7 +70,8 @@ def a_set(tmp_path, request):
     for name in names:
         part = str(tmp_path / "part")
         writer.write_records(part, [name.encode(), b"second", b"third"])
-        size, digest = writer.merge_shuffled(str(tmp_path / name), [part], (0,), request.param)
+        framed = pathlib.Path(part).read_bytes()
+        size, digest = writer.write_framed(str(tmp_path / name), [framed], request.param)
         os.remove(part)
         shards.append(manifest.Shard(name, 3, size, digest))
     path = manifest.manifest_path(str(tmp_path / names[0]))

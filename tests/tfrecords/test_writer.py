@@ -1,4 +1,3 @@
-import collections
 import hashlib
 import os
 import pathlib
@@ -59,56 +58,27 @@ def test_an_error_midway_leaves_the_old_file_and_no_temporary_one(tmp_path, erro
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
-def numbered_parts(folder, sizes) -> list[str]:
-    """Files of so many records each; no two records are alike, and some are long."""
-    paths, number = [], 0
-    for index, size in enumerate(sizes):
-        paths.append(str(folder / f"part{index}"))
-        writer.write_records(paths[-1], (b"%d " % i * (i % 900 + 1) for i in range(number, number + size)))
-        number += size
-    return paths
-
-
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("at_once", [1, 1 << 26])
-def test_parts_are_merged_without_loss_with_size_and_checksum(tmp_path, monkeypatch, packed, at_once):
-    monkeypatch.setattr(writer, "MERGED_AT_ONCE", at_once)
-    parts = numbered_parts(tmp_path, [7, 0, 3000, 1])
+def test_framed_records_are_written_as_they_are_with_size_and_checksum(tmp_path, packed):
+    records = [b"%d " % i * (i % 900 + 1) for i in range(3000)]
+    writer.write_records(str(tmp_path / "framed"), records)
+    framed = (tmp_path / "framed").read_bytes()
     whole = tmp_path / "new" / "whole"
-    size, digest = writer.merge_shuffled(str(whole), parts, (1, 2), packed)
-    records = [record for part in parts for record in read(part)]
-    got = read(whole, "GZIP" if packed else "")
-    assert sorted(got) == sorted(records) and got != records
+    size, digest = writer.write_framed(str(whole), [framed[:1_000_000], framed[1_000_000:]], packed)
+    assert read(whole, "GZIP" if packed else "") == records
     content = whole.read_bytes()
     assert (size, digest) == (len(content), hashlib.sha256(content).hexdigest())
     assert os.listdir(tmp_path / "new") == ["whole"]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_seed_alone_decides_the_order(tmp_path, packed):
-    parts = numbered_parts(tmp_path, [50, 50])
-    for name, seed in (("a", (1,)), ("b", (1,)), ("c", (2,))):
-        writer.merge_shuffled(str(tmp_path / name), parts, seed, packed)
-    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
-    assert a == b != c
+def test_an_error_on_the_way_leaves_nothing_behind(tmp_path):
+    def parts():
+        yield b"one"
+        raise ZeroDivisionError
 
-
-def test_every_order_of_the_records_of_all_parts_comes_up_alike(tmp_path):
-    parts = numbered_parts(tmp_path, [1, 2])
-    counts = collections.Counter()
-    for seed in range(600):
-        writer.merge_shuffled(str(tmp_path / "whole"), parts, (seed,))
-        counts[tuple(read(tmp_path / "whole"))] += 1
-    # chi-square with 5 degrees of freedom: above 25.7 once in 10,000; the seeds are fixed
-    assert len(counts) == 6 and sum((n - 100) ** 2 / 100 for n in counts.values()) < 25.7
-
-
-@pytest.mark.parametrize("parts", [["none"], ["good", "none"]])
-def test_a_missing_part_leaves_nothing_behind(tmp_path, parts):
-    writer.write_records(str(tmp_path / "good"), [b"one"])
-    with pytest.raises((tf.errors.NotFoundError, OSError)):
-        writer.merge_shuffled(str(tmp_path / "whole"), [str(tmp_path / part) for part in parts], (0,))
-    assert os.listdir(tmp_path) == ["good"]
+    with pytest.raises(ZeroDivisionError):
+        writer.write_framed(str(tmp_path / "whole"), parts())
+    assert os.listdir(tmp_path) == []
 
 
 # A disk that takes no more: the kernel refuses to let files grow beyond a limit.
@@ -124,11 +94,10 @@ FULL_DISK = """
         import tensorflow as tf
         from tfrecords import writer
         noise = [os.urandom(50_000) for _ in range(9)]
-        writer.write_records("part", noise)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         for write in (
-            lambda: writer.merge_shuffled("out", ["part"], (0,)),
-            lambda: writer.merge_shuffled("out", ["part"], (0,), gzip_compress=True),
+            lambda: writer.write_framed("out", noise),
+            lambda: writer.write_framed("out", noise, gzip_compress=True),
             lambda: writer.write_text("out", "x" * 200_000),
         ):
             try:
@@ -153,7 +122,7 @@ def test_a_disk_that_takes_no_more_ends_in_one_line_and_leaves_nothing(tmp_path)
     assert "File too large" in done.stderr
     others = done.stdout.splitlines()
     assert len(others) == 3 and all("File too large" in line and "'out" not in line for line in others), others
-    assert sorted(os.listdir(tmp_path)) == ["part", "script.py"]
+    assert sorted(os.listdir(tmp_path)) == ["script.py"]
 
 
 def test_atomic_path_replaces_the_old_file_only_at_the_end(tmp_path):

@@ -1,0 +1,136 @@
+"""Whether the disks have room for a set of records, estimated from a sample before the long work starts.
+
+While records are shuffled they are on the disk twice: in the units' files and in the shards.
+"""
+
+import dataclasses
+import gzip
+import os
+import shutil
+from collections.abc import Sequence
+
+import numpy as np
+
+from data_gen.examples import Pieces, example_columns, features_of
+from data_gen.job import Job
+from data_gen.settings import GeneratorSettings
+from data_gen.token_blocks import Block, load_window
+from tfrecords import records
+from tfrecords.errors import InputError
+from tfrecords.reader import FRAME_BYTES
+
+_SAMPLED_TOKENS = 1 << 17
+_COMPRESSED_RECORDS = 500
+
+
+class NoRoomError(InputError):
+    """A disk is too small for a set of records."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """Bytes of all records of a set, in the units' files and in the shards."""
+
+    units: float
+    shards: float
+
+
+def check(blocks: Sequence[Block], share: float, pieces: Pieces, job: Job) -> None:
+    """Refuses a set that its disks have no room for.
+
+    What an earlier run of the same job left counts as room. Remote file systems are not looked at.
+
+    Args:
+      blocks: the corpus as ids, or its beginning.
+      share: how much of the corpus they are, above 0 and at most 1.
+      pieces: what rows need to know of the vocabulary.
+      job: what is to be made.
+
+    Raises:
+      NoRoomError: names the folder, what is needed there and what is free.
+    """
+    need = estimate(blocks, share, pieces, job.settings, job.id)
+    if need is None:
+        return
+    wanted: dict[int, float] = {}
+    folders: dict[int, str] = {}
+    per_shard = need.shards / len(job.outputs)
+    for folder, size in [(job.folder, need.units), *((os.path.dirname(path), per_shard) for path in job.outputs)]:
+        if "://" in folder:
+            continue
+        place = _existing(folder)
+        device = os.stat(place).st_dev
+        folders.setdefault(device, place)
+        wanted[device] = wanted.get(device, 0.0) + size
+    there = _sizes([*unit_paths(job), *job.outputs])
+    for device, size in wanted.items():
+        free = shutil.disk_usage(folders[device]).free + there.get(device, 0)
+        if size > free:
+            raise NoRoomError(
+                f"--output_file: {folders[device]} has {_shown(free)} free, but about {_shown(size)} are needed: "
+                f"{_shown(need.shards)} for all records, and {_shown(need.units)} more while they are shuffled; free "
+                "some space and run the same command again, or start anew with --output_file on a larger disk or a "
+                "lower --dupe_factor"
+            )
+
+
+def unit_paths(job: Job) -> list[str]:
+    """The units' files that an earlier run of the job left on a local disk."""
+    folder = f"{job.folder}/units"
+    return [f"{folder}/{name}" for name in os.listdir(folder)] if os.path.isdir(folder) else []
+
+
+def estimate(
+    blocks: Sequence[Block], share: float, pieces: Pieces, settings: GeneratorSettings, job: str
+) -> Need | None:
+    """What a set needs, from the rows that the first documents give; None where these are too few to tell."""
+    sample = _first_blocks(blocks, 2 if settings.objective == "mlm_nsp" else 1)
+    if not sample:
+        return None
+    window = load_window(sample, job)
+    ends = window.sentence_starts[window.document_starts[1:]]  # of the documents, in tokens
+    documents = range(min(len(ends), int(np.searchsorted(ends, _SAMPLED_TOKENS)) + 1))
+    made: list[bytes] = []
+    for columns in example_columns(window, documents, settings, pieces, np.random.default_rng(0)):
+        made += records.serialize(columns, features_of(settings))
+    size = sum(map(len, made)) + FRAME_BYTES * len(made)
+    tokens = sum(block.tokens for block in blocks) / share
+    units = size / ends[len(documents) - 1] * tokens * settings.dupe_factor
+    return Need(units, units * (_compressed(made) if settings.gzip_compress else 1.0))
+
+
+def _first_blocks(blocks: Sequence[Block], documents: int) -> Sequence[Block]:
+    """The fewest first blocks with so many documents; none where all have fewer."""
+    found = 0
+    for index, block in enumerate(blocks):
+        found += block.documents
+        if found >= documents:
+            return blocks[: index + 1]
+    return []
+
+
+def _compressed(made: Sequence[bytes]) -> float:
+    some = b"".join(made[:_COMPRESSED_RECORDS])
+    return len(gzip.compress(some)) / max(1, len(some))
+
+
+def _existing(folder: str) -> str:
+    """The folder, or the nearest one above it that is there."""
+    folder = os.path.abspath(folder or ".")
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _sizes(paths: Sequence[str]) -> dict[int, int]:
+    """Bytes of the files that are there, by device."""
+    sizes: dict[int, int] = {}
+    for path in paths:
+        if os.path.isfile(path):
+            found = os.stat(path)
+            sizes[found.st_dev] = sizes.get(found.st_dev, 0) + found.st_size
+    return sizes
+
+
+def _shown(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

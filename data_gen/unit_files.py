@@ -1,0 +1,64 @@
+"""A unit's records on disk: in random order, with an index, so that any range of them is a random sample."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tfrecords import writer
+from tfrecords.reader import FRAME_BYTES
+
+_INDEX = ".index"
+_OFFSET = np.dtype("<i8")
+
+
+def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
+    """Writes serialized records in random order, and beside them the byte at which each begins.
+
+    Args:
+      path: TFRecord file to write; the index is `path` with a suffix. Each file appears when it is whole.
+      records: N serialized records.
+      rng: decides the order.
+
+    Returns:
+      Size of the TFRecord file in bytes.
+    """
+    order = rng.permutation(len(records)).tolist()
+    writer.write_records(path, (records[index] for index in order))
+    offsets = np.zeros(len(records) + 1, _OFFSET)
+    np.cumsum([len(records[index]) + FRAME_BYTES for index in order], out=offsets[1:])
+    with writer.atomic_path(path + _INDEX) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(offsets.tobytes())
+    return int(offsets[-1])
+
+
+def exist(path: str) -> bool:
+    """Whether the records and their index are there."""
+    return tf.io.gfile.exists(path) and tf.io.gfile.exists(path + _INDEX)
+
+
+def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
+    """Reads a range of records as they stand in the file, each with its length and checksums around it.
+
+    Args:
+      path: what `write` was given.
+      start: the first record.
+      count: number of records, at least 1.
+
+    Returns:
+      The bytes of the range, and int64 [count + 1], where in it each record begins and the last one ends.
+    """
+    with _open(path + _INDEX) as index:
+        index.seek(start * _OFFSET.itemsize)
+        offsets = np.frombuffer(index.read((count + 1) * _OFFSET.itemsize), _OFFSET)
+    with _open(path) as file:
+        file.seek(int(offsets[0]))
+        data = file.read(int(offsets[-1] - offsets[0]))
+    if len(offsets) != count + 1 or len(data) != offsets[-1] - offsets[0]:
+        raise OSError(f"{path}: shorter than when it was written; delete it and run the same command again")
+    return data, offsets - offsets[0]
+
+
+def _open(path: str):
+    # TensorFlow's file reads half a megabyte at a time, many times the length of a range
+    return tf.io.gfile.GFile(path, "rb") if "://" in path else open(path, "rb")

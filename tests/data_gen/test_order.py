@@ -1,0 +1,95 @@
+"""The order that training reads: every record equally likely in every place of every shard."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+
+from data_gen import shards
+
+DOCUMENTS = 2000
+LENGTHS = {"objective": "mlm", "masking": "dynamic", "max_seq_length": 16, "short_seq_prob": 0.0}
+ABOVE = 50_000  # bytes in memory, far below every shard's
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Documents that each have a word of their own and fill one to three rows; and their vocabulary."""
+    folder = tmp_path_factory.mktemp("order")
+    lengths = 10 + np.arange(DOCUMENTS) % 3 * 15
+    lines = (f"{f'd{d} ' * 5}\n" * (length // 5) for d, length in enumerate(lengths))
+    (folder / "corpus").write_text("\n".join(lines))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"d{d}" for d in range(DOCUMENTS))]
+    (folder / "vocab").write_text("\n".join(words) + "\n")
+    return {"input_file": folder / "corpus", "vocab_file": folder / "vocab"}
+
+
+@pytest.fixture
+def made(generator, corpus, monkeypatch, cut_text):
+    """A function: the document of each row, by shard, of a set made in some thirty blocks."""
+    cut_text(10_000)
+
+    def run(count, dupe_factor, bound=shards.BUCKET_BYTES):
+        monkeypatch.setattr(shards, "BUCKET_BYTES", bound)
+        made = generator.run(f"a{count}@{count}", **corpus, **LENGTHS, dupe_factor=dupe_factor)
+        return [documents_of(generator.folder / shard.name) for shard in made]
+
+    return run
+
+
+def documents_of(path: pathlib.Path) -> np.ndarray:
+    feature = {"input_ids": tf.io.FixedLenFeature([16], tf.int64)}
+    (records,) = tf.data.TFRecordDataset(str(path)).batch(1 << 20)
+    return tf.io.parse_example(records, feature)["input_ids"].numpy()[:, 1] - 5
+
+
+def expected_documents(rows: np.ndarray, seen: int) -> float:
+    """How many documents `seen` rows show on average, of all `rows` in a uniformly random order."""
+    total, log = len(rows), scipy.special.gammaln
+    others = total - np.bincount(rows)
+    with np.errstate(invalid="ignore"):
+        none = np.exp(log(others + 1) - log(others - seen + 1) - log(total + 1) + log(total - seen + 1))
+    return float(np.sum(1 - np.where(others < seen, 0, none)))
+
+
+@pytest.mark.parametrize("bound", [shards.BUCKET_BYTES, ABOVE], ids=["in memory", "in buckets"])
+@pytest.mark.parametrize("dupe_factor", [1, 10])
+@pytest.mark.parametrize("count", [1, 16])
+def test_the_first_tenth_of_each_shard_shows_as_many_documents_as_a_uniform_shuffle(made, count, dupe_factor, bound):
+    found = made(count, dupe_factor, bound)
+    rows = np.concatenate(found)
+    assert len(found) == count and np.array_equal(np.bincount(rows), dupe_factor * (1 + np.arange(DOCUMENTS) % 3))
+    sizes = [len(shard) for shard in found]
+    assert max(sizes) - min(sizes) <= 1
+    shares = [len(np.unique(shard[: len(shard) // 10])) / expected_documents(rows, len(shard) // 10) for shard in found]
+    # a share varies from shard to shard, the less the more rows a tenth has
+    assert np.mean(shares) > 0.97 and min(shares) > (0.97 if count == 1 else 0.9)
+
+
+@pytest.mark.parametrize("bound", [shards.BUCKET_BYTES, ABOVE], ids=["in memory", "in buckets"])
+def test_the_places_of_a_documents_rows_are_uniform(made, bound):
+    rows = np.concatenate(made(4, 20, bound))
+    places = (np.arange(len(rows)) + 0.5) / len(rows)
+    chances = [scipy.stats.kstest(places[rows == d], "uniform").pvalue for d in range(2, DOCUMENTS, 30)]
+    # of uniform places the chances are uniform themselves
+    assert min(chances) > 1e-4 and scipy.stats.kstest(chances, "uniform").pvalue > 1e-3
+
+
+def test_copies_of_a_text_from_different_passes_stand_independently(made):
+    rows = np.concatenate(made(1, 2, ABOVE))
+    ones = np.arange(0, DOCUMENTS, 3)  # documents of one row a pass
+    gaps = [np.ptp(np.flatnonzero(rows == document)) / len(rows) for document in ones]
+    # two uniform places are x apart with density 2 (1 - x)
+    assert scipy.stats.kstest(gaps, lambda x: 1 - (1 - x) ** 2).pvalue > 1e-3
+
+
+def test_another_number_of_shards_holds_the_same_records(generator, made):
+    sets = []
+    for count in (3, 5):
+        made(count, 2)
+        files = [str(path) for path in generator.folder.glob(f"a{count}-*")]
+        sets.append(sorted(tf.data.TFRecordDataset(files).as_numpy_iterator()))
+    assert sets[0] == sets[1] and len(sets[0]) == 2 * sum(1 + d % 3 for d in range(DOCUMENTS))

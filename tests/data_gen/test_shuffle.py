@@ -1,0 +1,82 @@
+"""The permutation itself: every record once, equal parts, every order alike."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_gen import shuffle, unit_files
+
+GIVEN = settings(max_examples=100, deadline=None, derandomize=True)
+COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=9)
+
+
+def dealt(counts, parts, seed=(0,), wanted=None):
+    return list(shuffle.deal(np.array(counts, np.int64), parts, seed, wanted))
+
+
+@GIVEN
+@given(COUNTS, st.integers(1, 20), st.integers(0, 5), st.sampled_from([7, 50, 999_999_999]))
+def test_every_record_goes_to_one_part_and_parts_are_equal(counts, parts, seed, most):
+    before, shuffle._MOST_RECORDS = shuffle._MOST_RECORDS, max(most, max(counts))
+    try:
+        found = dealt(counts, parts, (seed,))
+    finally:
+        shuffle._MOST_RECORDS = before
+    sizes = [int(taken.sum()) for _, taken in found]
+    assert len(found) == parts and max(sizes) - min(sizes) <= 1
+    for unit, count in enumerate(counts):
+        records = [start for starts, taken in found for start in range(starts[unit], starts[unit] + taken[unit])]
+        assert sorted(records) == list(range(count))
+
+
+@GIVEN
+@given(COUNTS, st.integers(1, 20), st.data())
+def test_a_part_is_the_same_whoever_asks(counts, parts, data):
+    part = data.draw(st.integers(0, parts - 1))
+    ((starts, taken),) = dealt(counts, parts, wanted=range(part, part + 1))
+    expected = dealt(counts, parts)[part]
+    assert np.array_equal(starts, expected[0]) and np.array_equal(taken, expected[1])
+
+
+@pytest.mark.parametrize("most", [999_999_999, 4])
+def test_strata_take_their_share(monkeypatch, most):
+    """Beyond what NumPy draws at once, too, each unit's records go everywhere in proportion."""
+    monkeypatch.setattr(shuffle, "_MOST_RECORDS", most)
+    total = sum(dealt([3, 1, 2, 2], 4, (seed,), range(1, 2))[0][1] for seed in range(2000))
+    assert total / 2000 == pytest.approx([0.75, 0.25, 0.5, 0.5], abs=0.05)
+
+
+def test_every_order_of_all_records_comes_up_alike(tmp_path):
+    """Units in random order, dealt to parts, parts in random order: all 5! orders, by chi-squared."""
+    counts, orders = [2, 3], collections.Counter()
+    for seed in range(6000):
+        rng = np.random.default_rng((9, seed))
+        units = [rng.permutation([10 * unit + i for i in range(count)]) for unit, count in enumerate(counts)]
+        order = []
+        for starts, taken in dealt(counts, 3, (seed,)):
+            part = [units[unit][starts[unit] : starts[unit] + taken[unit]] for unit in range(2)]
+            order += rng.permutation(np.concatenate(part)).tolist()
+        orders[tuple(order)] += 1
+    assert len(orders) == 120
+    # 119 degrees of freedom: above 181 once in 5,000; the seeds are fixed
+    assert sum((count - 50) ** 2 / 50 for count in orders.values()) < 181
+
+
+def test_a_units_records_are_read_by_ranges_in_their_random_order(tmp_path):
+    records = [b"%d " % i * (i + 1) for i in range(50)]
+    path = str(tmp_path / "unit")
+    size = unit_files.write(path, records, np.random.default_rng(1))
+    assert size == (tmp_path / "unit").stat().st_size and unit_files.exist(path)
+    found = []
+    for start, stop in itertools.pairwise([0, 1, 7, 50]):
+        data, offsets = unit_files.read(path, start, stop - start)
+        assert offsets[0] == 0 and offsets[-1] == len(data) and len(offsets) == stop - start + 1
+        found += [data[a + 12 : b - 4] for a, b in itertools.pairwise(offsets.tolist())]
+    assert found != records and sorted(found) == sorted(records)
+    again = str(tmp_path / "again")
+    unit_files.write(again, records, np.random.default_rng(1))
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "unit").read_bytes()
