@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 
+import machine
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _INTERVAL = 0.2  # seconds between two looks at the memory
 # What happens after the imports is timed inside of the process, and printed as its last line: seconds by the wall's
@@ -132,6 +134,7 @@ def count_records(path: pathlib.Path) -> int:
 
 def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> None:
     """Measures both and prints the table."""
+    print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         corpus, vocabulary = data_files(data, folder)

@@ -14,6 +14,7 @@ import random
 import tempfile
 
 import generator
+import machine
 
 
 def write_corpus(path: pathlib.Path, documents: list[str], size: int) -> None:
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--megabytes", default="15,150", help="sizes of text, with commas")
     parser.add_argument("--num_workers", type=int, default=2)
     arguments = parser.parse_args()
+    print(machine.describe())
     print(f"Generator, {arguments.num_workers} workers, S=128, dupe_factor 1")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import machine
 import tensorflow as tf
 from generator import data_files
 from official.nlp.data import pretrain_dataloader
@@ -103,6 +104,7 @@ def first_batch_seconds(make: Callable[[Position], tf.data.Dataset], start: Posi
 
 def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> None:
     """Measures all and prints the tables."""
+    print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         vocabulary = write_records(folder, data)
@@ -116,7 +118,7 @@ def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> No
                 measured = consume(iterator, seconds if turn else 0.5)
                 best[label] = max(best[label], measured) if turn else best[label]
         total = sum(shard["examples"] for shard in manifest.find_manifest(f"{folder}/static-00000-of-00008")["shards"])
-        print(f"\nInput pipeline alone, S=128, {total:,} examples in {FILES} files, {os.cpu_count()} cores")
+        print(f"\nInput pipeline alone, S=128, {total:,} examples in {FILES} files")
         print(f"  {'':<28} {'examples/s':>12} {'ratio':>8} {'of a core':>12} {'real pieces':>12}")
         for label, (rate, per_core, real) in best.items():
             ratio = rate / best["tf-models-official, static"][0]

@@ -1,7 +1,8 @@
 """Side by side with the peers that are installed, in one run: make bench.
 
 Every row is the best of several rounds, the rounds of ours and the peers' taking turns, so that noise of the
-machine falls on all. Ratios are what counts; absolute rates hold for this machine and moment only.
+machine falls on all. Ratios are what counts; absolute rates hold for this machine and moment only, and each
+benchmark names its processor first.
 """
 
 import pathlib

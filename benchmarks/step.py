@@ -16,14 +16,18 @@ import sys
 import time
 from collections.abc import Callable
 
+import machine
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROUNDS = 4
 # L, H, A, V, B, S, P
 SHAPES = {
     "base": (12, 768, 12, 30522, 16, 128, 20),
+    "base_256": (12, 768, 12, 30522, 8, 256, 38),
     "base_512": (12, 768, 12, 30522, 4, 512, 76),
     "medium_384": (6, 384, 6, 30522, 32, 128, 20),
     "small": (4, 512, 8, 30522, 8, 128, 20),
+    "small_64": (4, 512, 8, 30522, 64, 64, 10),
 }
 OURS, PACKED, PRODUCT = "bert_tf", "packed", "product"
 PRODUCT_SIZE = 2048
@@ -263,6 +267,7 @@ def main() -> None:
         return
     from bert_tf import flops
 
+    print(machine.describe())
     for name in names:
         shape = SHAPES[name]
         num_layers, hidden, heads, _, batch_size, length, predictions = shape

@@ -12,10 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import machine
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # before anything starts threads
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
+MACHINE = machine.describe()  # of all cores, before one is left
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -110,7 +113,7 @@ def main() -> None:
             corpus, vocabulary = corpus or demo_corpus, vocabulary or demo_vocabulary
         lines = pathlib.Path(corpus).read_bytes().split(b"\n")[: arguments.lines]
         rates = best_rates(lines, str(vocabulary))
-    print(f"\nTokenizer, {len(lines):,} lines, batches of {BATCH:,}, one core")
+    print(f"{MACHINE}\n\nTokenizer, {len(lines):,} lines, batches of {BATCH:,}, one core")
     for name, rate in rates:
         print(f"  {name:<50} {rate:>12,.0f} {'tokens/s':<12} {rate / rates[-1][1]:>6.2f} x")
 

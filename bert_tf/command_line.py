@@ -18,6 +18,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import parse_flags
 
 _DEFINERS = {
     bool: flags.DEFINE_boolean,
@@ -139,7 +140,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0])
-    app.run(lambda words: sys.exit(_main_with_clear_errors(settings_class, main, words[1:])))
+    app.run(lambda words: sys.exit(_main_with_clear_errors(settings_class, main, words[1:])), flags_parser=parse_flags)
 
 
 def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:

@@ -259,5 +259,5 @@ def _throughput(
     if config.directionality != "bidi":
         predictions = settings.max_seq_length - 1
     outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
-    per_row = flops.of_training(config, settings.max_seq_length, predictions, outputs, examples)
+    per_row = flops.of_pretraining(config, settings.max_seq_length, predictions, outputs, examples)
     return Throughput(per_row, flops.peak(strategy, settings.dtype))

@@ -80,8 +80,8 @@ class Progress:
 
 def describe(figures: Mapping[str, float]) -> str:
     """Figures on one line of about a hundred columns, under short names; what has none keeps its own."""
-    # the sum of the terms tells less than they do
-    hidden = {"loss", "next_sentence_loss"} if "masked_lm_loss" in figures else set()
+    # the sum of the terms tells less than they do, and the peak is in the log
+    hidden = {"peak_flops"} | ({"loss", "next_sentence_loss"} if "masked_lm_loss" in figures else set())
     left = {name: value for name, value in figures.items() if name not in hidden}
     parts = [[_in_words(short, left.pop(name)) for name, short in group if name in left] for group in _SHORT_NAMES]
     parts.append([f"{name} {value:.4g}" for name, value in left.items()])

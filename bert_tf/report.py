@@ -108,11 +108,12 @@ def render(name: str, phases: Sequence[run_folder.Phase], figures: Sequence[Mapp
     if train or held_out:
         parts += [_figures_table(train, held_out), "<h2>Curves</h2>", _panels(train, held_out, phases)]
     if starts:
-        last = starts[-1]
+        # a peak that proves too low is measured again while training
+        last, peak = starts[-1], max(entry.get("peak_flops", 0.0) for entry in (starts[-1], *train))
         parts.append(
-            f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(last["peak_flops"], " ")}FLOP/s, '
-            f"{html.escape(last['peak_source'])}; training on a row takes "
-            f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP by formula.</p>"
+            f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(peak, " ")}FLOP/s, '
+            f"{html.escape(last['peak_source'])}; a step computes "
+            f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP a row by formula.</p>"
         )
     if looks:
         parts.append(_samples(looks))

@@ -9,6 +9,7 @@ _GROUPS = {
     "sequences_per_second": "speed",
     "tokens_per_second": "speed",
     "model_flop_utilisation": "speed",
+    "peak_flops": "speed",
 }
 _TASKS = ("masked_lm", "next_sentence")
 

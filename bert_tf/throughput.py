@@ -1,5 +1,6 @@
 """How fast training goes: sequences, pieces and model FLOPs a second, without what is not training."""
 
+import dataclasses
 import time
 from collections.abc import Mapping
 
@@ -16,7 +17,7 @@ class Throughput:
     Made in the scope of the strategy.
 
     Args:
-      flops_per_row: model FLOPs of training on a row, `flops.of_training`.
+      flops_per_row: FLOPs that a step computes of a row, by formula; see `flops`.
       peak: the devices' most FLOP/s; None where it is not known.
     """
 
@@ -53,7 +54,7 @@ class Throughput:
 
         Returns:
           `sequences_per_second`; `tokens_per_second`, of pieces that are not padding; and where the peak is
-          known `model_flop_utilisation`, a fraction of it.
+          known `model_flop_utilisation`, a fraction of it, and the peak itself as `peak_flops`.
         """
         sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
         seconds = time.monotonic() - self._start
@@ -61,9 +62,23 @@ class Throughput:
             return {}
         figures = {"sequences_per_second": sequences / seconds, "tokens_per_second": tokens / seconds}
         if self.peak and self.flops_per_row:
-            done = float(self._rows.result()) / seconds * self.flops_per_row
-            figures["model_flop_utilisation"] = done / self.peak.flops
+            figures |= self._utilisation(float(self._rows.result()) / seconds * self.flops_per_row)
         return figures
+
+    def _utilisation(self, done: float) -> dict[str, float]:
+        """The share of the peak that `done` FLOP/s are. Nothing is faster than its peak, so a lower one is wrong."""
+        if done > self.peak.flops and self.peak.measure:
+            # other work may have held the processor while the peak was measured
+            self.peak = dataclasses.replace(self.peak, flops=max(self.peak.flops, self.peak.measure()))
+            logging.info("training was faster than the peak, which is measured again: %.3g FLOP/s", self.peak.flops)
+        if done > self.peak.flops:
+            logging.warning(
+                "training computes %.3g FLOP/s, more than %s (%.3g); model FLOP utilisation is left out from here on",
+                done, self.peak.source, self.peak.flops,
+            )  # fmt: skip
+            self.peak = None
+            return {}
+        return {"model_flop_utilisation": done / self.peak.flops, "peak_flops": self.peak.flops}
 
     def describe(self) -> dict[str, float | str]:
         """What utilisation refers to, which the log says too; {} where there is none."""

@@ -6,6 +6,20 @@ import os
 from bert_tf.command_line import require, setting
 
 
+def _input_format():
+    """The same flag of every script that reads text; a field belongs to one class, so it is made for each."""
+    return setting(
+        "lines: a sentence a line, a blank line between documents; jsonl: a JSON object with a text a line; "
+        "wikipedia: a MediaWiki XML dump",
+        "lines",
+        choices=("lines", "jsonl", "wikipedia"),
+    )
+
+
+def _text_field():
+    return setting("--input_format=jsonl: the field that holds the text", "text")
+
+
 @dataclasses.dataclass(frozen=True)
 class GeneratorSettings:
     """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
@@ -13,13 +27,8 @@ class GeneratorSettings:
     input_file: str = setting("text to read; commas and globs; .gz, .bz2 and .xz are unpacked", "")
     output_file: str = setting("TFRecord file to write, or several with commas, or PATH@N for N shards")
     vocab_file: str = setting("vocabulary, one piece a line", "")
-    input_format: str = setting(
-        "lines: a sentence a line, a blank line between documents; jsonl: a JSON object with a text a line; "
-        "wikipedia: a MediaWiki XML dump",
-        "lines",
-        choices=("lines", "jsonl", "wikipedia"),
-    )
-    text_field: str = setting("--input_format=jsonl: the field that holds the text", "text")
+    input_format: str = _input_format()
+    text_field: str = _text_field()
     do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
     do_whole_word_mask: bool = setting("mask whole words, not single pieces", False)
     max_ngram_size: int | None = setting("mask up to so many words in a row; needs --do_whole_word_mask", None)
@@ -129,6 +138,8 @@ class VocabularySettings:
 
     input_file: str = setting("text to learn from, plain, .gz, .bz2 or .xz; commas and globs")
     output_file: str = setting("vocabulary file to write")
+    input_format: str = _input_format()
+    text_field: str = _text_field()
     vocab_size: int = setting(
         "number of pieces, special tokens and [unusedN] counted; fewer if the text has no more", 30522
     )

@@ -44,16 +44,19 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
       The pieces in the order of their ids.
 
     Raises:
-      InputError: a file is missing, damaged or read and written at once, the corpus holds no word, or
-        the vocabulary to extend has no room or gains nothing.
+      InputError: a file is missing, damaged, of another format or read and written at once, the corpus holds no
+        word, or the vocabulary to extend has no room or gains nothing.
     """
     files = reader.expand_files(settings.input_file)
     writer.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
     check_readable(files)
     existing = ExistingVocabulary(settings) if settings.extend_vocab else None
-    counted = count_words(files, settings.do_lower_case, settings.max_words)
+    counted = count_words(files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field)
     if not counted.counts:
-        raise InputError(f"--input_file={settings.input_file}: holds no word to learn from")
+        raise InputError(
+            f"--input_file={settings.input_file}: holds no word to learn from; check the file and "
+            f"--input_format={settings.input_format}"
+        )
     _log_counts(counted, settings.max_words)
     text = _extended(existing, counted, settings) if existing else _learned(counted, settings)
     pieces = [line.strip() for line in text.rstrip("\n").split("\n")]

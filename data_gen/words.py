@@ -7,13 +7,16 @@ count can only be too low, by at most `WordCounts.largest_error`.
 
 import collections
 import dataclasses
+import io
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 import tensorflow as tf
 
 from bert_tf.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
+from data_gen.documents import plan_sources, read_documents
 from data_gen.progress import Progress
 
 # Bytes of text that go through the tokenizer's table at once.
@@ -39,20 +42,24 @@ class WordCounts:
     largest_error: int
 
 
-def count_words(files: Sequence[str], do_lower_case: bool, max_words: int) -> WordCounts:
+def count_words(
+    files: Sequence[str], do_lower_case: bool, max_words: int, input_format: str = "lines", text_field: str = "text"
+) -> WordCounts:
     """Counts words as the tokenizer sees them: normalised, split at spaces and punctuation.
 
     Args:
       files: text, compressed or not (see `compressed.open_binary`).
       do_lower_case: as the tokenizer will.
       max_words: largest number of different words held at a time, some 150 bytes each.
+      input_format: as `documents.read_documents` takes it.
+      text_field: the same.
 
     Returns:
       The counts. Without drops they do not depend on the order of lines; with drops they are the
       same for the same text.
 
     Raises:
-      InputError: a compressed file is damaged.
+      InputError: a compressed file is damaged, or a line or a page cannot be read.
     """
     split = WordSplitter(do_lower_case)
 
@@ -65,29 +72,42 @@ def count_words(files: Sequence[str], do_lower_case: bool, max_words: int) -> Wo
     total = _BoundedCounter(max_words)
     with Progress("counting words", sizes, "B") as progress:
         for path in files:
-            for block in read_blocks(path):
+            for block, size in _blocks(path, input_format, text_field):
                 words, counts = unique_words(tf.constant(block.split(b"\n")))
                 total.add(words.numpy().tolist(), counts.numpy().tolist())
-                progress.update(len(block))
+                progress.update(size)
     return total.result()
 
 
-def read_blocks(path: str) -> Iterator[bytes]:
-    """A file's text in blocks of bounded size, cut at line ends wherever a line ends within a block.
+def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
+    """A file's text in blocks, one sentence a line, and how many bytes of the file each stands for."""
+    if input_format == "lines":  # where documents end does not matter, so none is too long
+        with open_binary(path) as file:
+            yield from ((block, len(block)) for block in read_blocks(file))
+        return
+    for source in plan_sources(path, input_format):
+        for documents in read_documents(source, input_format, text_field):
+            text = "".join(f"{sentence}\n" for document in documents for sentence in document).encode()
+            size = len(text) if is_compressed(path) else source.end - source.start
+            for block in read_blocks(io.BytesIO(text)):
+                yield block, size * len(block) // len(text)
+
+
+def read_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """A text in blocks of bounded size, cut at line ends wherever a line ends within a block.
 
     A longer line is cut at a space, and where it has none between two characters: such a word is
     longer than the tokenizer looks at, or a script without spaces, whose characters are words.
     """
-    with open_binary(path) as file:
-        rest = b""
-        while block := file.read(_BLOCK):
-            block = rest + block
-            end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1 or _start_of_last_character(block)
-            rest = block[end:]
-            if end:
-                yield block[:end]
-        if rest:
-            yield rest
+    rest = b""
+    while block := file.read(_BLOCK):
+        block = rest + block
+        end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1 or _start_of_last_character(block)
+        rest = block[end:]
+        if end:
+            yield block[:end]
+    if rest:
+        yield rest
 
 
 def _start_of_last_character(block: bytes) -> int:

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoints, command_line
 from bert_tf.classifier_run import TASK_NAME
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import BertClassifier
@@ -19,12 +19,14 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 LABELS_NAME = "labels.txt"
+# A SavedModel's folder for additional files; TF Serving ignores files there that it does not know.
+SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
 def export_saved_model(settings: ExportSettings) -> None:
     """Exports the latest checkpoint of a classifier run.
 
-    The folder appears under its name only when it is whole.
+    The folder appears under its name only when it is whole. `assets.extra/export.json` in it keeps the settings.
 
     Raises:
       InputError: the folder holds no classifier run or another task's, or `export_dir` holds something.
@@ -55,6 +57,7 @@ def export_saved_model(settings: ExportSettings) -> None:
         served = ServedClassifier(model, tokenizer, description, assets)
         with writer.atomic_folder(target) as temporary:
             tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
+            writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
     logging.info("exported %s to %s", checkpoint, target)
 
 

@@ -1,5 +1,6 @@
 """The scripts through their real command lines."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,18 +16,46 @@ SCRIPTS = {
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "export.export_saved_model": "--export_dir",
 }
+MODULES = SCRIPTS | {"tfrecords.show": "--num_examples", "tpu_check": "--chips"}
 
 
 def run(*command, cwd=None) -> subprocess.CompletedProcess:
     return subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd=cwd, check=False)
 
 
-@pytest.mark.parametrize("module", SCRIPTS)
+@pytest.mark.parametrize("module", MODULES)
 def test_help_shows_the_flags_without_importing_tensorflow(module, tmp_path):
     by_module = run(sys.executable, "-X", "importtime", "-m", module, "--help", cwd=tmp_path)
-    assert SCRIPTS[module] in by_module.stdout
+    assert by_module.returncode == 0
+    assert MODULES[module] in by_module.stdout
     assert "python -m " + module in by_module.stdout
     assert "tensorflow" not in by_module.stderr and "numpy" not in by_module.stderr
+
+
+@pytest.mark.parametrize("flag", ["--helpshort", "--helpfull", "--helpxml"])
+def test_every_kind_of_help_ends_with_0(flag, tmp_path):
+    done = run(sys.executable, "-m", "tfrecords.show", flag, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and "num_examples" in done.stdout
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # what fails is the flush at the end, or the first write
+def test_help_that_nobody_reads_to_its_end_is_no_error(unbuffered, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)  # as head does once it has its lines
+    with os.fdopen(writer, "w") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "bert_tf.run_pretraining", "--help"], stdout=output, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, cwd=tmp_path, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["--no_such_flag=1"], ["--vocab_size=many"], ["--flagfile=nothing"], []])
+def test_a_wrong_flag_is_one_line_and_exit_code_1(words, tmp_path):
+    done = run(sys.executable, "-m", "data_gen.learn_vocab", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ") and done.stderr.endswith(" (--help lists the flags)\n")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("module", SCRIPTS)

@@ -18,6 +18,7 @@ if not __package__:  # run by path: the folder above holds the packages
 from absl import app, flags
 
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import discard_output, flush_output, parse_flags
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -138,12 +139,12 @@ def main(words: Sequence[str]) -> int:
             raise InputError("name the file to show: python -m tfrecords.show FILE")
         for path in words[1:]:
             show(path, _vocabulary(path, values.vocab_file), values.first, values.num_examples)
-        sys.stdout.flush()
+        flush_output()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # into head, say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
     return 0
 
 
@@ -156,7 +157,7 @@ def run() -> None:
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one its manifest names", **own)
     flags.DEFINE_integer("first", 0, "record to begin with, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "how many to show", lower_bound=1, **own)
-    app.run(main)
+    app.run(main, flags_parser=parse_flags)
 
 
 if __name__ == "__main__":

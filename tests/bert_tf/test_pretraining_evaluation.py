@@ -12,7 +12,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch, pretraining_evaluation, pretraining_run, run_checkpoints, training
+from bert_tf import checkpoint_watch, flops, pretraining_evaluation, pretraining_run, run_checkpoints, training
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining_run import run_pretraining
@@ -32,7 +32,7 @@ EVALUATED = {
     "next_sentence_accuracy",
 }  # fmt: skip
 TRAINED = {*EVALUATED, "learning_rate", "gradient_norm"}
-SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilisation"}
+SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilisation", "peak_flops"}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,9 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     assert [entry["step"] for entry in by_split["eval"]] == [0, 3, 6]
     assert all(entry.keys() == {"split", "step", *TRAINED, *SPEED} for entry in by_split["train"])
     assert all(entry.keys() == {"split", "step", *EVALUATED} for entry in by_split["eval"])
-    assert by_split["start"][0]["peak_source"] == "what a large float32 matrix product reaches on this CPU"
+    assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
+    # what the last layer leaves out is not computed, so it is no part of utilisation
+    assert by_split["start"][0]["flops_per_row"] == flops.of_pretraining(CONFIG, 32, 5, outputs=2, examples=1)
     for entry in by_split["train"]:
         # every row has 32 places, some of them padding
         assert 0 < entry["tokens_per_second"] < 32 * entry["sequences_per_second"]

@@ -66,11 +66,18 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
     assert "60.0% at step 1,000" in page, "accuracies are best where they are highest"
     assert "0.5 at step 0" in page, "losses where they are lowest"
-    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP" in page and "L=2 H=128 A=2 V=30522, bidi" in page
+    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP a row" in page and "L=2 H=128 A=2 V=30522, bidi" in page
     assert "the <mark>[MASK]<sup>1</sup></mark> &amp; all" in page and "&lt;b&gt;" in page and "<b>" not in page
     assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page
     assert '<span class="guess right">man <small>93%</small>' in page
     assert "init_checkpoint" not in page, "what was left empty is not shown"
+
+
+def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
+    start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
+    loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
+             for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
+    assert "is of 300 GFLOP/s, a toy" in report.render("run", [PHASE], [start, *loops], [])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
-from data_gen.settings import VocabularySettings
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings, VocabularySettings
 from tfrecords.errors import InputError
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -156,7 +158,11 @@ def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
 
 
 @pytest.mark.parametrize(
-    "texts, message", [(["\n \x00\n"], "holds no word to learn from"), ([], "--input_file is empty")]
+    "texts, message",
+    [
+        (["\n \x00\n"], "holds no word to learn from; check the file and --input_format=lines"),
+        ([], "--input_file is empty"),
+    ],
 )
 def test_a_corpus_without_a_word_is_refused_and_nothing_written(tmp_path, texts, message):
     with pytest.raises(InputError, match=message):
@@ -238,6 +244,39 @@ def test_compressed_text_gives_the_same_vocabulary_and_damage_is_refused(tmp_pat
     (tmp_path / "t.bz2").write_bytes(whole[:-5])
     with pytest.raises(InputError, match=r"t\.bz2"):
         vocabulary.learn_vocabulary(VocabularySettings(**flags))
+    assert not (tmp_path / "new.txt").exists()
+
+
+def test_json_lines_teach_the_words_of_their_text_alone(tmp_path):
+    plain, _ = learn(tmp_path, ["schön ist es. the the"], 40)
+    record = {"url": "http://x.org", "body": "schön ist es. the the"}
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(record) + "\n")  # with ö as \u00f6
+    flags = {"input_file": str(tmp_path / "corpus.jsonl"), "output_file": str(tmp_path / "new.txt"), "vocab_size": 40}
+    found = vocabulary.learn_vocabulary(VocabularySettings(**flags, input_format="jsonl", text_field="body"))
+    assert found == plain
+    kept = json.loads((tmp_path / "new.txt.settings.json").read_text())
+    assert (kept["input_format"], kept["text_field"]) == ("jsonl", "body")
+
+
+@pytest.mark.parametrize(
+    ("input_format", "text"),
+    [
+        ("jsonl", '{"text": "a"}\n\n{"text": "b"\n'),
+        ("jsonl", '{"text": "a"}\n{"content": "b"}\n'),
+        ("wikipedia", "<mediawiki>\n<page></wrong></page>"),
+        ("wikipedia", "no dump"),
+    ],
+)
+def test_text_of_another_format_ends_in_the_generators_own_line(tmp_path, vocab_file, input_format, text):
+    (tmp_path / "corpus").write_text(text)
+    read = {"input_file": str(tmp_path / "corpus"), "input_format": input_format}
+    with pytest.raises(InputError) as expected:
+        create_pretraining_data(
+            GeneratorSettings(**read, vocab_file=vocab_file, output_file=str(tmp_path / "out")), LocalRunner(1)
+        )
+    with pytest.raises(InputError) as found:
+        vocabulary.learn_vocabulary(VocabularySettings(**read, output_file=str(tmp_path / "new.txt"), vocab_size=40))
+    assert str(found.value) == str(expected.value) and f"{tmp_path}/corpus" in str(found.value)
     assert not (tmp_path / "new.txt").exists()
 
 

@@ -1,5 +1,7 @@
+import bz2
 import collections
 import gzip
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +42,8 @@ def test_blocks_are_the_text_cut_at_line_ends_or_spaces_and_within_no_character(
     path.write_text(text, encoding="utf-8", newline="")
     before, words._BLOCK = words._BLOCK, block
     try:
-        blocks = [found.decode("utf-8") for found in words.read_blocks(str(path))]
+        with path.open("rb") as file:
+            blocks = [found.decode("utf-8") for found in words.read_blocks(file)]
     finally:
         words._BLOCK = before
     assert "".join(blocks) == text
@@ -52,8 +55,46 @@ def test_blocks_are_the_text_cut_at_line_ends_or_spaces_and_within_no_character(
 
 def test_one_endless_line_is_read_in_blocks(tmp_path):
     (tmp_path / "text").write_text("中" * 200_000 + " of" * 200_000, encoding="utf-8")
-    assert max(map(len, words.read_blocks(str(tmp_path / "text")))) <= 2 * words._BLOCK
+    with (tmp_path / "text").open("rb") as file:
+        assert max(map(len, words.read_blocks(file))) <= 2 * words._BLOCK
     assert count(tmp_path / "text").counts == {"中": 200_000, "of": 200_000}
+
+
+JSON_LINES = (
+    json.dumps({"url": "http://x.org", "body": "Schön ist's.\nthe the", "text": "left out"})
+    + "\n\n"
+    + json.dumps({"body": ["The \u00e4 of", "of"], "lang": "de"})
+).encode()
+DUMP = (
+    b"<mediawiki>\n<page><title>A</title><ns>0</ns><revision><text>'''The''' [[cat|cats]] run.\n* list</text>"
+    b"</revision></page>\n<page><title>Talk:A</title><ns>1</ns><revision><text>I think.</text></revision></page>\n"
+    b"</mediawiki>"
+)
+
+
+@pytest.mark.parametrize("pack", [bytes, bz2.compress])
+@pytest.mark.parametrize(
+    ("input_format", "content", "expected"),
+    [
+        ("lines", b"The \xff of\n\nof", {"the": 1, "of": 2}),
+        ("jsonl", JSON_LINES, {"schon": 1, "ist": 1, "'": 1, "s": 1, ".": 1, "the": 3, "a": 1, "of": 2}),
+        ("wikipedia", DUMP, {"the": 1, "cats": 1, "run": 1, ".": 1}),
+    ],
+)
+def test_words_are_those_of_the_text_that_the_generator_reads(tmp_path, input_format, content, expected, pack):
+    path = tmp_path / ("text" if pack is bytes else "text.bz2")
+    path.write_bytes(pack(content))
+    assert words.count_words([str(path)], True, 1000, input_format, "body").counts == expected
+    if pack is bytes:
+        done = sum(size for _, size in words._blocks(str(path), input_format, "body"))
+        assert done == len(content), "progress counts the bytes of the file"
+
+
+def test_one_endless_sentence_of_json_is_counted_in_blocks(tmp_path):
+    (tmp_path / "text").write_text(json.dumps({"text": "of " * 400_000}))
+    blocks = [block for block, _ in words._blocks(str(tmp_path / "text"), "jsonl", "text")]
+    assert len(blocks) > 1 and max(map(len, blocks)) <= 2 * words._BLOCK
+    assert sum(block.count(b"of") for block in blocks) == 400_000
 
 
 batches = st.lists(

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -108,6 +109,14 @@ def test_the_assets_hold_vocabulary_configuration_and_labels(pairs, vocab_file):
     assert (assets / "vocab.txt").read_bytes() == open(vocab_file, "rb").read()
     assert (assets / "labels.txt").read_text().split() == list(LABELS)
     assert BertConfig.from_json_file(str(assets / "bert_config.json")).hidden_size == 16
+
+
+def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
+    folder = pairs[0]
+    kept = json.loads((folder / "model/1/assets.extra/export.json").read_text())
+    expected = {"checkpoint_dir": f"{folder}/run", "export_dir": f"{folder}/model/1", "task": "classifier"}
+    assert kept == expected
+    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
 
 
 def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
