@@ -20,10 +20,11 @@ import tensorflow as tf
 from generator import data_files
 from official.nlp.data import pretrain_dataloader
 
-from bert_tf import command_line, pretraining_data
+from bert_tf import command_line
 from bert_tf.config import BertConfig
-from bert_tf.input_pipeline import pretraining_batches
-from bert_tf.record_order import Position
+from bert_tf.input.pipeline import pretraining_batches
+from bert_tf.input.record_order import Position
+from bert_tf.pretraining import record_files
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
@@ -63,8 +64,8 @@ def our_options(folder: pathlib.Path, masking: str, vocabulary: str, flags: list
         PretrainingSettings,
         [f"--input_file={files[0]}", "--output_dir=", f"--vocab_file={vocabulary}", "--do_train", *flags],
     )
-    data = pretraining_data.inspect(settings, config, files, files)
-    options = pretraining_data.reading_options(settings, config, data)
+    data = record_files.inspect(settings, config, files, files)
+    options = record_files.reading_options(settings, config, data)
     return files, options | {"batch_size": BATCH, "training": True, "packing": data.packing}
 
 

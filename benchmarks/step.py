@@ -95,8 +95,8 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
     """A step of our model with our optimizer."""
     import tensorflow as tf
 
-    from bert_tf import optimization
-    from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+    from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+    from bert_tf.training import optimization
 
     model = BertPretrainer(model_config(shape))
     objective = PretrainingObjective(model)
@@ -265,7 +265,7 @@ def main() -> None:
     if arguments.work:
         work(arguments.work, SHAPES[names[0]])
         return
-    from bert_tf import flops
+    from bert_tf.training import flops
 
     print(machine.describe())
     for name in names:

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, command_line, vocabulary_growth
-from bert_tf.checkpoint_formats import hugging_face, model_config, names, original, run, tf_models
+from bert_tf import checkpoints, command_line
+from bert_tf.checkpoint_formats import hugging_face, model_config, names, original, run, tf_models, vocabulary_growth
 from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.settings import ConversionSettings

@@ -17,7 +17,7 @@ from bert_tf.settings import ClassifierSettings
 
 def main(settings: ClassifierSettings) -> None:
     """Runs the script with resolved settings."""
-    from bert_tf.classifier_run import run_classifier
+    from bert_tf.finetuning.classifier_run import run_classifier
 
     run_classifier(settings)
 

@@ -16,9 +16,10 @@ from bert_tf.settings import PretrainingSettings
 
 def main(settings: PretrainingSettings) -> None:
     """Runs the script with resolved settings."""
-    from bert_tf.pretraining_run import run_pretraining
+    from bert_tf.pretraining.engine import run_pretraining
+    from bert_tf.report import run_report
 
-    run_pretraining(settings)
+    run_pretraining(settings, run_report.write)
 
 
 def run() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import masking
+from bert_tf.text import masking
 from data_gen import unit_files
 from data_gen.sentence_pairs import Rows, Window, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings

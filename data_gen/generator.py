@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.masking import MaskingRule
+from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from data_gen import compressed, disk_space
 from data_gen.documents import plan_sources

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 
 from absl import logging
 
+from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
-from bert_tf.word_splitting import MAX_CHARACTERS_PER_WORD
 from data_gen.compressed import check_readable
 from data_gen.merges import JOINER, Merges
 from data_gen.progress import Progress

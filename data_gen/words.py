@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
-from bert_tf.word_splitting import TOO_LONG, WordSplitter
+from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
 from data_gen.progress import Progress

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from bert_tf import curves, report
+from bert_tf.report import curves, run_report
 
 
 def render(stages: Sequence, figures: Sequence[dict], scores: dict[str, list[float]], answers: Sequence) -> str:
@@ -32,7 +32,7 @@ library's docstrings. Modules held out for evaluation are seen by no stage of tr
 <h2>Fine-tuning: which package does a paragraph belong to?</h2>{accuracy_dots(scores)}
 <h2>Served</h2><table><tr><th>raw string</th><th>label</th></tr>{served}</table>
 """
-    return report.page("From text to a served BERT", body)
+    return run_report.page("From text to a served BERT", body)
 
 
 def pretraining_curves(figures: Sequence[dict]) -> str:
@@ -44,7 +44,7 @@ def pretraining_curves(figures: Sequence[dict]) -> str:
         ("next_sentence_accuracy", "next-sentence accuracy", True),
     )
     drawn = [
-        curves.panel(title, report.train_and_held_out(name, train, held_out), percent=percent)
+        curves.panel(title, run_report.train_and_held_out(name, train, held_out), percent=percent)
         for name, title, percent in panels
     ]
     return f'<div class="curves">{"".join(f"<div>{svg}</div>" for svg in drawn)}</div>'

@@ -9,9 +9,9 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, command_line
-from bert_tf.classifier_run import TASK_NAME
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import BertClassifier
+from bert_tf.finetuning.classifier import BertClassifier
+from bert_tf.finetuning.classifier_run import TASK_NAME
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import ClassifierDescription, ServedClassifier

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.finetuning import BertClassifier
-from bert_tf.packing import pack
+from bert_tf.finetuning.classifier import BertClassifier
+from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
 

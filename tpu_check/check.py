@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
-from bert_tf import flops
 from bert_tf.config import BertConfig
 from bert_tf.settings import DeviceSettings
+from bert_tf.training import flops
 from tfrecords.errors import InputError
 from tpu_check import largest_batch, steps
 from tpu_check.chips import CHIPS, Chip
@@ -27,9 +27,9 @@ _STANDARD = (
 _OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-official"
 _LEGEND = """
 GiB of the chip's memory: weights, optimizer and batch; what lives within the step; all. /formula: FLOPs over those of
-the products (bert_tf/flops.py). GB accessed: by all fusions, in the cores' own memory too, as the compiler counts; GB
-moved: from and to the chip's memory. ms: what arithmetic, what is moved, and what is accessed takes at least, at the
-chip's published peaks; the larger of the first two bounds the step.
+the products (bert_tf/training/flops.py). GB accessed: by all fusions, in the cores' own memory too, as the compiler
+counts; GB moved: from and to the chip's memory. ms: what arithmetic, what is moved, and what is accessed takes at
+least, at the chip's published peaks; the larger of the first two bounds the step.
 """
 _HEADER = (
     f"{'':<47} {'GiB':>22} {'':>17} {'GB':>22} {'ms':>23}\n"

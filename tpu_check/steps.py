@@ -15,9 +15,9 @@ from official.nlp.configs import bert, encoders, pretraining_experiments
 from official.nlp.tasks import masked_lm
 
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords.errors import InputError
 
 # Any will do: the schedule is a formula of the step, which is an input.

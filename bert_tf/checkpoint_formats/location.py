@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from bert_tf import run_checkpoints
-from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats import hugging_face, latest
 from bert_tf.checkpoint_formats.original import PREFIX_NAME
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from tfrecords.errors import InputError
@@ -92,9 +91,9 @@ def _in_folder(folder: str) -> Location:
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
-    latest = run_checkpoints.find(folder).prefix
-    if latest:
-        return Location(latest, False)
+    newest = latest.find(folder).prefix
+    if newest:
+        return Location(newest, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     if PREFIX_NAME in prefixes:
         prefixes = [PREFIX_NAME]

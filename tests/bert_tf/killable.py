@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 
+from bert_tf.checkpoint_formats import latest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -97,11 +99,10 @@ def _disturb(order: dict) -> None:
 
     import tensorflow as tf
 
-    from bert_tf import flops, report, training
+    from bert_tf.training import flops, loop
 
-    # neither has to do with it, and both take time
+    # it has nothing to do with kills, and takes time
     flops.peak = lambda *_: None
-    report.write = lambda *_: None
     if "event" in order:
         _watch_files(order["event"], order["count_file"])
     if "while_writing" in order:
@@ -114,7 +115,7 @@ def _disturb(order: dict) -> None:
             return write(*args, **kwargs)
 
         tf.train.Checkpoint.write = written
-    begin = training.Progress.__init__
+    begin = loop.Progress.__init__
 
     def begun(*args, **kwargs):
         begin(*args, **kwargs)
@@ -126,8 +127,8 @@ def _disturb(order: dict) -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
 
-    training.Progress.__init__ = begun
-    update, loops = training.Progress.update, []
+    loop.Progress.__init__ = begun
+    update, loops = loop.Progress.update, []
 
     def updated(*args):
         update(*args)
@@ -136,7 +137,7 @@ def _disturb(order: dict) -> None:
             _kill(order["at_loop"][0])
 
     if "at_loop" in order:
-        training.Progress.update = updated
+        loop.Progress.update = updated
 
 
 def _log_batches(path: str) -> None:
@@ -145,9 +146,9 @@ def _log_batches(path: str) -> None:
 
     import tensorflow as tf
 
-    from bert_tf import input_pipeline
+    from bert_tf.input import pipeline
 
-    make = input_pipeline.pretraining_batches
+    make = pipeline.pretraining_batches
 
     def log(position, *columns):
         digest = hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
@@ -163,7 +164,7 @@ def _log_batches(path: str) -> None:
     def made(*args, **kwargs):
         return make(*args, **kwargs).map(logged, num_parallel_calls=1)
 
-    input_pipeline.pretraining_batches = made
+    pipeline.pretraining_batches = made
 
 
 def pretrain(arguments: list[str]) -> None:
@@ -178,11 +179,11 @@ def save_twice(folder: str) -> None:
     """Goes on in a folder, as a run does, with two checkpoints that hold their own number many times over."""
     import tensorflow as tf
 
-    from bert_tf import run_checkpoints
+    from bert_tf.runs import run_checkpoints
 
     step, values = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([50_000]))
     checkpoint = tf.train.Checkpoint(global_step=step, values=values)
-    found = run_checkpoints.find(folder)
+    found = latest.find(folder)
     if found.prefix:
         checkpoint.restore(found.prefix).assert_existing_objects_matched()
     run_checkpoints.tidy(folder, found)
@@ -216,7 +217,7 @@ def serve() -> None:
     """Does what the orders say."""
     import tensorflow as tf
 
-    from bert_tf import pretraining_run, run_pretraining  # noqa: F401  loaded before the first fork
+    from bert_tf import run_pretraining  # noqa: F401  loaded before the first fork
 
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2

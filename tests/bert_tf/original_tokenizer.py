@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from official.nlp.tools import tokenization as original
 
-from bert_tf import unicode_table
+from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

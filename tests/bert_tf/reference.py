@@ -8,7 +8,7 @@ from official.nlp.tasks import masked_lm
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 
 # Shapes to compare at: sizes that are no multiples of each other, one head, many layers and heads, long rows.
 CONFIG = BertConfig(

@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch
+from bert_tf.runs import checkpoint_watch
 from tfrecords.errors import InputError
 
 

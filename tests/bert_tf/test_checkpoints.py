@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import BertClassifier
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.finetuning.classifier import BertClassifier
+from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.reference import random_pretrainer
 from tfrecords.errors import InputError
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.finetuning import ClassificationObjective
+from bert_tf.finetuning.classifier import ClassificationObjective
+from bert_tf.finetuning.classifier_run import run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError
 

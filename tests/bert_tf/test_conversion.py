@@ -12,9 +12,9 @@ from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import ConversionSettings, PretrainingSettings
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,

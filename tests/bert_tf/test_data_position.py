@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import record_order
-from bert_tf.input_pipeline import DynamicMasking, pretraining_batches, records_at
-from bert_tf.masking import MaskingRule
-from bert_tf.packed_rows import RowShape
-from bert_tf.record_order import BEGINNING, Position
+from bert_tf.input import record_order
+from bert_tf.input.packed_rows import RowShape
+from bert_tf.input.pipeline import DynamicMasking, pretraining_batches, records_at
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.text.masking import MaskingRule
 from tests.tfrecords.record_files import write_file
 from tfrecords import manifest, reader, records, schema
 

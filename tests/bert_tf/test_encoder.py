@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import fused
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder, LayerNorm
+from bert_tf.encoder import BertEncoder
+from bert_tf.modeling import fused
+from bert_tf.modeling.layers import LayerNorm
 from tests.bert_tf.reference import CONFIG, random_batch, random_pretrainer, relative_error
 
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import fill_mask, input_pipeline
 from bert_tf.config import BertConfig
+from bert_tf.input import pipeline
+from bert_tf.pretraining import fill_mask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_pretrainer
 from tfrecords.errors import InputError
@@ -106,7 +107,7 @@ def test_a_model_of_one_direction_guesses_pieces_it_has_not_seen(tokenizer, dire
 
     def samples(ids):
         row = {"input_ids": np.array([ids]), "input_mask": np.array([[int(i > 0) for i in ids]])}
-        predicted = input_pipeline.every_piece_predicted(
+        predicted = pipeline.every_piece_predicted(
             {name: tf.constant(value, tf.int32) for name, value in row.items()}, direction
         )
         batch = row | {"segment_ids": np.zeros_like(row["input_ids"])} | {k: v.numpy() for k, v in predicted.items()}

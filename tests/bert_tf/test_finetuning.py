@@ -3,12 +3,13 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import finetuning, optimization
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import BertClassifier, ClassificationObjective
+from bert_tf.finetuning import classifier
+from bert_tf.finetuning.classifier import BertClassifier, ClassificationObjective
+from bert_tf.finetuning.tasks import glue
 from bert_tf.settings import ClassifierSettings
-from bert_tf.tasks import glue
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import optimization
 
 CONFIG = BertConfig(
     vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
@@ -42,7 +43,7 @@ def encoded_pairs(tokenizer, task, count, rng):
         texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(2)]
         label = f"{rng.uniform(0, 5):.2f}" if task.is_regression else str(rng.integers(2))
         examples.append(glue.Example(texts[0], texts[1] if task.has_pairs else None, label))
-    return finetuning.encode_examples(examples, task, tokenizer)
+    return classifier.encode_examples(examples, task, tokenizer)
 
 
 @pytest.mark.parametrize("name", ["MRPC", "CoLA", "STS-B"])
@@ -50,7 +51,7 @@ def test_the_head_overfits_32_examples(tokenizer, name):
     keras.utils.set_random_seed(0)
     task = task_named(name)
     encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
-    data = finetuning.batches(encoded, tokenizer, max_seq_length=16, batch_size=32, training=True)
+    data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=32, training=True)
     batch = next(iter(data))
     model = BertClassifier(CONFIG, task.num_outputs)
     objective = ClassificationObjective(model, task.is_regression)
@@ -91,15 +92,15 @@ def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
 def test_mean_loss_is_the_mean_over_all_examples():
     logits, labels = np.array([[2.0, 0.0], [0.0, 1.0]], np.float32), np.array([0.0, 0.0], np.float32)
     expected = (np.log(1 + np.exp(-2)) + np.log(1 + np.e)) / 2
-    np.testing.assert_allclose(finetuning.mean_loss(logits, labels, is_regression=False), expected, rtol=1e-6)
-    np.testing.assert_allclose(finetuning.mean_loss(logits[:, :1], labels, is_regression=True), 2.0)
+    np.testing.assert_allclose(classifier.mean_loss(logits, labels, is_regression=False), expected, rtol=1e-6)
+    np.testing.assert_allclose(classifier.mean_loss(logits[:, :1], labels, is_regression=True), 2.0)
 
 
 def test_training_batches_shuffle_anew_each_epoch_and_resume(tokenizer):
     encoded = encoded_pairs(tokenizer, task_named("MRPC"), 12, np.random.default_rng(1))
 
     def ids(steps, **options):
-        data = finetuning.batches(encoded, tokenizer, max_seq_length=16, batch_size=4, training=True, seed=5, **options)
+        data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=4, training=True, seed=5, **options)
         return [b["example_ids"].numpy().tolist() for b in data.take(steps)]
 
     got = ids(6)
@@ -114,8 +115,8 @@ def test_prediction_keeps_the_examples_order_whatever_the_batch_size(tokenizer):
     strategy = tf.distribute.get_strategy()
 
     def predict(batch_size):
-        data = finetuning.batches(encoded, tokenizer, max_seq_length=16, batch_size=batch_size, training=False)
-        return finetuning.predict(model, strategy, data, len(encoded))
+        data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=batch_size, training=False)
+        return classifier.predict(model, strategy, data, len(encoded))
 
     one_by_one = predict(1)
     assert one_by_one.shape == (11, 2)

@@ -4,10 +4,10 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import flops
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import BertClassifier
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.finetuning.classifier import BertClassifier
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.training import flops
 
 CONFIG = BertConfig(
     vocab_size=90, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import fused
 from bert_tf.config import ACTIVATIONS
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.modeling import fused
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from tests.bert_tf.reference import CONFIG, outputs_and_gradients, random_batch, random_pretrainer
 
 SEED, SITE = tf.constant([3, 4]), tf.constant(7)

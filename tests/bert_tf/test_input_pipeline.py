@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.input_pipeline import DynamicMasking, clear_errors, every_piece_predicted, pretraining_batches
-from bert_tf.masking import Masked, MaskingRule, mask
+from bert_tf.input.pipeline import DynamicMasking, clear_errors, every_piece_predicted, pretraining_batches
+from bert_tf.text.masking import Masked, MaskingRule, mask
 from tests.bert_tf import masking_reference
 from tests.bert_tf.masking_reference import CLS, CONTINUES, MASK, ROW, SEP, VOCABULARY
 from tests.tfrecords.record_files import write_file

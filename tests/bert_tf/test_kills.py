@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import progress, run_checkpoints
+from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
+from bert_tf.runs import run_checkpoints
+from bert_tf.training import progress
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -98,8 +100,8 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
         code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
         assert code in (0, -signal.SIGKILL), server.log
         kills += code != 0
-        step = run_checkpoints.find(str(folder)).step
-        assert step >= before and not run_checkpoints.find(str(folder)).damaged
+        step = latest.find(str(folder)).step
+        assert step >= before and not latest.find(str(folder)).damaged
         before = step
     assert kills >= 6 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
@@ -121,7 +123,7 @@ def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, 
         code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
         assert code == (-signal.SIGKILL if how else 0), server.log
         if how:
-            assert run_checkpoints.find(str(tmp_path / folder)).step == 20
+            assert latest.find(str(tmp_path / folder)).step == 20
     check_equal(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
 
 
@@ -154,7 +156,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
     # training takes long enough for the signal to come in its midst
     flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
     assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
-    step = run_checkpoints.find(str(tmp_path)).step
+    step = latest.find(str(tmp_path)).step
     assert 0 < step < 100000
     assert server.log.splitlines()[-1] == "stopped; run the same command again to go on"
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
@@ -163,7 +165,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
 def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
     code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
     assert code == 143, server.log
-    step = run_checkpoints.find(str(tmp_path)).step
+    step = latest.find(str(tmp_path)).step
     assert EVERY < step < 2 * EVERY
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -174,7 +176,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(dat
     said = server.log.splitlines()[-1]
     assert re.match(r"error: .*/ckpt-10: cannot be saved \(File too large.*\); those before it are whole", said), said
     assert "Traceback" not in server.log
-    found = run_checkpoints.find(str(tmp_path))
+    found = latest.find(str(tmp_path))
     assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -188,7 +190,7 @@ def test_killed_at_every_touch_of_a_file_while_saving_a_whole_checkpoint_is_ther
         event += 1
         code = server.do("save_twice", str(folder), event=event, count_file=count_file)
         said = [int(line.split()[1]) for line in server.log.splitlines() if line.startswith("saved")]
-        found = run_checkpoints.find(str(folder))
+        found = latest.find(str(folder))
         assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
         saved = found.step
         if found.prefix:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bert_tf import masking
+from bert_tf.text import masking
 from tests.bert_tf import masking_reference as reference
 from tests.bert_tf.masking_reference import CONTINUES, LEVEL, MASK, MASKABLE, ROW, VOCABULARY
 

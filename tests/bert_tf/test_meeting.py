@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bert_tf import meeting
-from bert_tf.meeting import Cluster, meet
+from bert_tf.distributed import meeting
+from bert_tf.distributed.meeting import Cluster, meet
 from tests.bert_tf.ports import free_hosts
 from tfrecords.errors import InputError
 

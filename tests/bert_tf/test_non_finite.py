@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import progress, run_checkpoints, training
-from bert_tf.pretraining import PretrainingObjective
-from bert_tf.pretraining_run import run_pretraining
-from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
+from bert_tf.checkpoint_formats import latest
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.training import loop, progress
+from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
 from tests.bert_tf.test_trainer import ROWS, batch, make_trainer
 from tests.bert_tf.test_training import data, settings  # noqa: F401  a fixture
 from tfrecords.errors import InputError
@@ -136,7 +137,7 @@ def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_
         run_pretraining(settings(data, tmp_path, *LONG))
     failed = json.loads((tmp_path / "failed_step.json").read_text())
     assert f"{data}/data.tfrecord record {bad_record}" in failed["records"] and len(failed["records"]) == 8
-    found = run_checkpoints.find(str(tmp_path))
+    found = latest.find(str(tmp_path))
     assert found.step == (failed["step"] - 1) // 5 * 5 < failed["step"]
     message = str(stopped.value)
     assert message.startswith(f"loss or gradient of step {failed['step']} (its records: {data}/data.tfrecord record ")
@@ -144,7 +145,7 @@ def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_
     assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
 
     run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
-    assert run_checkpoints.find(str(tmp_path)).step == 40
+    assert latest.find(str(tmp_path)).step == 40
     lines = [entry for entry in progress.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
 
@@ -156,8 +157,8 @@ def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monke
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(training.writer, "write_text", full)
-    run = object.__new__(training._Run)
+    monkeypatch.setattr(loop.writer, "write_text", full)
+    run = object.__new__(loop._Run)
     run._trainer, run._folder, run._writes = Failed, str(tmp_path), True
     run._records_of = lambda *_: [f"f record {number}" for number in range(9)]
     assert run._described_records(3).endswith("f record 7 and 1 more)")
@@ -176,4 +177,4 @@ def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path)
         run_pretraining(
             settings(data, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
         )
-    assert run_checkpoints.find(str(tmp_path)).step == 0
+    assert latest.find(str(tmp_path)).step == 0

@@ -4,8 +4,8 @@ import tensorflow as tf
 import tf_keras as keras
 from official.modeling.optimization import lamb, legacy_adamw
 
-from bert_tf import optimization
-from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, clipped_update, decays
+from bert_tf.training import optimization
+from bert_tf.training.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, clipped_update, decays
 
 PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
-from bert_tf.input_pipeline import every_piece_predicted
-from bert_tf.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
-from bert_tf.pretraining import PretrainingObjective
+from bert_tf.input.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
+from bert_tf.input.pipeline import every_piece_predicted
+from bert_tf.pretraining.objective import PretrainingObjective
 from tests.bert_tf.reference import random_pretrainer
 
 CLS, SEP = 1, 2

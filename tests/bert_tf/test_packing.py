@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import packing
+from bert_tf.text import packing
 
 CLS, SEP = 101, 102
 

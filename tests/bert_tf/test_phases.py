@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from bert_tf import phases, run_checkpoints, training
+from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.pretraining import phases
+from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import PretrainingSettings
+from bert_tf.training import loop
 from tfrecords.errors import InputError
 
 
@@ -55,7 +57,7 @@ def test_a_phase_takes_the_flags_of_the_one_before_but_for_its_own(runs, tmp_pat
 def test_phases_train_one_after_the_other_and_are_evaluated_each(runs, tmp_path, second):
     out = tmp_path / "out"
     figures = run_pretraining(settings(runs, out, second, "--do_eval", "--max_eval_steps=2"))
-    assert run_checkpoints.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval")
     # at its start and at its end each phase evaluates on its own rows
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
@@ -70,10 +72,10 @@ def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_pa
     class Killed(BaseException):
         pass
 
-    train, update = training.train, training.Progress.update
+    train, update = loop.train, loop.Progress.update
 
     def stop_between(trainer, *arguments, **more):
-        if run_checkpoints.find(str(out)).step == step == 4:
+        if latest.find(str(out)).step == step == 4:
             raise Killed
         train(trainer, *arguments, **more)
 
@@ -84,12 +86,12 @@ def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_pa
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(training, "train", stop_between)
-        patch.setattr(training.Progress, "update", stop_within)
+        patch.setattr(loop, "train", stop_between)
+        patch.setattr(loop.Progress, "update", stop_within)
         with pytest.raises(Killed):
             run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
     run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
-    assert run_checkpoints.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     before = (out / "metrics.jsonl").read_text()
     run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
     assert (out / "metrics.jsonl").read_text() == before, "a finished run trains no further"

@@ -2,9 +2,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import optimization
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.training import optimization
 from tests.bert_tf.reference import random_batch, random_pretrainer
 
 CONFIG = BertConfig(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import run_checkpoints
+from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_data import inspect
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.record_files import inspect
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
@@ -71,7 +71,7 @@ def look(data, names, *more: str, eval_names=""):
 def test_every_masked_kind_of_data_is_trained_on_and_evaluated(data, tmp_path, name, pairs):
     vocabulary = [f"--vocab_file={data}/vocab.txt"] if "dynamic" in name else []
     figures = run_pretraining(settings(data, tmp_path, name, "--do_eval", *vocabulary))
-    assert run_checkpoints.find(str(tmp_path)).step == 4
+    assert latest.find(str(tmp_path)).step == 4
     assert ("next_sentence_loss" in figures) == pairs
     expected = figures["masked_lm_loss"] + figures.get("next_sentence_loss", 0.0)
     np.testing.assert_allclose(figures["loss"], expected, rtol=1e-6)

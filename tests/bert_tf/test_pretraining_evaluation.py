@@ -12,11 +12,15 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch, flops, pretraining_evaluation, pretraining_run, run_checkpoints, training
+from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.pretraining import engine, evaluation
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.report import run_report
+from bert_tf.runs import checkpoint_watch
 from bert_tf.settings import PretrainingSettings
+from bert_tf.training import flops, loop
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -59,7 +63,7 @@ def words(data, output_dir, *more: str) -> list[str]:
 
 
 def run(data, output_dir, *more: str) -> dict[str, float]:
-    return run_pretraining(parse(PretrainingSettings, words(data, output_dir, *more)))
+    return run_pretraining(parse(PretrainingSettings, words(data, output_dir, *more)), run_report.write)
 
 
 def lines(path) -> list[dict]:
@@ -134,7 +138,7 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
 
-    monkeypatch.setattr(pretraining_run, "make_optimizer", no_optimizer)
+    monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
     before = (finished[0] / "metrics.jsonl").read_bytes()
     figures = run(data, finished[0], "--do_eval")
     assert figures == finished[1] == run(data, finished[0], "--do_eval")
@@ -147,7 +151,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
     def interrupt(self, step, figures):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training.Progress, "update", interrupt)
+    monkeypatch.setattr(loop.Progress, "update", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(data, tmp_path, "--do_train")
     assert "of 6; written" in (tmp_path / "report.html").read_text()
@@ -164,7 +168,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
 
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=sleep)
     monkeypatch.setattr(checkpoint_watch, "time", clock)
-    evaluate = pretraining_evaluation.Evaluation.__call__
+    evaluate = evaluation.Evaluation.__call__
 
     def evaluate_and_kill(self):
         figures = evaluate(self)
@@ -174,7 +178,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
             trainer.wait()
         return figures
 
-    monkeypatch.setattr(pretraining_evaluation.Evaluation, "__call__", evaluate_and_kill)
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", evaluate_and_kill)
     # far more steps than are trained
     same = ("--num_train_steps=1000000", "--save_checkpoints_steps=20")
     command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
@@ -189,7 +193,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     assert [entry["step"] for entry in lines(folder / "metrics-eval.jsonl")] == steps
     assert {entry["split"] for entry in lines(folder / "metrics.jsonl")} == {"start", "train"}
     assert "held out, step" in (folder / "report.html").read_text()
-    assert run_checkpoints.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
+    assert latest.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
     monkeypatch.undo()
     assert run(data, folder, "--do_eval", *same) == figures
 
@@ -201,7 +205,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_dama
     shutil.copytree(finished[0], folder)
     (folder / "ckpt-3.data-00000-of-00001").unlink()
     monkeypatch.setattr(
-        pretraining_evaluation.checkpoint_watch, "follow", lambda *_: iter([f"{folder}/ckpt-{s}" for s in (1, 3, 6)])
+        evaluation.checkpoint_watch, "follow", lambda *_: iter([f"{folder}/ckpt-{s}" for s in (1, 3, 6)])
     )
     with caplog.at_level(logging.INFO):
         assert run(data, folder, "--do_eval") == finished[1]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import progress
-from bert_tf.trainer import _with_derived
+from bert_tf.training import progress
+from bert_tf.training.trainer import _with_derived
 
 FIGURES = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,

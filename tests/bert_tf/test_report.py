@@ -6,8 +6,11 @@ import re
 
 import pytest
 
-from bert_tf import curves, fill_mask, progress, report, run_folder
 from bert_tf.config import BertConfig
+from bert_tf.pretraining import fill_mask
+from bert_tf.report import curves, run_report
+from bert_tf.runs import run_folder
+from bert_tf.training import progress
 
 PHASE = run_folder.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
@@ -60,7 +63,7 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     figures = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
     figures.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
                     "flops_per_row": 2.5e9})  # fmt: skip
-    page = report.render("a <run>", [PHASE], figures, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
+    page = run_report.render("a <run>", [PHASE], figures, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
     check_stands_alone(page)
     assert page.count("<svg") == len(PAIRS) + len(SPEED)
     assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
@@ -77,7 +80,7 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
     loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
              for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
-    assert "is of 300 GFLOP/s, a toy" in report.render("run", [PHASE], [start, *loops], [])
+    assert "is of 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     ],
 )
 def test_a_report_shows_what_there_is(figures, panels):
-    page = report.render("run", [PHASE], figures, [])
+    page = run_report.render("run", [PHASE], figures, [])
     check_stands_alone(page)
     assert page.count("<svg") == panels and "Fill in" not in page
 
@@ -98,7 +101,7 @@ def test_a_report_shows_what_there_is(figures, panels):
 def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
     longer = dataclasses.replace(PHASE, first_step=2000, settings=PHASE.settings | {"max_seq_length": 512})
     figures = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
-    two, one = (report.render("run", phases, figures, []) for phases in ([PHASE, longer], [PHASE]))
+    two, one = (run_report.render("run", phases, figures, []) for phases in ([PHASE, longer], [PHASE]))
     assert "<td>128</td><td>512</td>" in two and "from step 2,000" in two
     assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
 
@@ -111,7 +114,7 @@ def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line
     progress.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, progress.EVALUATOR_METRICS_NAME)
     for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
         progress.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
-    report.write(str(tmp_path))
+    run_report.write(str(tmp_path))
     page = (tmp_path / "report.html").read_text()
     assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1
     assert not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
@@ -124,14 +127,14 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp
     for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
         (tmp_path / name).write_text("")
     with caplog.at_level(logging.WARNING):
-        report.write(str(tmp_path))
+        run_report.write(str(tmp_path))
     assert "report.html could not be written" in caplog.text and "run.json: is damaged" in caplog.text
     assert (tmp_path / "report.html").read_text() == "old"
 
 
 def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
     few, many = (
-        report.render("run", [PHASE], entries("train", range(0, 50 * n, 50), PAIRS), []) for n in (300, 20_000)
+        run_report.render("run", [PHASE], entries("train", range(0, 50 * n, 50), PAIRS), []) for n in (300, 20_000)
     )
     assert len(many) < 1.2 * len(few)
 

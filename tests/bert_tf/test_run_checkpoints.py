@@ -6,10 +6,11 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint_watch, run_checkpoints
+from bert_tf.checkpoint_formats import latest
 from bert_tf.checkpoint_formats.location import locate
-from bert_tf.record_order import Position
-from bert_tf.run_checkpoints import KEPT, Found
+from bert_tf.input.record_order import Position
+from bert_tf.runs import checkpoint_watch, run_checkpoints
+from bert_tf.runs.run_checkpoints import KEPT, Found
 from tfrecords.errors import InputError
 
 
@@ -60,7 +61,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
     DAMAGES[damage](folder, 6)
-    assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith(f"{folder}/ckpt-6: ") and line.endswith(f"; taking {folder}/ckpt-3, the newest whole one")
     assert locate(str(folder)).path == f"{folder}/ckpt-3"
@@ -76,7 +77,7 @@ def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text
     (folder / "checkpoint").unlink()
     if text is not None:
         (folder / "checkpoint").write_text(text, encoding="latin-1")
-    found = run_checkpoints.find(str(folder))
+    found = latest.find(str(folder))
     assert (found.prefix, found.step, found.position) == (f"{folder}/ckpt-6", 6, Position(1, 2, 6))
     run_checkpoints.tidy(str(folder), found)
     assert run_checkpoints.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
@@ -84,7 +85,7 @@ def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text
 
 def test_an_older_one_that_a_person_names_is_taken(folder):
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3")
+    assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3")
 
 
 def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
@@ -92,21 +93,21 @@ def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_i
         DAMAGES[damage](folder, step)
     message = rf"^{re.escape(str(folder))}: none of its checkpoints can be read \(.*ckpt-6.*ckpt-3.*ckpt-0"
     with pytest.raises(InputError, match=message):
-        run_checkpoints.find(str(folder))
-    assert run_checkpoints.find(str(tmp_path / "nothing")) == Found() and Found().step == 0
+        latest.find(str(folder))
+    assert latest.find(str(tmp_path / "nothing")) == Found() and Found().step == 0
     with pytest.raises(InputError, match="nothing: holds no checkpoint"):
-        run_checkpoints.check_there(str(tmp_path / "nothing"))
+        latest.check_there(str(tmp_path / "nothing"))
 
 
 def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(folder):
     for turn in range(2):
         DAMAGES["a byte of the data"](folder, 6)
         damaged = data(folder, 6).read_bytes()
-        run_checkpoints.tidy(str(folder), run_checkpoints.find(str(folder)))
+        run_checkpoints.tidy(str(folder), latest.find(str(folder)))
         assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
-        assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-3")
+        assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3")
         run_checkpoints.save(str(folder), checkpoint(6), 6)
-        assert run_checkpoints.find(str(folder)) == Found(f"{folder}/ckpt-6")
+        assert latest.find(str(folder)) == Found(f"{folder}/ckpt-6")
 
 
 def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
@@ -116,7 +117,7 @@ def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("x")
     before = sorted(path.name for path in folder.rglob("*"))
-    run_checkpoints.tidy(str(folder), run_checkpoints.find(str(folder)))
+    run_checkpoints.tidy(str(folder), latest.find(str(folder)))
     gone = {"saving", "ckpt-9_temp", *(os.path.basename(name) for name in left)}
     assert sorted(path.name for path in folder.rglob("*")) == [name for name in before if name not in gone]
 
@@ -127,7 +128,7 @@ def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
     tf.io.gfile.makedirs(folder)
     for step in range(KEPT + 3):
         run_checkpoints.save(folder, checkpoint(step), step)
-    assert sorted(run_checkpoints.numbered(folder)) == list(range(3, KEPT + 3))
+    assert sorted(latest.numbered(folder)) == list(range(3, KEPT + 3))
     state = tf.train.get_checkpoint_state(folder)
     assert list(state.all_model_checkpoint_paths) == [f"{folder}/ckpt-{step}" for step in range(3, KEPT + 3)]
     assert not tf.io.gfile.exists(f"{folder}/saving")
@@ -145,7 +146,7 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
     message = r"ckpt-9: cannot be saved \(No space left on device\); those before it are whole"
     with pytest.raises(InputError, match=message):
         run_checkpoints.save(str(folder), checkpoint(9), 9)
-    assert sorted(os.listdir(folder)) == before and run_checkpoints.find(str(folder)).step == 6
+    assert sorted(os.listdir(folder)) == before and latest.find(str(folder)).step == 6
 
 
 def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, monkeypatch):
@@ -155,7 +156,7 @@ def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, mo
     monkeypatch.setattr(run_checkpoints.writer, "write_text", fail)
     with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
         run_checkpoints.save(str(folder), checkpoint(9), 9)
-    assert run_checkpoints.find(str(folder)).step == 6
+    assert latest.find(str(folder)).step == 6
 
 
 @pytest.mark.parametrize("where", ["the reader", "the files"])
@@ -173,7 +174,7 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
         monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
     message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; mend"
     with pytest.raises(InputError, match=message):
-        run_checkpoints.find(str(folder))
+        latest.find(str(folder))
     assert sorted(os.listdir(folder)) == before
 
 
@@ -181,7 +182,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
     values = tf.train.Checkpoint(global_step=tf.Variable(3, dtype=tf.int64))
     run_checkpoints.save(str(tmp_path), values, 3)
     with pytest.raises(InputError, match=r"made by an earlier version; start another .*--init_checkpoint=.*ckpt-3$"):
-        run_checkpoints.find(str(tmp_path)).position  # noqa: B018
+        latest.find(str(tmp_path)).position  # noqa: B018
 
 
 @pytest.mark.parametrize("free", [99, 299, 300])

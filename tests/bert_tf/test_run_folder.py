@@ -6,8 +6,8 @@ import re
 import pytest
 import tensorflow as tf
 
-from bert_tf import run_folder
-from bert_tf.run_folder import Phase
+from bert_tf.runs import run_folder
+from bert_tf.runs.run_folder import Phase
 from tfrecords.errors import InputError
 
 FIRST = Phase(

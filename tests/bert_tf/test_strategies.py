@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import strategies, workers
-from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
-from bert_tf.input_pipeline import DynamicMasking
-from bert_tf.masking import MaskingRule
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.distributed import strategies, workers
+from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.input.pipeline import DynamicMasking
+from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
+from bert_tf.text.masking import MaskingRule
 from tests.bert_tf.ports import free_hosts
 from tests.tfrecords.record_files import write_file
 from tfrecords.errors import InputError

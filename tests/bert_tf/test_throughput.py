@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import throughput
-from bert_tf.flops import Peak
 from bert_tf.settings import DeviceSettings
-from bert_tf.throughput import Throughput
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training import throughput
+from bert_tf.training.flops import Peak
+from bert_tf.training.throughput import Throughput
+from bert_tf.training.trainer import Trainer, make_optimizer
 
 MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 pieces
 

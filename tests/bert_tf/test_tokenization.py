@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from bert_tf import unicode_table
+from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer, load_vocabulary
 from tests.bert_tf.original_tokenizer import (
     BOTH_CASES,

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import strategies
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import BertClassifier, ClassificationObjective
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
+from bert_tf.distributed import strategies
+from bert_tf.finetuning.classifier import BertClassifier, ClassificationObjective
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training.trainer import Trainer, make_optimizer
 
 CONFIG = BertConfig(
     vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,

@@ -9,16 +9,18 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import run_checkpoints, run_folder, training
+from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import Terminated, parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.interruption import Interruption
-from bert_tf.optimization import AdamWeightDecay, Lamb
-from bert_tf.pretraining import BertPretrainer
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
-from bert_tf.trainer import make_optimizer
+from bert_tf.training import loop
+from bert_tf.training.interruption import Interruption
+from bert_tf.training.optimization import AdamWeightDecay, Lamb
+from bert_tf.training.trainer import make_optimizer
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -97,7 +99,7 @@ def test_a_run_goes_on_and_is_evaluated_without_the_checkpoint_and_the_configura
     run_pretraining(settings(data, tmp_path / "second", *begun))
     shutil.rmtree(tmp_path / "first")
     run_pretraining(settings(data, tmp_path / "second", *begun, "--num_train_steps=8"))
-    assert run_checkpoints.find(str(tmp_path / "second")).step == 8
+    assert latest.find(str(tmp_path / "second")).step == 8
     assert run_pretraining(settings(data, tmp_path / "second", *begun, "--nodo_train", "--do_eval"))
 
 
@@ -129,10 +131,10 @@ def test_an_interrupted_run_resumed_equals_an_uninterrupted_one(data, finished, 
             raise Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.Progress, "update", interrupt)
+        patch.setattr(loop.Progress, "update", interrupt)
         with pytest.raises(Interrupted):
             run_pretraining(settings(data, tmp_path))
-    assert run_checkpoints.find(str(tmp_path)).step == 3
+    assert latest.find(str(tmp_path)).step == 3
     run_pretraining(settings(data, tmp_path))
     expected = weights(finished[0], 6)
     got = weights(tmp_path, 6)
@@ -169,7 +171,7 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_pa
     with pytest.raises(InputError, match="another data .*max_seq_length was 32, is 48"):
         run_pretraining(settings(data, tmp_path, *longer))
     run_pretraining(settings(data, tmp_path, *longer, "--num_train_steps=8"))
-    assert run_checkpoints.find(str(tmp_path)).step == 8
+    assert latest.find(str(tmp_path)).step == 8
 
 
 @pytest.mark.parametrize(
@@ -289,7 +291,7 @@ def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message
 def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_path):
     with pytest.raises(InputError, match=r"step 2 .*is not finite; the last good checkpoint is .*/ckpt-0; .*diverged"):
         run_pretraining(settings(data, tmp_path, "--learning_rate=1e38", "--num_warmup_steps=0"))
-    assert run_checkpoints.find(str(tmp_path)).step == 0
+    assert latest.find(str(tmp_path)).step == 0
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_optimizers_by_flag(flag, kind, corrects):
 def test_lamb_trains_and_resumes(data, tmp_path):
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb"))
-    assert run_checkpoints.find(str(tmp_path)).step == 6
+    assert latest.find(str(tmp_path)).step == 6
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])

@@ -44,9 +44,7 @@ def test_a_disk_without_room_is_refused_before_the_work_and_nothing_stays(genera
     free(60_000)
     made = []
     monkeypatch.setattr(shards, "make_unit", made.append)
-    with pytest.raises(
-        InputError, match=r"has 0\.1 MB free, but about 0\.2 MB are needed: 0\.1 MB for all"
-    ):
+    with pytest.raises(InputError, match=r"has 0\.1 MB free, but about 0\.2 MB are needed: 0\.1 MB for all"):
         generator.run("a@2")
     assert not made and len(needs) == 1 and not generator.files()
 

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from bert_tf import flops, phases
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.pretraining import phases
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ClassifierSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings

@@ -16,8 +16,8 @@ import transformers
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.finetuning import BertClassifier
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.finetuning.classifier import BertClassifier
+from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_batch, relative_error

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.model_config import from_hugging_face
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,

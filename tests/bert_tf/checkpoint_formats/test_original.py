@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import names, original
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,

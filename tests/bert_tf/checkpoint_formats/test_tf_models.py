@@ -18,7 +18,7 @@ from official.nlp.tools import tf1_bert_checkpoint_converter_lib as converter
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
 from bert_tf.checkpoint_formats.contents import trained_pooler
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,

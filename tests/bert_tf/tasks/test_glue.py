@@ -3,9 +3,9 @@ import re
 import numpy as np
 import pytest
 
+from bert_tf.finetuning.tasks import glue
+from bert_tf.finetuning.tasks.glue import Example
 from bert_tf.settings import ClassifierSettings
-from bert_tf.tasks import glue
-from bert_tf.tasks.glue import Example
 from tfrecords.errors import InputError
 
 STS_B = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"

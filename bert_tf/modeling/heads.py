@@ -8,9 +8,9 @@ Letters: B batch, S sequence length, H hidden size, P predictions, V vocabulary 
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import fused
 from bert_tf.config import BertConfig
-from bert_tf.encoder import Dense, LayerNorm, activation, dropout_seed, rows
+from bert_tf.modeling import fused
+from bert_tf.modeling.layers import Dense, LayerNorm, activation, dropout_seed, rows
 
 # The encoder numbers its dropouts from 0 on; heads count from here, so that no two masks are alike.
 _DROPOUT_SITE = 1 << 16

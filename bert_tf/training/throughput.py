@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf.flops import Peak
+from bert_tf.training.flops import Peak
 
 
 class Throughput:

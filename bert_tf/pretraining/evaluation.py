@@ -9,27 +9,28 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import (
-    checkpoint_watch,
-    fill_mask,
-    input_pipeline,
-    progress,
-    report,
-    run_folder,
-    strategies,
-    summaries,
-    workers,
-)
 from bert_tf.config import BertConfig
-from bert_tf.pretraining_data import PretrainingData, check_vocab_file, reading_options
+from bert_tf.distributed import strategies, workers
+from bert_tf.input import pipeline
+from bert_tf.pretraining import fill_mask
+from bert_tf.pretraining.record_files import PretrainingData, check_vocab_file, reading_options
+from bert_tf.runs import checkpoint_watch, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.trainer import Trainer
+from bert_tf.training import progress, summaries
+from bert_tf.training.trainer import Trainer
 from tfrecords import manifest, writer
 from tfrecords.errors import InputError
 
+# Writes a report of the run in a folder; which one is the caller's choice, so that training needs no drawing library.
+Report = Callable[[str], None]
+
 _ROWS_SHOWN = 5
 _ROWS_LOGGED = 2
+
+
+def no_report(folder: str) -> None:
+    """Writes no report."""
 
 
 class Evaluation:
@@ -44,10 +45,17 @@ class Evaluation:
       settings: the run's.
       trainer: with evaluation data; may train too.
       blanks: what to fill in; None for nothing.
+      write_report: called with the run's folder after each evaluation.
     """
 
-    def __init__(self, settings: PretrainingSettings, trainer: Trainer, blanks: fill_mask.Blanks | None):
-        self._settings, self._trainer = settings, trainer
+    def __init__(
+        self,
+        settings: PretrainingSettings,
+        trainer: Trainer,
+        blanks: fill_mask.Blanks | None,
+        write_report: Report = no_report,
+    ):
+        self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._fill_mask = None
         if blanks:
             model = trainer.objective.model
@@ -75,7 +83,7 @@ class Evaluation:
         if self._fill_mask:
             self._fill_in(step)
         self._summaries.flush()
-        report.write(settings.output_dir)
+        self._write_report(settings.output_dir)
         return figures
 
     def _fill_in(self, step: int) -> None:
@@ -109,8 +117,8 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     rows = []
     if settings.fill_mask_file:
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
-    with input_pipeline.clear_errors(data.eval_files, config.vocab_size):
-        batches = input_pipeline.pretraining_batches(
+    with pipeline.clear_errors(data.eval_files, config.vocab_size):
+        batches = pipeline.pretraining_batches(
             data.eval_files, batch_size=_ROWS_SHOWN, training=False, **reading_options(settings, config, data)
         )
         first = next(batches.take(1).as_numpy_iterator())

@@ -14,9 +14,9 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.heads import ClassificationHead
-from bert_tf.packing import pack
-from bert_tf.tasks.glue import ClassificationTask, Example
+from bert_tf.finetuning.tasks.glue import ClassificationTask, Example
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
 _TEXTS_PER_CALL = 4096

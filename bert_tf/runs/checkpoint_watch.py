@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import run_checkpoints
+from bert_tf.checkpoint_formats import latest
 from tfrecords.errors import InputError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -31,8 +31,8 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
     """
     newest, waiting_since = -1, time.monotonic()
     while True:
-        first = run_checkpoints.find(output_dir).prefix if newest < 0 else ""
-        there = run_checkpoints.numbered(output_dir).items()
+        first = latest.find(output_dir).prefix if newest < 0 else ""
+        there = latest.numbered(output_dir).items()
         new = {step: prefix for step, prefix in there if (prefix == first if newest < 0 else step > newest)}
         for step in sorted(new):
             newest = step

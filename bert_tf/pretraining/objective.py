@@ -13,7 +13,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 
 # A term of a mean that may be spread over replicas: its numerator and its denominator here.
 Ratio = tuple[tf.Tensor, tf.Tensor]

@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.input_pipeline import DynamicMasking, clear_errors, pretraining_batches
-from bert_tf.masking import MaskingRule
-from bert_tf.packed_rows import RowShape, shape_for
+from bert_tf.input.packed_rows import RowShape, shape_for
+from bert_tf.input.pipeline import DynamicMasking, clear_errors, pretraining_batches
 from bert_tf.settings import PretrainingSettings
+from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer
 from tfrecords.errors import InputError

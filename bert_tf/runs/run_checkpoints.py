@@ -1,4 +1,4 @@
-"""The checkpoints of a run's folder: the newest whole one, and how one more is added without risk to the others.
+"""The checkpoints of a run's folder: how one more is added without risk to the others.
 
 A checkpoint is written aside, flushed to the disk, renamed, and only then named in the folder's `checkpoint` file;
 after that the oldest are deleted. So at any moment, of a kill, a power cut or a full disk, the one that is named
@@ -6,7 +6,6 @@ is whole.
 """
 
 import contextlib
-import dataclasses
 import os
 import re
 import shutil
@@ -15,99 +14,14 @@ from collections.abc import Iterator
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, VALUE, damage
-from bert_tf.record_order import BEGINNING, Position
+from bert_tf.checkpoint_formats.latest import Found, indexes, prefixes, step_of
+from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from tfrecords import writer
 from tfrecords.errors import InputError
 
 KEPT = 5
 # Where a checkpoint is while it is written, and where damaged ones are put.
 _SAVING, _DAMAGED = "saving", "damaged"
-_INDEX = re.compile(r"^ckpt-(\d+)\.index$")
-_STEP = re.compile(r"-(\d+)$")
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """What a folder has to go on from.
-
-    Attributes:
-      prefix: of the newest whole checkpoint; "" where there is none.
-      damaged: prefixes of newer ones that cannot be read.
-    """
-
-    prefix: str = ""
-    damaged: tuple[str, ...] = ()
-
-    @property
-    def step(self) -> int:
-        """Steps trained; 0 without a checkpoint."""
-        return int(tf.train.load_variable(self.prefix, f"global_step{VALUE}")) if self.prefix else 0
-
-    @property
-    def position(self) -> Position:
-        """Where the data stands; its beginning without a checkpoint.
-
-        Raises:
-          InputError: the checkpoint does not say.
-        """
-        if not self.prefix:
-            return BEGINNING
-        try:
-            return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
-        except tf.errors.NotFoundError as error:
-            raise InputError(
-                f"{self.prefix}: does not say where the data stood, being made by an earlier version; start another "
-                f"--output_dir with --init_checkpoint={self.prefix}"
-            ) from error
-
-
-def prefixes(folder: str) -> list[str]:
-    """A folder's checkpoints, whole or not: the one that is named as its latest, then the others by descending step."""
-    if not tf.io.gfile.isdir(folder):
-        return []
-    named, latest = _named(folder)
-    found = {*named, *(os.path.join(folder, name[: -len(".index")]) for name in _indexes(folder))}
-    return sorted(found, key=lambda prefix: (prefix == latest, _step(prefix)), reverse=True)
-
-
-def numbered(folder: str) -> dict[int, str]:
-    """A folder's checkpoints, whole or not, by the step in their names."""
-    return {_step(prefix): prefix for prefix in prefixes(folder)}
-
-
-def find(folder: str) -> Found:
-    """Looks for the newest whole checkpoint; all of its bytes are read and their checksums compared.
-
-    A damaged one is passed over, which the log says.
-
-    Raises:
-      InputError: there are checkpoints, and all of them are damaged, or one cannot be read at the moment.
-    """
-    reasons = {}
-    for prefix in prefixes(folder):
-        reason = damage(prefix)
-        if not reason:
-            if reasons:
-                logging.warning("%s; taking %s, the newest whole one", "; ".join(reasons.values()), prefix)
-            return Found(prefix, tuple(reasons))
-        reasons[prefix] = reason
-    if reasons:
-        raise InputError(
-            f"{folder}: none of its checkpoints can be read ({'; '.join(reasons.values())}); copy them again, or give "
-            "another folder"
-        )
-    return Found()
-
-
-def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint; whether one is whole is not looked at.
-
-    Raises:
-      InputError: names the folder.
-    """
-    if not prefixes(folder):
-        raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
 
 
 def at_step(folder: str, step: int) -> str:
@@ -141,7 +55,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
                 _move(aside, name, folder)
         else:  # what is written to an object store is there whole or not at all
             checkpoint.write(prefix)
-        kept = [path for path in _by_step(folder) if _step(path) <= step][-KEPT:]
+        kept = [path for path in _by_step(folder) if step_of(path) <= step][-KEPT:]
         _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
@@ -150,7 +64,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
             "and the same command goes on from them"
         ) from error
     for path in _by_step(folder):
-        if _step(path) < _step(kept[0]):
+        if step_of(path) < step_of(kept[0]):
             _remove(path)
     return prefix
 
@@ -188,7 +102,7 @@ def check_space(folder: str, checkpoint_bytes: int) -> None:
     if not _is_local(folder):
         return
     free = shutil.disk_usage(folder).free
-    there = min(KEPT, len(_indexes(folder)))
+    there = min(KEPT, len(indexes(folder)))
     # the oldest one goes only once the newest is written
     needed = checkpoint_bytes * (KEPT + 1 - there)
     if free < checkpoint_bytes:
@@ -211,28 +125,8 @@ def _is_local(folder: str) -> bool:
     return "://" not in folder
 
 
-def _step(prefix: str) -> int:
-    number = _STEP.search(prefix)
-    return int(number[1]) if number else -1
-
-
-def _indexes(folder: str) -> list[str]:
-    return [name for name in tf.io.gfile.listdir(folder) if _INDEX.match(name)]
-
-
 def _by_step(folder: str) -> list[str]:
-    return sorted((os.path.join(folder, name[: -len(".index")]) for name in _indexes(folder)), key=_step)
-
-
-def _named(folder: str) -> tuple[list[str], str]:
-    """Prefixes in the folder's `checkpoint` file, and its latest; none where it is damaged."""
-    try:
-        state = tf.train.get_checkpoint_state(folder)
-    except (ValueError, tf.errors.OpError):
-        state = None
-    if state is None:
-        return [], ""
-    return [*state.all_model_checkpoint_paths, state.model_checkpoint_path], state.model_checkpoint_path
+    return sorted((os.path.join(folder, name[: -len(".index")]) for name in indexes(folder)), key=step_of)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ the few spacing marks that have one. So it is a table, the same in Python, in a 
 served graph, and the entries that take part in those rules say so (`word_splitting` applies them).
 
 An entry is `kind << KIND_SHIFT | code point`. The table is frozen to Unicode 14.0 in
-`unicode_table.npz`, so that every Python version tokenizes alike; `python -m bert_tf.unicode_table`
+`unicode_table.npz`, so that every Python version tokenizes alike; `python -m bert_tf.text.unicode_table`
 makes it anew on a Python with `unicodedata` 14.0.0.
 """
 

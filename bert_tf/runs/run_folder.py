@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import run_checkpoints
+from bert_tf.checkpoint_formats import latest
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -68,7 +68,7 @@ class Lock:
         if self._file is None and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
             self._take()
-            if run_checkpoints.prefixes(self._output_dir):
+            if latest.prefixes(self._output_dir):
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
 
     def _take(self) -> None:
@@ -106,7 +106,7 @@ def read_phases(output_dir: str) -> list[Phase]:
     Raises:
       InputError: `run.json` cannot be read, or is missing beside checkpoints.
     """
-    if not run_checkpoints.prefixes(output_dir):
+    if not latest.prefixes(output_dir):
         return []
     path = os.path.join(output_dir, NAME)
     if not tf.io.gfile.exists(path):

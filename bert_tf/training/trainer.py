@@ -11,10 +11,10 @@ import orbit
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import gradients, optimization
-from bert_tf.record_order import Position
+from bert_tf.input.record_order import Position
 from bert_tf.settings import DeviceSettings
-from bert_tf.throughput import Throughput
+from bert_tf.training import gradients, optimization
+from bert_tf.training.throughput import Throughput
 
 _LARGEST_EXPONENT = 88.0  # of float32
 # More than so many steps in a row that are not finite are no accident.

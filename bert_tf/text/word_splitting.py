@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf import unicode_table
+from bert_tf.text import unicode_table
 
 # A longer word becomes [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.meeting import Cluster, meet
+from bert_tf.distributed.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
 from tfrecords.errors import InputError
 

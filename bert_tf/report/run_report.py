@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import curves, fill_mask, progress, run_folder
+from bert_tf.pretraining import fill_mask
+from bert_tf.report import curves
+from bert_tf.runs import run_folder
+from bert_tf.training import progress
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -70,14 +73,34 @@ def write(output_dir: str) -> None:
     A run does not end for the sake of its report: that it could not be written is a warning.
     """
     try:
-        figures = progress.read(output_dir, progress.METRICS_NAME, progress.EVALUATOR_METRICS_NAME)
-        # an evaluation beside the training may have shown other sentences at the same step
-        looks = [*progress.read(output_dir, fill_mask.NAME), *progress.read(output_dir, fill_mask.EVALUATOR_NAME)]
-        name = os.path.basename(os.path.abspath(output_dir))
-        page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
-        writer.write_text(os.path.join(output_dir, NAME), page)
+        _write(output_dir)
     except (InputError, OSError, tf.errors.OpError) as error:
         logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), error)
+
+
+def write_or_refuse(output_dir: str) -> str:
+    """Writes the report of a folder that a person names; returns its path.
+
+    Raises:
+      InputError: no run has trained there, or its files cannot be read.
+    """
+    if not run_folder.read_phases(output_dir):
+        raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining")
+    try:
+        return _write(output_dir)
+    except tf.errors.OpError as error:
+        raise InputError(f"{os.path.join(output_dir, NAME)}: cannot be written ({error.message})") from error
+
+
+def _write(output_dir: str) -> str:
+    figures = progress.read(output_dir, progress.METRICS_NAME, progress.EVALUATOR_METRICS_NAME)
+    # an evaluation beside the training may have shown other sentences at the same step
+    looks = [*progress.read(output_dir, fill_mask.NAME), *progress.read(output_dir, fill_mask.EVALUATOR_NAME)]
+    name = os.path.basename(os.path.abspath(output_dir))
+    page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
+    path = os.path.join(output_dir, NAME)
+    writer.write_text(path, page)
+    return path
 
 
 def page(title: str, body: str) -> str:

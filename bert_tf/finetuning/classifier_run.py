@@ -14,14 +14,19 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints, finetuning, flops, progress, run_checkpoints, run_folder, strategies, training, workers
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.finetuning import BertClassifier, EncodedExamples
+from bert_tf.distributed import strategies, workers
+from bert_tf.finetuning import classifier
+from bert_tf.finetuning.classifier import BertClassifier, EncodedExamples
+from bert_tf.finetuning.tasks import glue
+from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
-from bert_tf.tasks import glue
-from bert_tf.throughput import Throughput
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training import flops, loop, progress
+from bert_tf.training.throughput import Throughput
+from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -78,7 +83,7 @@ def _run(run: ClassifierRun, strategy: tf.distribute.Strategy, lock: run_folder.
         _train(run, strategy, model, lock)
     if not (settings.do_eval or settings.do_predict):
         return {}
-    found = run_checkpoints.find(settings.output_dir)
+    found = latest.find(settings.output_dir)
     workers.check_same_folder(strategy, settings.output_dir, found.step)
     tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
     figures = _evaluate(run, strategy, model, found.step) if settings.do_eval else {}
@@ -93,7 +98,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if not settings.do_train:
-        run_checkpoints.check_there(settings.output_dir)
+        latest.check_there(settings.output_dir)
     task = glue.find_task(settings, _labels_of_earlier_run(settings.output_dir))
     if task.has_pairs:
         require_segments(config, settings.bert_config_file)
@@ -101,7 +106,7 @@ def _prepare(settings: ClassifierSettings) -> ClassifierRun:
     examples = {split: glue.read_split(task, settings.data_dir, split) for split, wanted in asked.items() if wanted}
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config)
-    splits = {split: finetuning.encode_examples(read, task, tokenizer) for split, read in examples.items()}
+    splits = {split: classifier.encode_examples(read, task, tokenizer) for split, read in examples.items()}
     return ClassifierRun(settings, config, tokenizer, task, splits)
 
 
@@ -135,7 +140,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
             checkpoints.initialize(model, starts_from)
-    found = run_checkpoints.find(settings.output_dir)
+    found = latest.find(settings.output_dir)
     workers.check_same_folder(strategy, settings.output_dir, found.step)
     start_step = run_folder.check(settings.output_dir, phase, found.step)
     if strategies.is_chief(strategy):
@@ -145,7 +150,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
     def make_batches(input_context, start_step=start_step):
-        return finetuning.batches(
+        return classifier.batches(
             examples,
             run.tokenizer,
             max_seq_length=settings.max_seq_length,
@@ -164,7 +169,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
         optimizer = make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
         per_sequence = flops.of_training(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
         trainer = Trainer(
-            finetuning.ClassificationObjective(model, run.task.is_regression),
+            classifier.ClassificationObjective(model, run.task.is_regression),
             strategy,
             random_seed=settings.random_seed,
             optimizer=optimizer,
@@ -174,7 +179,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
 
-    training.train(trainer, settings, num_train_steps, found, records_of=records_of)
+    loop.train(trainer, settings, num_train_steps, found, records_of=records_of)
 
 
 def _facts(run: ClassifierRun, num_train_steps: int, num_warmup_steps: int) -> run_folder.Phase:
@@ -189,7 +194,7 @@ def _facts(run: ClassifierRun, num_train_steps: int, num_warmup_steps: int) -> r
             "max_seq_length": settings.max_seq_length,
             **({name: every[name] for name in columns} if run.task.name == "tsv" else {}),
         },
-        optimizer=training.optimizer_facts(settings, num_train_steps, num_warmup_steps),
+        optimizer=loop.optimizer_facts(settings, num_train_steps, num_warmup_steps),
     )
 
 
@@ -220,7 +225,7 @@ def _write_description(run: ClassifierRun) -> None:
 
 def _logits(run: ClassifierRun, split: str, batch_size: int, strategy, model: BertClassifier) -> np.ndarray:
     def make_batches(input_context):
-        return finetuning.batches(
+        return classifier.batches(
             run.splits[split],
             run.tokenizer,
             max_seq_length=run.settings.max_seq_length,
@@ -230,7 +235,7 @@ def _logits(run: ClassifierRun, split: str, batch_size: int, strategy, model: Be
         )
 
     dataset = strategy.distribute_datasets_from_function(make_batches)
-    return finetuning.predict(model, strategy, dataset, len(run.splits[split]))
+    return classifier.predict(model, strategy, dataset, len(run.splits[split]))
 
 
 def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) -> dict[str, float]:
@@ -238,7 +243,7 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) ->
     settings, labels = run.settings, run.splits["dev"].labels
     logits = _logits(run, "dev", settings.eval_batch_size, strategy, model)
     predictions = logits[:, 0] if run.task.is_regression else np.argmax(logits, axis=1)
-    loss = finetuning.mean_loss(logits, labels, run.task.is_regression)
+    loss = classifier.mean_loss(logits, labels, run.task.is_regression)
     figures = {**glue.score(run.task, labels, predictions), "loss": loss}
     if not strategies.is_chief(strategy):
         return figures
@@ -254,7 +259,7 @@ def _predict(run: ClassifierRun, strategy, model: BertClassifier) -> None:
     logits = _logits(run, "test", run.settings.predict_batch_size, strategy, model)
     if not strategies.is_chief(strategy):
         return
-    rows = logits if run.task.is_regression else finetuning.probabilities(logits)
+    rows = logits if run.task.is_regression else classifier.probabilities(logits)
     path = os.path.join(run.settings.output_dir, "test_results.tsv")
     writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))
     logging.info("wrote %d predictions to %s", len(rows), path)

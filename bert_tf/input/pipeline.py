@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import masking, packed_rows, record_order
-from bert_tf.record_order import BEGINNING, Position
+from bert_tf.input import packed_rows, record_order
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.text import masking
 from tfrecords import reader, schema
 from tfrecords.errors import InputError
 

@@ -13,12 +13,15 @@ import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import run_checkpoints, strategies, summaries, workers
-from bert_tf.interruption import Interruption
-from bert_tf.progress import Progress
-from bert_tf.record_order import Position
+from bert_tf.checkpoint_formats import latest
+from bert_tf.distributed import strategies, workers
+from bert_tf.input.record_order import Position
+from bert_tf.runs import run_checkpoints
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
-from bert_tf.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
+from bert_tf.training import summaries
+from bert_tf.training.interruption import Interruption
+from bert_tf.training.progress import Progress
+from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -51,7 +54,7 @@ def train(
     trainer: Trainer,
     settings: PretrainingSettings | ClassifierSettings,
     num_train_steps: int,
-    found: run_checkpoints.Found,
+    found: latest.Found,
     evaluate: Callable[[], None] | None = None,
     records_of: Callable[[int, Position], Sequence[str]] | None = None,
 ) -> None:
@@ -101,7 +104,7 @@ class _Run:
       shown: what a person sees of it; None on a worker that writes nothing.
     """
 
-    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: run_checkpoints.Found, records_of):
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.Found, records_of):
         self._trainer, self._settings, self._records_of = trainer, settings, records_of
         self._folder, self.saved = settings.output_dir, found.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
@@ -191,7 +194,7 @@ class _Run:
         self._saved_step = step
 
 
-def _restore(trainer: Trainer, found: run_checkpoints.Found) -> None:
+def _restore(trainer: Trainer, found: latest.Found) -> None:
     if not found.prefix:
         return
     with trainer.strategy.scope():

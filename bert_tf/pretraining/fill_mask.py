@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.pretraining import BertPretrainer
+from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import CLS, MASK, SEP, BertTokenizer
 from tfrecords.errors import InputError
 

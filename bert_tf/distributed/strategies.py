@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import workers
+from bert_tf.distributed import workers
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
 

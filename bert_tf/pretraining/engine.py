@@ -13,27 +13,20 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import (
-    checkpoints,
-    fill_mask,
-    flops,
-    input_pipeline,
-    phases,
-    pretraining_data,
-    report,
-    run_checkpoints,
-    run_folder,
-    strategies,
-    training,
-    workers,
-)
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining_evaluation import Evaluation, evaluate_checkpoints, find_blanks
-from bert_tf.record_order import BEGINNING, Position
+from bert_tf.distributed import strategies, workers
+from bert_tf.input import pipeline
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.pretraining import fill_mask, phases, record_files
+from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_checkpoints, find_blanks, no_report
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.runs import run_folder
 from bert_tf.settings import PretrainingSettings
-from bert_tf.throughput import Throughput
-from bert_tf.trainer import Trainer, make_optimizer
+from bert_tf.training import flops, loop
+from bert_tf.training.throughput import Throughput
+from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
 
 
@@ -51,13 +44,17 @@ class _Prepared:
 
     settings: PretrainingSettings
     config: BertConfig
-    data: pretraining_data.PretrainingData
+    data: record_files.PretrainingData
     facts: run_folder.Phase
     blanks: fill_mask.Blanks | None
 
 
-def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
+def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
     """Trains and evaluates as the settings say, phase after phase.
+
+    Args:
+      settings: of the first phase.
+      write_report: called with the run's folder before training, after each evaluation, and when the run ends.
 
     Returns:
       Figures of the last evaluation; {} without `do_eval`.
@@ -77,7 +74,9 @@ def run_pretraining(settings: PretrainingSettings) -> dict[str, float]:
             with phases.naming(one):
                 prepared.append(_prepare(one.settings, strategy))
         workers.check_same_facts(strategy, _same_on_workers(prepared))
-        return _train(prepared, strategy, lock) if settings.do_train else _evaluate(prepared[0], strategy)
+        if settings.do_train:
+            return _train(prepared, strategy, lock, write_report)
+        return _evaluate(prepared[0], strategy, write_report)
 
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
@@ -85,20 +84,23 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     config = checkpoints.read_config(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
-    data = pretraining_data.inspect(settings, config, files, eval_files)
+    data = record_files.inspect(settings, config, files, eval_files)
     strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
     run_folder.check_model(settings.output_dir, _model_facts(config))
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config, with_heads=True)
     if not settings.do_train and not settings.eval_timeout:
-        run_checkpoints.check_there(settings.output_dir)
+        latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     return _Prepared(settings, config, data, _facts(settings, config, data), blanks)
 
 
 def _train(
-    prepared: Sequence[_Prepared], strategy: tf.distribute.Strategy, lock: run_folder.Lock | None
+    prepared: Sequence[_Prepared],
+    strategy: tf.distribute.Strategy,
+    lock: run_folder.Lock | None,
+    write_report: Report,
 ) -> dict[str, float]:
     """Trains and evaluates from the phase that the folder is in."""
     folder = prepared[0].settings.output_dir
@@ -111,41 +113,45 @@ def _train(
     for number, phase in enumerate(prepared[under_way:]):
         if number:
             found = _find(folder, strategy)
-        figures = _train_phase(phase, strategy, lock, found)
+        figures = _train_phase(phase, strategy, lock, found, write_report)
         # weights and graph hang together in cycles, and the next phase needs their memory
         gc.collect()
     return figures
 
 
-def _find(folder: str, strategy: tf.distribute.Strategy) -> run_checkpoints.Found:
+def _find(folder: str, strategy: tf.distribute.Strategy) -> latest.Found:
     """What the folder has to go on from, alike on all workers."""
-    found = run_checkpoints.find(folder)
+    found = latest.find(folder)
     workers.check_same_folder(strategy, folder, found.step)
     return found
 
 
 def _train_phase(
-    phase: _Prepared, strategy: tf.distribute.Strategy, lock: run_folder.Lock | None, found: run_checkpoints.Found
+    phase: _Prepared,
+    strategy: tf.distribute.Strategy,
+    lock: run_folder.Lock | None,
+    found: latest.Found,
+    write_report: Report,
 ) -> dict[str, float]:
     settings, config, data = phase.settings, phase.config, phase.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
     start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start)
-    evaluation = Evaluation(settings, trainer, phase.blanks) if settings.do_eval else None
+    evaluation = Evaluation(settings, trainer, phase.blanks, write_report) if settings.do_eval else None
 
     def records_of(step: int, position: Position) -> list[str]:
-        options = pretraining_data.reading_options(settings, config, data)
-        return input_pipeline.records_at(
+        options = record_files.reading_options(settings, config, data)
+        return pipeline.records_at(
             data.files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size,
             training=True, packing=data.packing, **options,
         )  # fmt: skip
 
     def report_only() -> None:
         if chief:
-            report.write(folder)
+            write_report(folder)
 
-    with input_pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
+    with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         if starts_from:
             with strategy.scope():
                 checkpoints.initialize(trainer.objective.model, starts_from)
@@ -155,18 +161,18 @@ def _train_phase(
             writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
         workers.wait_for_chief(strategy, os.path.join(folder, run_folder.NAME))
         try:
-            training.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
+            loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
         finally:  # whether it ended, was stopped or diverged; of these a full disk must not take the place
             with contextlib.suppress(OSError, tf.errors.OpError):
                 report_only()
 
 
-def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy) -> dict[str, float]:
+def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
     data, config = phase.data, phase.config
     trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(phase.settings, trainer, phase.blanks)
-    with input_pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
+    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report)
+    with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config))
 
 
@@ -174,9 +180,7 @@ def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _facts(
-    settings: PretrainingSettings, config: BertConfig, data: pretraining_data.PretrainingData
-) -> run_folder.Phase:
+def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_folder.Phase:
     return run_folder.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
@@ -187,7 +191,7 @@ def _facts(
             "use_next_sentence_label": settings.use_next_sentence_label,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
         },
-        optimizer=training.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
+        optimizer=loop.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
     )
 
 
@@ -210,15 +214,15 @@ def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
 def _make_trainer(
     settings: PretrainingSettings,
     config: BertConfig,
-    data: pretraining_data.PretrainingData,
+    data: record_files.PretrainingData,
     strategy: tf.distribute.Strategy,
     start: Position,
 ) -> Trainer:
-    reading = pretraining_data.reading_options(settings, config, data)
+    reading = record_files.reading_options(settings, config, data)
 
     def dataset(paths, batch_size, **options):
         return strategy.distribute_datasets_from_function(
-            lambda input_context: input_pipeline.pretraining_batches(
+            lambda input_context: pipeline.pretraining_batches(
                 paths, batch_size=batch_size, input_context=input_context, **reading, **options
             )
         )
@@ -250,7 +254,7 @@ def _make_trainer(
 def _throughput(
     settings: PretrainingSettings,
     config: BertConfig,
-    data: pretraining_data.PretrainingData,
+    data: record_files.PretrainingData,
     strategy: tf.distribute.Strategy,
 ) -> Throughput:
     predictions, examples = settings.max_predictions_per_seq, 1

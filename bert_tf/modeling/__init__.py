@@ -1,0 +1,1 @@
+"""What the encoder and its heads are made of."""

@@ -1,0 +1,1 @@
+"""Pre-training: objective, data, phases, evaluation and fill-mask."""

@@ -1,0 +1,31 @@
+r"""Writes a run's report.html anew from the files in its folder.
+
+python -m bert_tf.report pretrained
+"""
+
+import os
+import sys
+
+from tfrecords.errors import InputError
+
+
+def main(words: list[str]) -> int:
+    """Runs the script on the command line's words: the folders; returns its exit code."""
+    if not words or words[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if words else 1
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
+    from bert_tf.report import run_report
+
+    try:
+        for folder in words:
+            print(run_report.write_or_refuse(folder))
+    except (InputError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

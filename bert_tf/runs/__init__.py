@@ -1,0 +1,1 @@
+"""What a run's folder is: its identity, its checkpoints, and following another process's run."""

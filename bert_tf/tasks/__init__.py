@@ -1,1 +1,0 @@
-"""The paper's downstream tasks as tables (section 4, appendix B.1)."""

@@ -1,0 +1,1 @@
+"""Strings to rows: word splitting, the Unicode table, masking, and [CLS] A [SEP] B [SEP]."""

@@ -1,0 +1,1 @@
+"""Training any objective: the step, the loop, optimizers, throughput, progress and summaries."""
