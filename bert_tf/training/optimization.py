@@ -52,7 +52,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, without bias correction unless it is asked for.
 
     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (c m / (sqrt(v) + eps) + decay w)
-    where c is 1, or corrected sqrt(1 - b2^t) / (1 - b1^t) at the step t, counted from 1.
+    where c is 1, or corrected sqrt(1 - b2^t) / (1 - b1^t) at the update t, counted from 1.
+
+    `iterations` counts updates. A step that is skipped, its gradients not being finite, is none: the moments
+    have not seen it, so the correction must not count it either.
 
     Args:
       learning_rate: a number or a schedule.
@@ -94,7 +97,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Applies one update to one weight."""
         self._update(variable, gradient, tf.constant(1.0), tf.constant(True))
 
-    def apply_scaled(self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor) -> None:
+    def apply_scaled(
+        self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
+    ) -> None:
         """One step over all weights, its gradients scaled on the way.
 
         Called in replica context, with values that are alike on all replicas.
@@ -103,21 +108,24 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           gradients: dense, one a weight.
           variables: the weights.
           factor: float32 scalar that multiplies all gradients.
-          finite: bool scalar; where false, weights and moments stay, and only the step is counted.
+          finite: bool scalar; where false, weights, moments and `iterations` stay.
+          step: int64 scalar, the same on all replicas; what the learning-rate schedule counts. None: `iterations`.
         """
+        step = self.iterations if step is None else step
 
-        def apply(distribution, pairs, factor, finite):
-            self._compute_current_learning_rate()
+        def apply(distribution, pairs, factor, finite, updates):
+            if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+                self._current_learning_rate.assign(self._learning_rate(step))
             for gradient, variable in pairs:
                 distribution.extended.update(variable, self._update, (gradient, factor, finite), group=False)
-            self.iterations.assign_add(1)
+            self.iterations.assign_add(updates)
 
         with tf.init_scope():
             self.build(variables)
         pairs = list(zip(gradients, variables, strict=True))
         # as in Keras's `apply_gradients`: some strategies update mirrored weights only all at once
         merge = tf.__internal__.distribute.interim.maybe_merge_call
-        merge(apply, tf.distribute.get_strategy(), pairs, factor, finite)
+        merge(apply, tf.distribute.get_strategy(), pairs, factor, finite, tf.cast(finite, tf.int64))
 
     def _update(self, variable, gradient, factor, finite) -> None:
         if isinstance(gradient, tf.IndexedSlices):
@@ -160,8 +168,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _corrections(self, iterations: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         """1 - b1^t and 1 - b2^t: how much of each moment is there yet, having started from zero."""
-        step = tf.cast(iterations + 1, dtype)
-        return 1.0 - tf.pow(tf.cast(self.beta_1, dtype), step), 1.0 - tf.pow(tf.cast(self.beta_2, dtype), step)
+        update = tf.cast(iterations + 1, dtype)
+        return 1.0 - tf.pow(tf.cast(self.beta_1, dtype), update), 1.0 - tf.pow(tf.cast(self.beta_2, dtype), update)
 
     def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor | float:
         """Factor of the learning rate for one weight."""
@@ -213,18 +221,21 @@ def clipped_update(
     optimizer: keras.optimizers.Optimizer,
     gradients: Sequence[tf.Tensor],
     variables: Sequence[tf.Variable],
+    step: tf.Variable | None = None,
     clip_norm: float = CLIP_NORM,
 ) -> tf.Tensor:
     """One step of the optimizer, with gradients summed over the replicas and clipped by their global norm.
 
     Called in replica context. Clipping after the sum makes the step the same however many replicas
-    share the batch. Where the norm is not finite, weights and moments stay as they were, on all replicas; the
-    step is counted. A `LossScaleOptimizer` takes the gradients of the scaled loss, and adapts its scale.
+    share the batch. Where the norm is not finite, weights and moments stay as they were, on all replicas, and
+    `iterations` too. A `LossScaleOptimizer` takes the gradients of the scaled loss, and adapts its scale.
 
     Args:
       optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
       gradients: one a weight, of this replica's share of the loss.
       variables: the weights.
+      step: int64 scalar, steps before this one, skipped ones among them: what the learning-rate schedule counts.
+        None: `iterations` of the optimizer, which counts updates.
       clip_norm: largest global norm let through.
 
     Returns:
@@ -239,7 +250,7 @@ def clipped_update(
     norm = unscale * tf.sqrt(2.0 * tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in dense]))
     finite = tf.math.is_finite(norm)
     factor = unscale * clip_norm / tf.maximum(norm, clip_norm)
-    (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(dense, variables, factor, finite)
+    (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(dense, variables, factor, finite, step)
     if scaling:
         _adapt_loss_scale(optimizer, norm)
     return norm

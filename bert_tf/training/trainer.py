@@ -230,7 +230,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
-        norm = optimization.clipped_update(self.optimizer, derived, variables)
+        norm = optimization.clipped_update(self.optimizer, derived, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
         if scaling:  # float16 overflows now and then; the loss scale is lowered then
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))

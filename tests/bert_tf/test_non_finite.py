@@ -51,9 +51,9 @@ def state(trainer):
 
 
 def check_unchanged(trainer, before):
-    iterations = [v.name for v in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
-    for name, old, new in zip(iterations, before, state(trainer), strict=True):
-        if not name.startswith(("iteration", "current_learning", "learning", "loss_scale", "good_steps")):
+    names = [v.name for v in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
+    for name, old, new in zip(names, before, state(trainer), strict=True):
+        if not name.startswith(("current_learning", "learning", "loss_scale", "good_steps")):
             np.testing.assert_array_equal(new, old, err_msg=name)
 
 
@@ -80,6 +80,9 @@ def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     before = state(trainer)
     figures = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
     assert figures["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
+    # the schedule counts every step, the bias correction the applied ones
+    np.testing.assert_allclose(figures["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
+    assert (trainer.global_step, trainer.optimizer.iterations) == (MOST_SKIPPED_IN_A_ROW, 0)
     assert all(np.isfinite(float(value)) for value in figures.values())
     with pytest.raises(Stopped):
         trainer.train(tf.constant(1))
@@ -96,6 +99,7 @@ def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_
         halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
         overflowing.train(tf.constant(halvings))
         assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0
+        assert (overflowing.global_step, overflowing.optimizer.iterations) == (halvings, 0)
         with pytest.raises(Stopped):
             overflowing.train(tf.constant(1))
         assert overflowing.failed_step == halvings + 1
@@ -148,6 +152,8 @@ def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_
     assert latest.find(str(tmp_path)).step == 40
     lines = [entry for entry in progress.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
+    updates = tf.train.load_variable(str(tmp_path / "ckpt-40"), "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE")
+    assert updates == 40 - lines[-1]["skipped_steps"]
 
 
 def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monkeypatch, tmp_path):

@@ -179,7 +179,7 @@ def test_a_compiled_step_equals_the_step_op_by_op(make, monkeypatch):
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 @pytest.mark.parametrize("scaling", [False, True])
-def test_a_step_whose_norm_is_not_finite_changes_nothing_but_its_count(bad, large, scaling, monkeypatch):
+def test_a_step_whose_norm_is_not_finite_changes_nothing(bad, large, scaling, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", large)
     variables = [tf.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias")]
     optimizer = inner = AdamWeightDecay(0.1)
@@ -189,13 +189,74 @@ def test_a_step_whose_norm_is_not_finite_changes_nothing_but_its_count(bad, larg
     before = [v.numpy() for v in (*variables, *inner._m, *inner._v)]
     assert inner.iterations == 1 and np.abs(before[0] - 1).max() > 0
     norm = clipped_update(optimizer, [tf.ones([2]), tf.constant([1.0, bad])], variables)
-    assert not np.isfinite(norm) and inner.iterations == 2
+    assert not np.isfinite(norm) and inner.iterations == 1
     for variable, expected in zip((*variables, *inner._m, *inner._v), before, strict=True):
         np.testing.assert_array_equal(variable, expected)
     if scaling:
         assert optimizer.loss_scale == 4.0
         norm = clipped_update(optimizer, [tf.constant([4.0, 0.0]), tf.zeros([2])], variables)
         assert norm == 1.0
+
+
+def corrected_update(w, m, v, g, rate, update, decayed, lamb):
+    """A bias-corrected step in float64; `update` counts the steps that were applied, from 1."""
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g * g
+    first, second = 1 - 0.9**update, 1 - 0.999**update
+    if lamb:
+        direction = (m / first) / (np.sqrt(v / second) + 1e-6)
+    else:
+        direction = np.sqrt(second) / first * m / (np.sqrt(v) + 1e-6)
+    if decayed:
+        direction = direction + 0.01 * w
+        rate = rate * np.linalg.norm(w) / np.linalg.norm(direction) if lamb else rate
+    return w - rate * direction, m, v
+
+
+@pytest.mark.parametrize("lamb", [False, True], ids=["adamw", "lamb"])
+@pytest.mark.parametrize("scaling", [False, True], ids=["plain", "loss_scaling"])
+def test_the_bias_correction_counts_updates_and_the_schedule_counts_steps(lamb, scaling, tmp_path):
+    """Beside the formula in float64: steps are skipped first, in between, and around a resume from a checkpoint."""
+    steps, skipped, resumed_at = 40, {0, 1, 2, 9, 10, 19, 20, 33}, 20
+    rng = np.random.default_rng(4)
+    names = {"kernel": True, "bias": False}
+    state = {name: (rng.standard_normal((5, 3)), np.zeros((5, 3)), np.zeros((5, 3))) for name in names}
+    first_weights = {name: weight for name, (weight, _, _) in state.items()}
+
+    def fresh(weights):
+        variables = {name: tf.Variable(value, dtype=tf.float32, name=name) for name, value in weights.items()}
+        schedule = WarmupLinearDecay(PEAK, steps, 5)
+        optimizer = Lamb(schedule) if lamb else AdamWeightDecay(schedule, bias_correction=True)
+        if scaling:
+            optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer, initial_scale=64.0)
+        optimizer.build(list(variables.values()))
+        step = tf.Variable(0, dtype=tf.int64)
+        return variables, optimizer, step, tf.train.Checkpoint(weights=variables, optimizer=optimizer, step=step)
+
+    variables, optimizer, step, checkpoint = fresh(first_weights)
+    updates = 0
+    for number in range(steps):
+        if number == resumed_at:
+            saved = checkpoint.write(str(tmp_path / "saved"))
+            variables, optimizer, step, checkpoint = fresh({name: np.zeros((5, 3)) for name in names})
+            checkpoint.read(saved).assert_consumed()
+        gradients = {name: rng.standard_normal((5, 3)) for name in names}
+        scale = (float(optimizer.loss_scale) if scaling else 1.0) * (np.inf if number in skipped else 1.0)
+        given = [tf.constant(g * scale, tf.float32) for g in gradients.values()]
+        clipped_update(optimizer, given, list(variables.values()), step)
+        step.assign_add(1)
+        rate = PEAK * number / 5 if number < 5 else PEAK * (1 - number / steps)
+        np.testing.assert_allclose(optimizer.learning_rate, rate, rtol=1e-5)
+        if number in skipped:
+            continue
+        updates += 1
+        norm = np.sqrt(sum((g * g).sum() for g in gradients.values()))
+        for name, decayed in names.items():
+            g = gradients[name] / max(norm, 1.0)
+            state[name] = corrected_update(*state[name], g, rate, updates, decayed, lamb)
+    for name in names:
+        np.testing.assert_allclose(variables[name], state[name][0], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert optimizer.iterations == updates == steps - len(skipped)
 
 
 @pytest.mark.parametrize(
