@@ -86,7 +86,7 @@ class DeviceSettings:
 def _require_positive(settings, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        require(value > 0, f"--{name}={value}: must be above 0")
+        require(value is None or value > 0, f"--{name}={value}: must be above 0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +119,9 @@ class PretrainingSettings(DeviceSettings):
     learning_rate: float = setting("peak learning rate", 5e-5)
     num_train_steps: int = setting("step at which training ends", 100000)
     num_warmup_steps: int = setting("steps of linear warm-up", 10000)
+    num_schedule_steps: int | None = setting(
+        "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase", None
+    )
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
         "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there; "
@@ -140,10 +143,11 @@ class PretrainingSettings(DeviceSettings):
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
         _require_positive(
             self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
-            "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
+            "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps", "iterations_per_loop",
             "max_eval_steps",
         )  # fmt: skip
         require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
+        self._check_schedule()
         require(self.eval_timeout >= 0, f"--eval_timeout={self.eval_timeout}: must be at least 0")
         require(
             not (self.eval_timeout and self.do_train),
@@ -155,6 +159,21 @@ class PretrainingSettings(DeviceSettings):
         require(
             not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
             "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+        )
+
+    def _check_schedule(self) -> None:
+        end = self.num_schedule_steps
+        if end is None or not self.do_train:
+            return
+        require(
+            end >= self.num_train_steps,
+            f"--num_schedule_steps={end}: the learning rate would be 0 before training ends at "
+            f"--num_train_steps={self.num_train_steps}; give at least that, or leave it out",
+        )
+        require(
+            end >= self.num_warmup_steps,
+            f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends before, at step {end} "
+            "(--num_schedule_steps; by default the last --num_train_steps); lower the warm-up",
         )
 
 

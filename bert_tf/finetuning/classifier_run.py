@@ -194,7 +194,7 @@ def _facts(run: ClassifierRun, num_train_steps: int, num_warmup_steps: int) -> r
             "max_seq_length": settings.max_seq_length,
             **({name: every[name] for name in columns} if run.task.name == "tsv" else {}),
         },
-        optimizer=loop.optimizer_facts(settings, num_train_steps, num_warmup_steps),
+        optimizer=loop.optimizer_facts(settings, num_train_steps, num_warmup_steps, num_train_steps),
     )
 
 

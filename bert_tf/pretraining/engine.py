@@ -191,7 +191,9 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
             "use_next_sentence_label": settings.use_next_sentence_label,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
         },
-        optimizer=loop.optimizer_facts(settings, settings.num_train_steps, settings.num_warmup_steps),
+        optimizer=loop.optimizer_facts(
+            settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps
+        ),
     )
 
 
@@ -238,9 +240,7 @@ def _make_trainer(
             objective,
             strategy,
             random_seed=settings.random_seed,
-            optimizer=make_optimizer(
-                settings, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps
-            ),
+            optimizer=optimizer_of(settings),
             train_dataset=dataset(
                 data.files, settings.train_batch_size, training=True, start=start, packing=data.packing
             ),
@@ -249,6 +249,11 @@ def _make_trainer(
             throughput=_throughput(settings, config, data, strategy),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
         )
+
+
+def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
+    """The optimizer of one of `phases.of`, with the learning-rate schedule that spans all of them."""
+    return make_optimizer(settings, settings.learning_rate, settings.num_schedule_steps, settings.num_warmup_steps)
 
 
 def _throughput(

@@ -1,6 +1,8 @@
 """The phases of a run: the command's own settings, and after them those of its flag files.
 
-Paper: appendix A.2: 90% of the steps on rows of 128 pieces, the rest on rows of 512.
+Steps are counted over all phases, and one learning-rate schedule spans them.
+
+Paper: appendix A.2: 90% of the steps on rows of 128 tokens, the rest on rows of 512; linear decay of the learning rate.
 """
 
 import contextlib
@@ -34,10 +36,11 @@ class Phase:
 def of(settings: PretrainingSettings) -> list[Phase]:
     """The phases of a command, in their order.
 
-    A phase has the flags of the one before, but for those in its own flag file.
+    A phase has the flags of the one before, but for those in its own flag file. Where no flag says at which step the
+    learning rate reaches 0, `num_schedule_steps` becomes the last step of the last phase.
 
     Raises:
-      InputError: a flag file cannot be read, or changes what is the run's.
+      InputError: a flag file cannot be read, or changes what is the run's; or the schedule is too short.
     """
     phases = [Phase(settings)]
     while path := phases[-1].settings.next_phase:
@@ -51,7 +54,15 @@ def of(settings: PretrainingSettings) -> list[Phase]:
                 if new != old:
                     raise InputError(f"--{name}={new}: must be {old}, as in the phase before; leave it out")
         phases.append(after)
-    return phases
+    end = phases[-1].settings.num_schedule_steps or max(phase.settings.num_train_steps for phase in phases)
+    return [_with_schedule(phase, end) for phase in phases]
+
+
+def _with_schedule(phase: Phase, end: int) -> Phase:
+    settings = phase.settings
+    with naming(phase):
+        settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or end)
+    return dataclasses.replace(phase, settings=settings)
 
 
 @contextlib.contextmanager

@@ -62,8 +62,8 @@ _PANELS = (
 )
 _SETTINGS = (
     "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "train_batch_size",
-    "num_train_steps", "num_warmup_steps", "learning_rate", "dtype", "distribution_strategy", "random_seed",
-    "init_checkpoint",
+    "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype", "distribution_strategy",
+    "random_seed", "init_checkpoint",
 )  # fmt: skip
 
 

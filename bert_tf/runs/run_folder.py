@@ -31,7 +31,7 @@ class Phase:
       settings: all resolved settings, for the record.
       model: what makes it this model; never changes within a folder.
       data: what makes it this data.
-      optimizer: what makes it this optimizer, `num_train_steps` among it.
+      optimizer: what makes it this optimizer, `num_train_steps` and `num_schedule_steps` among it.
       first_step: step at which training on this data began.
       begun_at: step at which the phase began: a later one, where it goes on with the data of the one before.
     """
@@ -115,9 +115,12 @@ def read_phases(output_dir: str) -> list[Phase]:
         )
     try:
         with tf.io.gfile.GFile(path) as file:
-            return [Phase(**entries) for entries in json.load(file)["phases"]]
-    except (ValueError, KeyError, TypeError) as error:
+            phases = [Phase(**entries) for entries in json.load(file)["phases"]]
+        for phase in phases:  # in earlier versions every phase had a schedule of its own, down to 0
+            phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error}); give another --output_dir") from error
+    return phases
 
 
 def initial_checkpoint(settings) -> str:
@@ -204,9 +207,19 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done, begun_at=trained_steps))
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
+            _warn_of_jump(*phases[-2:])
         entries = {"phases": [dataclasses.asdict(p) for p in phases]}
         writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
     return done
+
+
+def _warn_of_jump(before: Phase, after: Phase) -> None:
+    old, new = (phase.optimizer["num_schedule_steps"] for phase in (before, after))
+    if old != new:
+        logging.warning(
+            "the learning rate jumps here: its schedule ends at step %d in this phase, at step %d in the one before",
+            new, old,
+        )  # fmt: skip
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
@@ -224,7 +237,7 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
     if phase.optimizer["num_train_steps"] <= last.optimizer["num_train_steps"]:
         return False
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
-    schedule = {"num_train_steps", "num_warmup_steps"}
+    schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
     same_but_longer = last.data == phase.data and all(
         phase.optimizer.get(key) == last.optimizer.get(key)
         for key in (last.optimizer.keys() | phase.optimizer.keys()) - schedule

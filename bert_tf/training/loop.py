@@ -34,7 +34,10 @@ _MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
 def optimizer_facts(
-    settings: PretrainingSettings | ClassifierSettings, num_train_steps: int, num_warmup_steps: int
+    settings: PretrainingSettings | ClassifierSettings,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    num_schedule_steps: int,
 ) -> dict:
     """What makes a run's optimizer this one, for `run_folder.Phase`: all that its weights depend on."""
     return {
@@ -43,6 +46,7 @@ def optimizer_facts(
         "learning_rate": settings.learning_rate,
         "num_train_steps": num_train_steps,
         "num_warmup_steps": num_warmup_steps,
+        "num_schedule_steps": num_schedule_steps,
         "train_batch_size": settings.train_batch_size,
         "dtype": settings.dtype,
         "random_seed": settings.random_seed,

@@ -19,7 +19,7 @@ _LARGE = 1 << 16
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 over the warm-up, then follows the line that reaches 0 at the last step.
+    """Rises linearly from 0 over the warm-up, then follows the line that reaches 0 at `total_steps`.
 
     As in the original the decay is counted from step 0, not from the end of the warm-up.
 

@@ -169,8 +169,18 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         *(
             (PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=0"], f"--{name}=0.*: must be above 0")
             for name in ("max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
-                         "learning_rate", "num_train_steps", "save_checkpoints_steps", "iterations_per_loop",
-                         "max_eval_steps")
+                         "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps",
+                         "iterations_per_loop", "max_eval_steps")
+        ),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],
+            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least that",
+        ),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--num_train_steps=7", "--num_warmup_steps=9", "--num_schedule_steps=8"],
+            "--num_warmup_steps=9: the learning-rate schedule ends before, at step 8",
         ),
         (ClassifierSettings, CLASSIFY, "nothing to do: give --do_train, --do_eval, --do_predict"),
         (ClassifierSettings, [*CLASSIFY, "--do_eval", "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),

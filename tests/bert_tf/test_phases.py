@@ -65,6 +65,44 @@ def test_phases_train_one_after_the_other_and_are_evaluated_each(runs, tmp_path,
     assert figures["loss"] == evaluated[-1]["loss"]
 
 
+def rates(folder) -> dict[int, float]:
+    """The learning rate of each step, counted from 0."""
+    return {entry["step"] - 1: entry["learning_rate"] for entry in lines(folder, "train")}
+
+
+EVERY_STEP = "--iterations_per_loop=1"
+# peak 1e-3, two steps of warm-up, linear decay from step 0 to step 6
+RATES = {0: 0.0, 1: 5e-4, **{step: 1e-3 * (1 - step / 6) for step in range(2, 6)}}
+
+
+def test_one_schedule_spans_the_phases_of_a_command(runs, tmp_path, second):
+    run_pretraining(settings(runs, tmp_path / "out", second, EVERY_STEP))
+    assert rates(tmp_path / "out") == pytest.approx(RATES, rel=1e-5)
+    begun = json.loads((tmp_path / "out/run.json").read_text())["phases"]
+    assert [phase["settings"]["num_schedule_steps"] for phase in begun] == [6, 6]
+
+
+def test_phases_that_are_commands_of_their_own_share_the_schedule_that_a_flag_names(runs, tmp_path, caplog):
+    out, end = tmp_path / "out", "--num_schedule_steps=6"
+    longer = (f"--input_file={runs}/48.tfrecord", "--max_seq_length=48", "--num_train_steps=6")
+    run_pretraining(settings(runs, out, EVERY_STEP, end))
+    run_pretraining(settings(runs, out, EVERY_STEP, *longer))
+    assert rates(out) == pytest.approx(RATES, rel=1e-5)
+    assert "the learning rate jumps" not in caplog.text
+
+
+def test_a_schedule_that_is_too_short_is_refused(runs, tmp_path, second):
+    refused = {
+        "--num_schedule_steps=5": "second.flags: --num_schedule_steps=5: .* ends at --num_train_steps=6",
+        "--num_warmup_steps=7": "--num_warmup_steps=7: the learning-rate schedule ends before, at step 6",
+    }
+    for flag, message in refused.items():
+        with pytest.raises(InputError, match=message):
+            run_pretraining(settings(runs, tmp_path / "out", second, flag))
+    phases.of(settings(runs, tmp_path / "out", second, "--num_warmup_steps=6"))  # longer than the first phase alone
+    phases.of(settings(runs, tmp_path / "out", "--num_warmup_steps=7", "--nodo_train", "--do_eval"))
+
+
 @pytest.mark.parametrize("step", [4, 5])
 def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_path, second, monkeypatch, step):
     """Between both (step 4, before the second is begun), and in the second."""
@@ -89,11 +127,12 @@ def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_pa
         patch.setattr(loop, "train", stop_between)
         patch.setattr(loop.Progress, "update", stop_within)
         with pytest.raises(Killed):
-            run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
-    run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
+            run_pretraining(settings(runs, out, second, EVERY_STEP))
+    run_pretraining(settings(runs, out, second, EVERY_STEP))
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert rates(out) == pytest.approx(RATES, rel=1e-5)
     before = (out / "metrics.jsonl").read_text()
-    run_pretraining(settings(runs, out, second, "--iterations_per_loop=1"))
+    run_pretraining(settings(runs, out, second, EVERY_STEP))
     assert (out / "metrics.jsonl").read_text() == before, "a finished run trains no further"
 
 

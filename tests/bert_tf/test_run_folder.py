@@ -14,7 +14,7 @@ FIRST = Phase(
     settings={"train_batch_size": 4},
     model={"hidden_size": 8, "num_hidden_layers": 2},
     data={"files": "aa", "max_seq_length": 128},
-    optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1},
+    optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1, "num_schedule_steps": 20},
 )
 
 
@@ -25,7 +25,7 @@ def changed(phase, **parts):
 SECOND = changed(
     FIRST,
     data={"files": "bb", "max_seq_length": 512},
-    optimizer={"learning_rate": 0.2, "num_train_steps": 15, "num_warmup_steps": 2},
+    optimizer={"learning_rate": 0.2, "num_train_steps": 15, "num_warmup_steps": 2, "num_schedule_steps": 20},
 )
 LONGER = changed(FIRST, optimizer={"num_train_steps": 20, "num_warmup_steps": 3})
 
@@ -104,6 +104,22 @@ def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, 
     with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run of {message}")):
         run_folder.begin(folder, phase, trained_steps)
     assert content(folder) == before
+
+
+def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase(folder):
+    entries = json.loads(content(folder))
+    del entries["phases"][0]["optimizer"]["num_schedule_steps"]
+    with open(os.path.join(folder, "run.json"), "w") as file:
+        json.dump(entries, file)
+    with pytest.raises(InputError, match=r"another optimizer \(num_schedule_steps was 10, is 20\)"):
+        run_folder.begin(folder, FIRST, 5)
+    assert run_folder.begin(folder, changed(FIRST, optimizer={"num_schedule_steps": 10}), 5) == 5
+
+
+def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
+    run_folder.begin(folder, changed(LONGER, optimizer={"num_schedule_steps": 30}), 10)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.endswith("its schedule ends at step 30 in this phase, at step 20 in the one before")
 
 
 @pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])

@@ -80,7 +80,8 @@ def finished(data, tmp_path_factory):
 def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, tmp_path):
     run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
     convert_checkpoint(ConversionSettings(input=str(tmp_path / "first"), output=str(tmp_path / "tf1"), format="tf1"))
-    start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1"]
+    start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
+             "--num_warmup_steps=0"]  # fmt: skip
     run_pretraining(settings(data, tmp_path / "second", *start))
     old, new = weights(tmp_path / "first", 2), weights(tmp_path / "second", 0)
     for name in old:
@@ -184,6 +185,7 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_pa
         ("--optimizer=lamb", "another optimizer .*optimizer was 'adamw', is 'lamb'"),
         ("--dtype=bfloat16", "another optimizer .*dtype was 'float32', is 'bfloat16'"),
         ("--random_seed=1", "another optimizer .*random_seed was 12345, is 1"),
+        ("--num_schedule_steps=9", "another optimizer .*num_schedule_steps was 6, is 9"),
         ("--num_warmup_steps=3", "another optimizer .*num_warmup_steps was 2, is 3"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
