@@ -64,7 +64,7 @@ def our_options(folder: pathlib.Path, masking: str, vocabulary: str, flags: list
         PretrainingSettings,
         [f"--input_file={files[0]}", "--output_dir=", f"--vocab_file={vocabulary}", "--do_train", *flags],
     )
-    data = record_files.inspect(settings, config, files, files)
+    settings, data = record_files.inspect(settings, config, files, files)
     options = record_files.reading_options(settings, config, data)
     return files, options | {"batch_size": BATCH, "training": True, "packing": data.packing}
 

@@ -106,7 +106,13 @@ class PretrainingSettings(DeviceSettings):
         "sentences with [MASK] in them, one a line, to fill in at each evaluation beside some of the data", ""
     )
     max_seq_length: int = setting("row length of the data", 128)
-    max_predictions_per_seq: int = setting("masked positions a row of the data", 20)
+    max_predictions_per_seq: int | None = setting(
+        "masked positions a row, at most; default: what the manifest of data made with --masking=dynamic says, or 20",
+        None,
+    )
+    masked_lm_prob: float | None = setting(
+        "share of the tokens that is masked in data made with --masking=dynamic; default: what its manifest says", None
+    )
     pack_sequences: bool = setting(
         "train on rows that several examples share, so that hardly any padding is computed; --train_batch_size goes on "
         "counting rows, which then hold more examples; evaluation is not packed", False,
@@ -148,6 +154,10 @@ class PretrainingSettings(DeviceSettings):
         )  # fmt: skip
         require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
         self._check_schedule()
+        require(
+            self.masked_lm_prob is None or 0 < self.masked_lm_prob < 1,
+            f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1",
+        )
         require(self.eval_timeout >= 0, f"--eval_timeout={self.eval_timeout}: must be at least 0")
         require(
             not (self.eval_timeout and self.do_train),

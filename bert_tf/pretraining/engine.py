@@ -84,7 +84,7 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     config = checkpoints.read_config(settings.bert_config_file)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
-    data = record_files.inspect(settings, config, files, eval_files)
+    settings, data = record_files.inspect(settings, config, files, eval_files)
     strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
     run_folder.check_model(settings.output_dir, _model_facts(config))
     if starts_from := run_folder.initial_checkpoint(settings):
@@ -190,6 +190,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
             "max_predictions_per_seq": settings.max_predictions_per_seq,
             "use_next_sentence_label": settings.use_next_sentence_label,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
+            **data.masking_facts,
         },
         optimizer=loop.optimizer_facts(
             settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps

@@ -7,6 +7,8 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
+from absl import logging
+
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, clear_errors, pretraining_batches
@@ -16,8 +18,10 @@ from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer
 from tfrecords.errors import InputError
 
-# Settings of the generator that say how to mask.
-_RULE = ("masked_lm_prob", "do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
+# Settings of the generator that say how to mask; the first ones have a flag of their own where the rows are masked.
+_BY_FLAG = ("max_predictions_per_seq", "masked_lm_prob")
+_RULE = ("do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
+_DEFAULT_PREDICTIONS = 20
 
 # Enough to tell how many examples and predictions a row needs.
 _ROWS_SAMPLED = 4096
@@ -46,6 +50,23 @@ class PretrainingData:
         """Whether rows are sentence pairs with a label."""
         return any(feature.name == "next_sentence_labels" for feature in self.features)
 
+    @property
+    def masking_facts(self) -> dict:
+        """How rows are masked when they are read, by the flags' names; {} where they are not.
+
+        The predictions of a row are not in it, since masked data has them too.
+        """
+        if not self.dynamic_masking:
+            return {}
+        rule = self.dynamic_masking.rule
+        return {
+            "masked_lm_prob": rule.masked_lm_prob,
+            "do_whole_word_mask": rule.continues_word is not None,
+            "max_ngram_size": rule.max_ngram_size,
+            "mask_fraction": rule.mask_fraction,
+            "random_fraction": rule.random_fraction,
+        }
+
 
 def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> dict:
     """What `input_pipeline.pretraining_batches` is told of the data, for training and evaluation alike."""
@@ -60,8 +81,11 @@ def reading_options(settings: PretrainingSettings, config: BertConfig, data: Pre
 
 def inspect(
     settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
-) -> PretrainingData:
+) -> tuple[PretrainingSettings, PretrainingData]:
     """Looks into the files and checks that they fit settings and model, and each other.
+
+    Returns:
+      The settings, where no flag says how to mask with what the manifests of the data say; and the data.
 
     Raises:
       InputError: they do not; the message names file, feature or flag.
@@ -71,22 +95,67 @@ def inspect(
     masked, pairs = "masked_lm_positions" in there, "next_sentence_labels" in there
     if pairs:
         require_segments(config, settings.bert_config_file)
+    every = [*files, *eval_files]
+    manifests = {path: entries for path in every if (entries := manifest.find_manifest(path))}
+    one_way = config.directionality != "bidi"
+    unmasked = not (masked or one_way)
+    if settings.masked_lm_prob is not None and not unmasked:
+        why = (
+            "its rows are masked already"
+            if masked
+            else f"a model with directionality={config.directionality} masks none"
+        )
+        raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; leave it out")
+    settings = _with_masking(settings, manifests if unmasked else {})
     features = schema.pretraining_features(
         settings.max_seq_length, settings.max_predictions_per_seq, masked=masked, next_sentence=pairs
     )
-    every = [*files, *eval_files]
     reader.check_lengths(every, features)
-    manifests = {path: entries for path in every if (entries := manifest.find_manifest(path))}
     for path, entries in manifests.items():
         _check_manifest(path, entries, settings, config)
-    one_way = config.directionality != "bidi"
     if one_way:
         _require_unmasked(every, settings, config)
-    dynamic = None if masked or one_way else _dynamic_masking(settings, every, manifests)
+    dynamic = _dynamic_masking(settings, every, manifests) if unmasked else None
     data = PretrainingData(files, eval_files, features, dynamic)
     if settings.pack_sequences and settings.do_train:
         data = dataclasses.replace(data, packing=_row_shape(settings, config, data))
-    return data
+    return settings, data
+
+
+def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
+    """The settings with what the manifests of unmasked rows say in place of flags that are not given.
+
+    Raises:
+      InputError: the manifests do not agree on one, and its flag is not given.
+    """
+    values = {}
+    for name in _BY_FLAG:
+        made_with = {path: _made_with(entries).get(name) for path, entries in manifests.items()}
+        values[name] = given = getattr(settings, name)
+        if given is None:
+            values[name] = _agreed(name, made_with)
+        elif others := set(made_with.values()) - {given, None}:
+            said = ", ".join(map(str, sorted(others)))
+            logging.info("masking with --%s=%s, where the manifest of the data says %s", name, given, said)
+    predictions = values["max_predictions_per_seq"] or _DEFAULT_PREDICTIONS
+    return dataclasses.replace(settings, **{**values, "max_predictions_per_seq": predictions})
+
+
+def _agreed(name: str, made_with: Mapping[str, object]) -> object:
+    """What all files were made with; None where no manifest says it."""
+    first = next(iter(made_with), "")
+    for path, value in made_with.items():
+        if value != made_with[first]:
+            raise InputError(
+                f"{path}: made with --{name}={value}, but {first} with {made_with[first]}; make both alike, or give "
+                f"--{name}"
+            )
+    return made_with.get(first)
+
+
+def _made_with(entries: Mapping) -> Mapping:
+    """The generator's settings in a manifest."""
+    return entries.get("settings", {})
 
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
@@ -123,7 +192,7 @@ def _dynamic_masking(
     settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping]
 ) -> DynamicMasking:
     """The rule that the data was made with, for every file the same."""
-    made_with = {path: manifests.get(path, {}).get("settings", {}) for path in files}
+    made_with = {path: _made_with(manifests.get(path, {})) for path in files}
     for path, other in made_with.items():
         if "masked_lm_positions" in reader.first_example(path).features.feature:
             raise InputError(f"{path}: its rows are masked already, those of {files[0]} are not; give data of one kind")
@@ -146,7 +215,8 @@ def _dynamic_masking(
     digest = writer.sha256(settings.vocab_file)
     for name, entries in manifests.items():
         check_vocab_file(settings.vocab_file, digest, name, entries)
-    rule = MaskingRule.of_settings(vocabulary, first, settings.max_predictions_per_seq)
+    stated = {**first, "masked_lm_prob": settings.masked_lm_prob}
+    rule = MaskingRule.of_settings(vocabulary, stated, settings.max_predictions_per_seq)
     return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))
 
 

@@ -61,9 +61,9 @@ _PANELS = (
     Panel("model_flop_utilisation", "model FLOP utilisation", percent=True, from_zero=True),
 )
 _SETTINGS = (
-    "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "train_batch_size",
-    "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype", "distribution_strategy",
-    "random_seed", "init_checkpoint",
+    "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
+    "train_batch_size", "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype",
+    "distribution_strategy", "random_seed", "init_checkpoint",
 )  # fmt: skip
 
 

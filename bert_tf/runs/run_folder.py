@@ -164,7 +164,7 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         _refuse(output_dir, "data", last.data, phase.data)
         _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
-    return trained_steps - last.first_step if last.data == phase.data else 0
+    return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
 def phase_under_way(output_dir: str, phases: Sequence[Phase], trained_steps: int) -> int:
@@ -227,8 +227,13 @@ def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
     return [phase for phase in read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
-def _is_same(one: Phase, other: Phase) -> bool:
-    return one.data == other.data and one.optimizer == other.optimizer
+def _is_same(last: Phase, phase: Phase) -> bool:
+    return _is_same_data(last, phase) and last.optimizer == phase.optimizer
+
+
+def _is_same_data(last: Phase, phase: Phase) -> bool:
+    # a folder of an earlier version does not hold every fact that this one knows
+    return all(phase.data.get(key) == value for key, value in last.data.items())
 
 
 def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
@@ -238,7 +243,7 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
         return False
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
-    same_but_longer = last.data == phase.data and all(
+    same_but_longer = _is_same_data(last, phase) and all(
         phase.optimizer.get(key) == last.optimizer.get(key)
         for key in (last.optimizer.keys() | phase.optimizer.keys()) - schedule
     )

@@ -60,7 +60,8 @@ TRAINING_DEFAULTS = {
             PretrainingSettings,
             [*PRETRAIN, "--do_train"],
             {
-                "max_predictions_per_seq": 20,
+                # the original's 20 where no manifest says it, see `pretraining_data.inspect`
+                "max_predictions_per_seq": None,
                 "do_eval": False,
                 "num_train_steps": 100000,
                 "num_warmup_steps": 10000,
@@ -172,6 +173,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
                          "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps",
                          "iterations_per_loop", "max_eval_steps")
         ),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--masked_lm_prob=1"], "--masked_lm_prob=1.0: must lie"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],

@@ -1,5 +1,6 @@
 """Every kind of data that the generator makes, trained on or refused."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.record_files import inspect
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
@@ -23,6 +25,7 @@ KINDS = {
     "static": {},
     "dynamic": {"masking": "dynamic", "do_whole_word_mask": True, "max_ngram_size": 2},
     "dynamic2": {"masking": "dynamic", "masked_lm_prob": 0.2},
+    "dynamic_wide": {"masking": "dynamic", "masked_lm_prob": 0.4, "max_predictions_per_seq": 12},
     "mlm": {"objective": "mlm", "gzip_compress": True},
     "dynamic_mlm": {"objective": "mlm", "masking": "dynamic"},
     "ltr": {"objective": "ltr"},
@@ -64,7 +67,7 @@ def look(data, names, *more: str, eval_names=""):
     given = settings(data, "out", names, *more)
     files = [f"{data}/{name}" for name in names.split()]
     eval_files = [f"{data}/{name}" for name in eval_names.split()] or files
-    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
+    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
 
 
 @pytest.mark.parametrize("name, pairs", [("dynamic", True), ("dynamic_mlm", False), ("mlm", False)])
@@ -86,6 +89,94 @@ def test_the_rule_is_the_one_that_the_data_was_made_with(data):
     assert rule.continues_word.tolist() == [piece.startswith("##") for piece in pieces]
     assert look(data, "dynamic2", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule.continues_word is None
     assert look(data, "static").dynamic_masking is None
+
+
+def of_the_manifest(data, output_dir, names, *more: str) -> PretrainingSettings:
+    """Settings that leave the number of predictions to the data."""
+    given = settings(data, output_dir, names, f"--vocab_file={data}/vocab.txt", *more)
+    return dataclasses.replace(given, max_predictions_per_seq=None)
+
+
+def run_json(folder) -> dict:
+    (phase,) = json.loads((folder / "run.json").read_text())["phases"]
+    return phase
+
+
+def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_said(data, tmp_path, monkeypatch):
+    """Rows of 32 tokens made for 12 predictions at 0.4; the default of 20 or 0.15 would give other numbers."""
+    for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    seen, losses = [], PretrainingObjective.losses
+
+    def looking(self, batch, training, seed):
+        tf.numpy_function(lambda weights: seen.append((training, weights)), [batch["masked_lm_weights"]], [])
+        return losses(self, batch, training, seed)
+
+    monkeypatch.setattr(PretrainingObjective, "losses", looking)
+    out = tmp_path / "out"
+    run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval", "--num_train_steps=2"))
+    for training in (True, False):
+        weights = [weights for number, weights in seen if number == training]
+        assert weights and {w.shape[1] for w in weights} == {12}
+        assert max(w.sum(axis=1).max() for w in weights) == 12, "a full row has 0.4 * 32 = 13"
+    resolved = {"max_predictions_per_seq": 12, "masked_lm_prob": 0.4}
+    recorded = run_json(out)
+    for facts in (recorded["settings"], recorded["data"]):
+        assert {name: facts[name] for name in resolved} == resolved
+
+    same = ("--max_predictions_per_seq=12", "--masked_lm_prob=0.4", "--num_train_steps=2")
+    run_pretraining(settings(tmp_path, out, "dynamic_wide", f"--vocab_file={data}/vocab.txt", *same))
+    # the same records, made again with another rule, which only the manifest holds
+    path = tmp_path / "dynamic_wide.manifest.json"
+    entries = json.loads(path.read_text())
+    entries["settings"] |= {"masked_lm_prob": 0.3, "do_whole_word_mask": True}
+    path.write_text(json.dumps(entries))
+    message = "masked_lm_prob was 0.4, is 0.3; do_whole_word_mask was False, is True"
+    with pytest.raises(InputError, match=f"another data .{message}"):
+        run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--num_train_steps=2"))
+
+
+def test_flags_that_differ_from_the_manifest_are_used_and_logged(data, tmp_path, caplog):
+    other = ("--max_predictions_per_seq=7", "--masked_lm_prob=0.3")
+    rule = look(data, "dynamic_wide dynamic2", f"--vocab_file={data}/vocab.txt", *other).dynamic_masking.rule
+    assert (rule.max_predictions_per_seq, rule.masked_lm_prob) == (7, 0.3)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "masking with --max_predictions_per_seq=7, where the manifest of the data says 5, 12",
+        "masking with --masked_lm_prob=0.3, where the manifest of the data says 0.2, 0.4",
+    ]
+    caplog.clear()
+    look(data, "dynamic2", f"--vocab_file={data}/vocab.txt", "--masked_lm_prob=0.2")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("names, eval_names", [("dynamic_wide dynamic2", ""), ("dynamic_wide", "dynamic2")])
+def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
+    given = of_the_manifest(data, "out", names)
+    files, eval_files = ([f"{data}/{name}" for name in those.split()] for those in (names, eval_names))
+    with pytest.raises(
+        InputError, match="/dynamic2: made with --max_predictions_per_seq=5, but .*wide with 12; .* give"
+    ):
+        inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
+
+
+def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; leave it out"):
+        look(data, "static", "--masked_lm_prob=0.3")
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/ltr: a model with directionality=ltr masks none"):
+        look(data, "ltr", one_way(data, tmp_path), "--masked_lm_prob=0.3")
+
+
+@pytest.mark.parametrize("name, masked", [("static", True), ("ltr", False)])
+def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(data, tmp_path, name, masked):
+    given = of_the_manifest(data, "out", name, *([] if masked else [one_way(data, tmp_path)]))
+    config, files = BertConfig.from_json_file(given.bert_config_file), [f"{data}/{name}"]
+    if masked:
+        with pytest.raises(InputError, match="has 5 values but --max_predictions_per_seq=20; give --max_pred.*=5"):
+            inspect(given, config, files, files)
+    else:
+        resolved, _ = inspect(given, config, files, files)
+        assert (resolved.max_predictions_per_seq, resolved.masked_lm_prob) == (20, None)
 
 
 @pytest.mark.parametrize(

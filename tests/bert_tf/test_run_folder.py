@@ -116,6 +116,16 @@ def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase
     assert run_folder.begin(folder, changed(FIRST, optimizer={"num_schedule_steps": 10}), 5) == 5
 
 
+def test_a_fact_of_the_data_that_an_earlier_version_did_not_keep_is_not_compared(folder):
+    told = changed(FIRST, data={"masked_lm_prob": 0.15})
+    assert run_folder.begin(folder, told, 5) == 5
+    again = f"{folder}_2"
+    run_folder.begin(again, told, 0)
+    save_a_checkpoint(again)
+    with pytest.raises(InputError, match=r"another data \(masked_lm_prob was 0.15, is 0.3\)"):
+        run_folder.begin(again, changed(FIRST, data={"masked_lm_prob": 0.3}), 5)
+
+
 def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
     run_folder.begin(folder, changed(LONGER, optimizer={"num_schedule_steps": 30}), 10)
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
