@@ -100,11 +100,7 @@ def inspect(
     one_way = config.directionality != "bidi"
     unmasked = not (masked or one_way)
     if settings.masked_lm_prob is not None and not unmasked:
-        why = (
-            "its rows are masked already"
-            if masked
-            else f"a model with directionality={config.directionality} masks none"
-        )
+        why = "its rows are masked already" if masked else f"directionality={config.directionality} masks none"
         raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; leave it out")
     settings = _with_masking(settings, manifests if unmasked else {})
     features = schema.pretraining_features(

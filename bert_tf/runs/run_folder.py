@@ -162,7 +162,8 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
-        _refuse(output_dir, "data", last.data, phase.data)
+        if not _is_same_data(last, phase):
+            _refuse(output_dir, "data", last.data, phase.data)
         _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 

@@ -119,6 +119,8 @@ def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase
 def test_a_fact_of_the_data_that_an_earlier_version_did_not_keep_is_not_compared(folder):
     told = changed(FIRST, data={"masked_lm_prob": 0.15})
     assert run_folder.begin(folder, told, 5) == 5
+    with pytest.raises(InputError, match="another optimizer .learning_rate was 0.1, is 0.3"):
+        run_folder.begin(folder, changed(told, optimizer={"learning_rate": 0.3}), 5)
     again = f"{folder}_2"
     run_folder.begin(again, told, 0)
     save_a_checkpoint(again)
