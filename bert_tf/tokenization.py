@@ -26,10 +26,13 @@ _PLAIN_PIECE = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary file, one piece a line, the line's number being its id.
+    """Reads a vocabulary file, one token a line, the line's number being its id.
+
+    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original: it keeps its id and
+    no text ever gets it, so there may be several.
 
     Raises:
-      InputError: the file is missing, is not UTF-8, holds a piece twice, or lacks a special token.
+      InputError: the file is missing, is not UTF-8, holds another token twice, or lacks a special token.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; give a vocab.txt")
@@ -45,7 +48,7 @@ def load_vocabulary(path: str) -> list[str]:
             piece = line.decode("utf-8").strip()
         except UnicodeDecodeError as error:
             raise InputError(f"{path}, line {number}: not UTF-8; save the vocabulary as UTF-8") from error
-        if piece in first_line:
+        if piece and piece in first_line:
             raise InputError(f"{path}, line {number}: {piece!r} stands on line {first_line[piece]} already; remove one")
         first_line[piece] = number
         pieces.append(piece)
@@ -172,6 +175,8 @@ class BertTokenizer(tf.Module):
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
     """Cuts normalised words, string [W], into ids of the pieces of a vocabulary with [UNK]."""
+    # tensorflow-text takes no token twice, and no word holds a control character
+    vocabulary = [token or f"\x01{id_}" for id_, token in enumerate(vocabulary)]
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
 

@@ -166,6 +166,19 @@ def test_ids_are_line_numbers_and_special_tokens_are_found_wherever_they_stand(t
     assert tokenizer.encode(["ab é", "q"]).to_list() == [[0, 3, 7], [5]]
 
 
+@BOTH_CASES
+def test_tokens_of_white_space_alone_keep_their_ids_and_no_text_gets_them(tmp_path, lower):
+    """The original strips each line, so U+2028 and U+2029 are one empty token there, which it never finds."""
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "b", "\u2029", "##a", "\u3000", "", "É", "e"]
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    texts = ["a b ba", "a\u2028b\u2029a", "\u2028", "É ba\u3000é", "\U0010ffff6 a\x016", "\x016"]
+    ours, theirs = BertTokenizer(str(path), lower), originals(str(path), lower)
+    assert ours.encode(texts).to_list() == [theirs.convert_tokens_to_ids(theirs.tokenize(text)) for text in texts]
+    assert ours.vocabulary == [token.strip() for token in tokens] and ours.vocabulary[9] == "##a"
+    assert theirs.vocab["##a"] == 9
+
+
 @pytest.mark.parametrize(
     "content, message",
     [
