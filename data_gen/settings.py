@@ -9,8 +9,8 @@ from bert_tf.command_line import require, setting
 def _input_format():
     """The same flag of every script that reads text; a field belongs to one class, so it is made for each."""
     return setting(
-        "lines: a sentence a line, a blank line between documents; jsonl: a JSON object with a text a line; "
-        "wikipedia: a MediaWiki XML dump",
+        "lines: a sentence a line, a blank line or the end of a file after each document; jsonl: a JSON object with a "
+        "text a line; wikipedia: a MediaWiki XML dump",
         "lines",
         choices=("lines", "jsonl", "wikipedia"),
     )
@@ -24,7 +24,9 @@ def _text_field():
 class GeneratorSettings:
     """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
 
-    input_file: str = setting("text to read; commas and globs; .gz, .bz2 and .xz are unpacked", "")
+    input_file: str = setting(
+        "text to read; commas and globs; .gz, .bz2 and .xz are unpacked; the end of a file ends a document", ""
+    )
     output_file: str = setting("TFRecord file to write, or several with commas, or PATH@N for N shards")
     vocab_file: str = setting("vocabulary, one piece a line", "")
     input_format: str = _input_format()

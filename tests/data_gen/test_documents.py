@@ -1,4 +1,5 @@
 import bz2
+import dataclasses
 import gzip
 import itertools
 import json
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen import documents
+from data_gen.settings import GeneratorSettings
 from tfrecords.errors import InputError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -44,6 +46,16 @@ def read(path, input_format, chunk_bytes):
     sources = documents.plan_sources(str(path), input_format, chunk_bytes)
     chunks = [c for s in sources for c in documents.read_documents(s, input_format, "text", chunk_bytes)]
     return [document for chunk in chunks for document in chunk if document], len(chunks)
+
+
+def test_the_end_of_a_file_ends_a_document_and_the_help_says_so(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(f"{name}\nline")
+    found = [read(tmp_path / name, "lines", 100)[0] for name in ("first", "second")]
+    assert found == [[["first", "line"]], [["second", "line"]]]
+    helps = {field.name: field.metadata["help"] for field in dataclasses.fields(GeneratorSettings)}
+    assert "the end of a file ends a document" in helps["input_file"]
+    assert "a blank line or the end of a file after each document" in helps["input_format"]
 
 
 def naive(text):
