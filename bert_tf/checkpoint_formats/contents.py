@@ -28,7 +28,7 @@ class StoredTensor:
     Attributes:
       name: its name in the file.
       shape: its shape in our models.
-      read: reads it as our models have it, float32.
+      read: reads it as our models have it, in the file's type.
     """
 
     name: str
@@ -181,12 +181,19 @@ class Contents:
         return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
-        """Reads tensors.
+        """Reads tensors as float32, and says so where that rounds them.
 
         Raises:
           InputError: the file is damaged, or holds what is no number.
         """
-        return {path: read_tensor(self.tensors[path], self.source) for path in paths}
+        values, rounded = {}, 0
+        for path in paths:
+            value = _read_as_stored(self.tensors[path], self.source)
+            rounded += value.dtype == np.float64
+            values[path] = _as_float32(value, self.tensors[path].name, self.source)
+        if rounded:
+            logging.info("%s: %d tensors are float64 and were rounded to float32", self.source, rounded)
+        return values
 
     def report(self, loaded: Iterable[str], fresh: Iterable[str]) -> None:
         """Logs what was loaded, what starts afresh, and what was left over."""
@@ -223,17 +230,25 @@ def read_tensor(stored: StoredTensor, source: str) -> np.ndarray:
     Raises:
       InputError: the file is damaged, or the tensor holds what is no number.
     """
+    return _as_float32(_read_as_stored(stored, source), stored.name, source)
+
+
+def _read_as_stored(stored: StoredTensor, source: str) -> np.ndarray:
     try:
-        value = np.asarray(stored.read())
+        return np.asarray(stored.read())
     except InputError:
         raise
     except Exception as error:  # TensorFlow, safetensors and the file system each have their own
         reason = str(error).split("\n")[0]
         raise InputError(f"{source}: its data cannot be read ({stored.name}: {reason}); copy it again") from error
-    value = value.astype(np.float32, copy=False)
+
+
+def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
+        value = value.astype(np.float32, copy=False)
     if not np.isfinite(value).all():
         raise InputError(
-            f"{source}: the tensor {stored.name} holds values that are infinite or no numbers; "
+            f"{source}: the tensor {name} holds values that are infinite or no numbers; "
             "copy it again, or take an earlier checkpoint"
         )
     return value

@@ -200,7 +200,7 @@ def _open(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
 def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
     def read_one() -> np.ndarray:
         with safetensors().safe_open(path, "np") as file:
-            return file.get_tensor(name).astype(np.float32)
+            return file.get_tensor(name)
 
     return read_one
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -65,6 +66,22 @@ def test_every_format_goes_to_every_other_without_a_bit_changed(values, source, 
         contents = convert(tmp_path / first, tmp_path / f"{first}-{second}", second)
         assert contents.format == second and contents.config == CONFIG and contents.left_over == ()
         assert_same(values_of(trained_pooler(contents)), expected)
+
+
+def test_weights_of_float64_are_rounded_and_a_line_says_so(values, source, tmp_path, caplog):
+    wide = {name: value * np.float64(1 + 1e-12) for name, value in original_values(values).items()}
+    prefix = save_original(source, wide)
+    hugging_face.write(str(tmp_path), {path: value.astype(np.float64) for path, value in values.items()}, CONFIG)
+    for path, file in ((source, prefix), (tmp_path, tmp_path / "model.safetensors")):
+        caplog.clear()
+        read = values_of(checkpoints.open_checkpoint(str(path)))
+        assert {value.dtype for value in read.values()} == {np.dtype(np.float32)}
+        assert_same(read, values)
+        assert caplog.messages == [f"{file}: {len(values)} tensors are float64 and were rounded to float32"]
+    caplog.clear()
+    save_original(source, original_values(values))
+    checkpoints.load_encoder(str(source))
+    assert "float64" not in caplog.text
 
 
 def test_what_has_no_pooler_keeps_none(values, source, tmp_path, caplog):
