@@ -6,7 +6,6 @@ tf-models-official and Hugging Face; `checkpoint_formats` reads and writes them.
 """
 
 import dataclasses
-import json
 import os
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from bert_tf.checkpoint_formats.location import latest_checkpoint
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from bert_tf.runs import run_checkpoints
 from tfrecords.errors import InputError
 
 __all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint", "variables_by_path"]
@@ -141,8 +141,9 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
     Raises:
       InputError: a file was left out, and there is none.
     """
-    own = {flag: os.path.join(settings.output_dir, name) for flag, name in _FILES.items()}
-    # a run that goes on, or is evaluated, needs nothing but its folder
+    # a run that is resumed or evaluated needs nothing but its folder; a start that failed leaves no checkpoint
+    is_own = not settings.do_train or run_checkpoints.prefixes(settings.output_dir)
+    own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
     missing = [flag for flag in flags if not given[flag]]
     if missing:
@@ -157,26 +158,11 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
                     f"--{flag} is missing, and no {VOCABULARY_NAME} lies beside {contents.source}; give it"
                 )
             given[flag] = beside[flag]
-        if "vocab_file" in missing:
-            _warn_of_case(contents.vocab_file, settings.do_lower_case)
     for flag in (flag for flag in flags if not getattr(settings, flag)):
         logging.info(
             "--%s=%s, from beside %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
         )
     return dataclasses.replace(settings, **given)
-
-
-def _warn_of_case(vocab_file: str, do_lower_case: bool) -> None:
-    path = os.path.join(os.path.dirname(vocab_file), "tokenizer_config.json")
-    if not tf.io.gfile.exists(path):
-        return
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            stated = json.load(file).get("do_lower_case")
-    except (ValueError, AttributeError):  # it only backs a warning
-        return
-    if stated is not None and bool(stated) != do_lower_case:
-        logging.warning("%s says do_lower_case=%s; give --do_lower_case=%s", path, stated, str(stated).lower())
 
 
 def read_config(path: str) -> BertConfig:

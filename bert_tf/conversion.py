@@ -7,9 +7,19 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, command_line
-from bert_tf.checkpoint_formats import hugging_face, model_config, names, original, run, tf_models, vocabulary_growth
+from bert_tf import checkpoint_tokenizer, checkpoints, command_line
+from bert_tf.checkpoint_formats import (
+    hugging_face,
+    model_config,
+    names,
+    original,
+    run,
+    tf_models,
+    tokenizer_config,
+    vocabulary_growth,
+)
 from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_pooler
+from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import load_vocabulary
@@ -40,6 +50,9 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
     if settings.keep_optimizer:
         _require_moments(contents, paths)
+    tokenizer = checkpoint_tokenizer.beside(contents, settings.input)
+    if not settings.ignore_checkpoint_tokenizer:
+        tokenizer.check(settings.do_lower_case, settings.vocab_file)
     vocab_file = settings.vocab_file or contents.vocab_file
     vocabulary = load_vocabulary(vocab_file) if vocab_file else []
     _check_vocabulary(settings, contents, config, vocab_file, len(vocabulary))
@@ -53,15 +66,29 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
         _write(settings.format, folder, tensors, config, moments, step)
         if settings.format == "hugging_face":
             hugging_face.keep_labels(folder, contents)
-        if extended or vocab_file:
-            target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
-            tf.io.gfile.copy(settings.extended_vocab_file or vocab_file, target)
+        _keep_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
         writer.write_text(os.path.join(folder, "conversion.json"), command_line.to_json(settings))
     kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
     kept.report(tensors, [])
     if fresh:
         logging.warning("%s has no pooler, so %s has none either", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
+
+
+def _keep_tokenizer(
+    folder: str, settings: ConversionSettings, tokenizer: CheckpointTokenizer, vocab_file: str, config: BertConfig
+) -> None:
+    """Puts the vocabulary and the tokenizer's rules beside the weights."""
+    if vocab_file:
+        tf.io.gfile.copy(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
+    known = tokenizer_config.read(tokenizer.folder)
+    if settings.extended_vocab_file:  # whose ids may be others
+        known.pop("added_tokens_decoder", None)
+    lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
+    tokenizer_config.write(folder, lower, config.max_position_embeddings, known)
+    if lower is None and settings.format == "hugging_face":
+        logging.warning("nothing says whether the tokenizer of %s lower-cases, and transformers takes it that it does; "
+                        "give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig, moments, global_step: int | None) -> None:

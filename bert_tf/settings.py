@@ -89,6 +89,9 @@ def _require_positive(settings, *names: str) -> None:
         require(value is None or value > 0, f"--{name}={value}: must be above 0")
 
 
+_IGNORE_TOKENIZER = "start from --init_checkpoint though it was trained with another vocabulary or casing"
+
+
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(DeviceSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
@@ -99,9 +102,10 @@ class PretrainingSettings(DeviceSettings):
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(
-        "vocabulary of the data; needed to mask what was made with --masking=dynamic; empty: the file that the data's "
-        "manifest names, where it is still there, to show filled-in masks", "",
+        "vocabulary of the data, which the run's folder keeps; empty: the file that the data's manifest names, or the "
+        "same file beside the data or --init_checkpoint; data made with --masking=dynamic needs it", "",
     )  # fmt: skip
+    ignore_checkpoint_tokenizer: bool = setting(_IGNORE_TOKENIZER, False)
     fill_mask_file: str = setting(
         "sentences with [MASK] in them, one a line, to fill in at each evaluation beside some of the data", ""
     )
@@ -197,7 +201,11 @@ class ClassifierSettings(DeviceSettings):
     vocab_file: str = setting("vocabulary, one piece a line; empty: the file beside --init_checkpoint", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model", "")
-    do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
+    do_lower_case: bool | None = setting(
+        "lower-case and strip accents; must fit the vocabulary; default: as the run's folder or --init_checkpoint "
+        "says, else true", None,
+    )  # fmt: skip
+    ignore_checkpoint_tokenizer: bool = setting(_IGNORE_TOKENIZER, False)
     max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
     do_train: bool = setting("train on train.tsv", False)
     do_eval: bool = setting("evaluate on dev.tsv", False)
@@ -267,6 +275,13 @@ class ConversionSettings:
     )
     bert_config_file: str = setting("what the input was made with; empty: the file beside it", "")
     vocab_file: str = setting("the input's vocabulary; empty: vocab.txt beside it", "")
+    do_lower_case: bool | None = setting(
+        "whether the input's tokenizer lower-cases; default: as tokenizer_config.json beside it, or its published "
+        "name, says", None,
+    )  # fmt: skip
+    ignore_checkpoint_tokenizer: bool = setting(
+        "take --vocab_file and --do_lower_case though others lie beside the input", False
+    )
     extended_vocab_file: str = setting("vocabulary to give the model rows for, as learn_vocab extends one", "")
     keep_optimizer: bool = setting(
         "keep Adam's moments and the step, between bert_tf and tf1; the original's code trains on from them, "

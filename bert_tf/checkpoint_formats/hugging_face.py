@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -17,7 +16,6 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 FILE_NAME = "model.safetensors"
-TOKENIZER_NAME = "tokenizer_config.json"
 INDEX_SUFFIX = ".safetensors.index.json"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
@@ -238,7 +236,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def keep_labels(folder: str, source: Contents) -> None:
-    """Takes over what weights do not tell: names of the labels, kind of the problem, settings of the tokenizer.
+    """Takes over what weights do not tell: names of the labels, kind of the problem.
 
     Args:
       folder: where `write` has written.
@@ -257,9 +255,6 @@ def keep_labels(folder: str, source: Contents) -> None:
     if theirs.get("problem_type") is not None:
         entries["problem_type"] = theirs["problem_type"]
     writer.write_text(path, json.dumps(entries, indent=2) + "\n")
-    tokenizer = os.path.join(os.path.dirname(source.source), TOKENIZER_NAME)
-    if os.path.isfile(tokenizer):
-        shutil.copyfile(tokenizer, os.path.join(folder, TOKENIZER_NAME))
 
 
 def _class_of(heads: set[str], task: str) -> str:

@@ -5,7 +5,6 @@ Paper: section 4.1 and appendix A.3.
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 
@@ -14,9 +13,10 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig, require_segments
+from bert_tf.data_vocabulary import tokens_sha256
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import classifier
 from bert_tf.finetuning.classifier import BertClassifier, EncodedExamples
@@ -67,6 +67,7 @@ def run_classifier(settings: ClassifierSettings) -> dict[str, float]:
         workers.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
+        settings = checkpoint_tokenizer.with_casing(settings)
         run = _prepare(checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file"))
         return _run(run, strategy, lock)
 
@@ -122,7 +123,7 @@ def _model_facts(run: ClassifierRun) -> dict:
         "task_name": run.task.name,
         "labels": list(run.task.labels),
         "do_lower_case": run.settings.do_lower_case,
-        "vocab_sha256": hashlib.sha256("\n".join(run.tokenizer.vocabulary).encode()).hexdigest(),
+        "vocab_sha256": tokens_sha256(run.tokenizer.vocabulary),
         **dataclasses.asdict(run.config),
     }
 
@@ -210,9 +211,7 @@ def _write_description(run: ClassifierRun) -> None:
     """Writes beside the checkpoints what evaluation and export need: configuration, vocabulary, task."""
     settings, folder = run.settings, run.settings.output_dir
     writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
-    writer.write_text(
-        os.path.join(folder, checkpoints.VOCABULARY_NAME), "".join(f"{piece}\n" for piece in run.tokenizer.vocabulary)
-    )
+    checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
     description = {
         "task_name": run.task.name,
         "labels": list(run.task.labels),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints, data_vocabulary
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
@@ -73,6 +73,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         for one in every:
             with phases.naming(one):
                 prepared.append(_prepare(one.settings, strategy))
+        data_vocabulary.common(phase.data.vocabulary for phase in prepared)
         workers.check_same_facts(strategy, _same_on_workers(prepared))
         if settings.do_train:
             return _train(prepared, strategy, lock, write_report)
@@ -86,9 +87,11 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     settings, data = record_files.inspect(settings, config, files, eval_files)
     strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
-    run_folder.check_model(settings.output_dir, _model_facts(config))
+    run_folder.check_model(settings.output_dir, _model_facts(config), data.vocabulary)
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config, with_heads=True)
+        if not settings.ignore_checkpoint_tokenizer:
+            checkpoint_tokenizer.of(starts_from).check_data(data.vocabulary, data.vocab_file)
     if not settings.do_train and not settings.eval_timeout:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
@@ -159,6 +162,8 @@ def _train_phase(
             lock.make_folder()
             run_folder.begin(folder, phase.facts, found.step)
             writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
+            lower = data.vocabulary.do_lower_case if data.vocabulary else None
+            checkpoint_tokenizer.keep(folder, data.vocab_file, lower, config.max_position_embeddings)
         workers.wait_for_chief(strategy, os.path.join(folder, run_folder.NAME))
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
@@ -173,7 +178,7 @@ def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: 
     trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
     evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
-        return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config))
+        return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config), data.vocabulary)
 
 
 def _model_facts(config: BertConfig) -> dict:
@@ -195,6 +200,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
         optimizer=loop.optimizer_facts(
             settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps
         ),
+        vocabulary=data.vocabulary and dataclasses.asdict(data.vocabulary),
     )
 
 

@@ -10,16 +10,16 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.config import BertConfig
+from bert_tf.data_vocabulary import DataVocabulary
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
-from bert_tf.pretraining.record_files import PretrainingData, check_vocab_file, reading_options
+from bert_tf.pretraining.record_files import PretrainingData, reading_options
 from bert_tf.runs import checkpoint_watch, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import progress, summaries
 from bert_tf.training.trainer import Trainer
-from tfrecords import manifest, writer
 from tfrecords.errors import InputError
 
 # Writes a report of the run in a folder; which one is the caller's choice, so that training needs no drawing library.
@@ -100,20 +100,16 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     """What to fill in at each evaluation: the user's sentences, then the first rows of the held-out data.
 
     Returns:
-      None where the data's vocabulary cannot be found, which the log says.
+      None where the data's vocabulary was not found.
 
     Raises:
-      InputError: the vocabulary given is another one, or the sentences do not fit.
+      InputError: the sentences do not fit, or there is no vocabulary for them.
     """
-    entries = manifest.find_manifest(data.eval_files[0]) or {}
-    vocab_file = _vocabulary_of(settings, data.eval_files[0], entries)
-    if vocab_file is None:
+    if not data.vocab_file:
         if settings.fill_mask_file:
             raise InputError("--fill_mask_file needs --vocab_file, the vocabulary of the data")
-        logging.info("no vocabulary is known; --vocab_file would show filled-in masks at each evaluation")
         return None
-    tokenizer = BertTokenizer(vocab_file, entries.get("settings", {}).get("do_lower_case", True))
-    config.check_vocabulary(len(tokenizer.vocabulary), vocab_file, settings.bert_config_file)
+    tokenizer = BertTokenizer(data.vocab_file, data.vocabulary.do_lower_case is not False)
     rows = []
     if settings.fill_mask_file:
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
@@ -126,22 +122,12 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     return fill_mask.Blanks(tokenizer.vocabulary, rows) if rows else None
 
 
-def _vocabulary_of(settings: PretrainingSettings, path: str, entries: Mapping) -> str | None:
-    """The vocabulary file given, or the one that a manifest names, where it is still what it was."""
-    digest, named = entries.get("vocab_sha256"), entries.get("settings", {}).get("vocab_file")
-    if settings.vocab_file:
-        if not tf.io.gfile.exists(settings.vocab_file):
-            raise InputError(f"--vocab_file={settings.vocab_file}: no such file")
-        if digest:
-            check_vocab_file(settings.vocab_file, writer.sha256(settings.vocab_file), path, entries)
-        return settings.vocab_file
-    if not (digest and named and tf.io.gfile.exists(named)) or writer.sha256(named) != digest:
-        return None
-    return named
-
-
 def evaluate_checkpoints(
-    settings: PretrainingSettings, trainer: Trainer, evaluation: Callable[[], dict], model: Mapping
+    settings: PretrainingSettings,
+    trainer: Trainer,
+    evaluation: Callable[[], dict],
+    model: Mapping,
+    vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
     """Evaluates a folder's latest checkpoint, and within `eval_timeout` the ones that another process adds.
 
@@ -150,6 +136,7 @@ def evaluate_checkpoints(
       trainer: whose weights each checkpoint becomes.
       evaluation: evaluates them.
       model: what the folder's run must be of, see `run_folder.check_model`.
+      vocabulary: the same for its data.
 
     Returns:
       Figures of the last one.
@@ -164,7 +151,7 @@ def evaluate_checkpoints(
         return bool(phases) and step >= phases[-1].optimizer["num_train_steps"]
 
     for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
-        run_folder.check_model(folder, model)
+        run_folder.check_model(folder, model, vocabulary)
         try:
             with trainer.strategy.scope():
                 trainer.checkpoint.restore(prefix).expect_partial()

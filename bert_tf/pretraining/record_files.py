@@ -5,13 +5,17 @@ Paper: section 3.1 (the tasks that the records describe).
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import tensorflow as tf
 from absl import logging
 
+from bert_tf import checkpoints, data_vocabulary
 from bert_tf.config import BertConfig, require_segments
+from bert_tf.data_vocabulary import DataVocabulary
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, clear_errors, pretraining_batches
+from bert_tf.runs import run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
@@ -37,6 +41,8 @@ class PretrainingData:
       features: what each record holds.
       dynamic_masking: how to mask the rows; None where they are masked already, or every piece is predicted.
       packing: shape of the rows that examples are packed into for training; None for one example a row.
+      vocabulary: what the data was made with, as far as its manifests or --vocab_file tell.
+      vocab_file: where that vocabulary is; "" where it was not found.
     """
 
     files: Sequence[str]
@@ -44,6 +50,8 @@ class PretrainingData:
     features: Sequence[schema.Feature]
     dynamic_masking: DynamicMasking | None
     packing: RowShape | None = None
+    vocabulary: DataVocabulary | None = None
+    vocab_file: str = ""
 
     @property
     def has_pairs(self) -> bool:
@@ -111,8 +119,11 @@ def inspect(
         _check_manifest(path, entries, settings, config)
     if one_way:
         _require_unmasked(every, settings, config)
-    dynamic = _dynamic_masking(settings, every, manifests) if unmasked else None
-    data = PretrainingData(files, eval_files, features, dynamic)
+    vocabulary, vocab_file = _vocabulary(settings, every[0], manifests)
+    if vocab_file:
+        config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, settings.bert_config_file)
+    dynamic = _dynamic_masking(settings, every, manifests, vocab_file) if unmasked else None
+    data = PretrainingData(files, eval_files, features, dynamic, None, vocabulary, vocab_file)
     if settings.pack_sequences and settings.do_train:
         data = dataclasses.replace(data, packing=_row_shape(settings, config, data))
     return settings, data
@@ -185,7 +196,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
 
 
 def _dynamic_masking(
-    settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping]
+    settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping], vocab_file: str
 ) -> DynamicMasking:
     """The rule that the data was made with, for every file the same."""
     made_with = {path: _made_with(manifests.get(path, {})) for path in files}
@@ -205,31 +216,60 @@ def _dynamic_masking(
                     f"{path}: made with --{name}={other.get(name)}, but {files[0]} with {first.get(name)}; "
                     "make both alike"
                 )
-    if not settings.vocab_file:
-        raise InputError(f"--vocab_file is missing; {path} was made with --masking=dynamic, give its vocabulary")
-    vocabulary = load_vocabulary(settings.vocab_file)
-    digest = writer.sha256(settings.vocab_file)
-    for name, entries in manifests.items():
-        check_vocab_file(settings.vocab_file, digest, name, entries)
+    if not vocab_file:
+        raise InputError(
+            f"--vocab_file is missing; {path} was made with --masking=dynamic, and its vocabulary "
+            f"{other.get('vocab_file', '')} was not found; give it"
+        )
+    vocabulary = load_vocabulary(vocab_file)
     stated = {**first, "masked_lm_prob": settings.masked_lm_prob}
     rule = MaskingRule.of_settings(vocabulary, stated, settings.max_predictions_per_seq)
     return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))
 
 
-def check_vocab_file(vocab_file: str, digest: str, path: str, entries: Mapping) -> None:
-    """Refuses a vocabulary that the data was not made with.
+def _vocabulary(
+    settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
+) -> tuple[DataVocabulary | None, str]:
+    """The vocabulary that all data was made with, and its file, "" where that is not found.
 
     Args:
-      vocab_file: the vocabulary.
-      digest: its SHA-256.
-      path: the data.
-      entries: the manifest of the data.
+      settings: where to look.
+      data: the first of the record files.
+      manifests: by the record files that have one.
 
     Raises:
-      InputError: names both vocabularies and the data.
+      InputError: the data was made with two vocabularies, or --vocab_file is another one.
     """
-    if entries.get("vocab_sha256") != digest:
-        raise InputError(
-            f"--vocab_file={vocab_file}: not the vocabulary that {os.path.basename(path)} was made with "
-            f"({os.path.basename(entries['settings']['vocab_file'])}); give that one"
-        )
+    vocabulary = data_vocabulary.common(
+        DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()
+    )
+    given = settings.vocab_file
+    if given:
+        if not tf.io.gfile.exists(given):
+            raise InputError(f"--vocab_file={given}: no such file")
+        digest = writer.sha256(given)
+        if vocabulary and vocabulary.sha256 != digest:
+            raise InputError(
+                f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
+                "give that one"
+            )
+        return vocabulary or DataVocabulary(data, given, digest, None), given
+    for path, where in _places(settings, vocabulary) if vocabulary else ():
+        if path and tf.io.gfile.exists(path) and writer.sha256(path) == vocabulary.sha256:
+            logging.info("--vocab_file=%s, the vocabulary of the data, %s", path, where)
+            return vocabulary, path
+    logging.info(
+        "the data's vocabulary%s was not found; --vocab_file gives it to the run's folder, for fine-tuning, and shows "
+        "filled-in masks at each evaluation", f" ({vocabulary.name})" if vocabulary else "",
+    )  # fmt: skip
+    return vocabulary, ""
+
+
+def _places(settings: PretrainingSettings, vocabulary: DataVocabulary) -> Iterator[tuple[str, str]]:
+    """Where the data's vocabulary may stand, and how the log calls it."""
+    yield vocabulary.vocab_file, "named by its manifest"
+    for name in (os.path.basename(vocabulary.vocab_file), checkpoints.VOCABULARY_NAME):
+        yield os.path.join(os.path.dirname(vocabulary.data), name), "from beside it"
+    yield os.path.join(settings.output_dir, checkpoints.VOCABULARY_NAME), "from the run's folder"
+    if starts_from := run_folder.initial_checkpoint(settings):
+        yield checkpoints.open_checkpoint(starts_from).vocab_file, "from beside --init_checkpoint"

@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import latest
+from bert_tf.data_vocabulary import DataVocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -34,6 +35,7 @@ class Phase:
       optimizer: what makes it this optimizer, `num_train_steps` and `num_schedule_steps` among it.
       first_step: step at which training on this data began.
       begun_at: step at which the phase began: a later one, where it goes on with the data of the one before.
+      vocabulary: fields of the `DataVocabulary`; None where it is not known, or stands in `model`.
     """
 
     settings: dict
@@ -42,6 +44,7 @@ class Phase:
     optimizer: dict
     first_step: int = 0
     begun_at: int = 0
+    vocabulary: dict | None = None
 
 
 class Lock:
@@ -128,14 +131,17 @@ def initial_checkpoint(settings) -> str:
     return settings.init_checkpoint if settings.do_train and not read_phases(settings.output_dir) else ""
 
 
-def check_model(output_dir: str, model: Mapping) -> None:
-    """Refuses a folder that holds a run of another model.
+def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
+    """Refuses a folder that holds a run of another model, or on data of another vocabulary.
 
     Raises:
       InputError: names what differs.
     """
-    for phase in read_phases(output_dir)[-1:]:
+    phases = read_phases(output_dir)
+    for phase in phases[-1:]:
         _refuse(output_dir, "model", phase.model, model)
+    for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
+        DataVocabulary(**known).refuse(vocabulary)
 
 
 def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
@@ -209,8 +215,12 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
             _warn_of_jump(*phases[-2:])
-        entries = {"phases": [dataclasses.asdict(p) for p in phases]}
-        writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
+    elif phase.vocabulary and not phases[-1].vocabulary:  # it has become known
+        phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
+    else:
+        return done
+    entries = {"phases": [dataclasses.asdict(p) for p in phases]}
+    writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
     return done
 
 

@@ -107,7 +107,8 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
         str(trained[0] / "bert_config.json")
     )
     assert f"--bert_config_file={theirs}/config.json, from beside --init_checkpoint" in caplog.text
-    assert "says do_lower_case=False; give --do_lower_case=false" in caplog.text
+    assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
+    assert json.loads((out / "classifier.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
     with pytest.raises(InputError, match=r"--vocab_file is missing, and no vocab.txt lies beside .*model.safetensors"):
         run_classifier(settings(inputs, "", tmp_path / "other", *flags))

@@ -74,7 +74,7 @@ TRAINING_DEFAULTS = {
             ClassifierSettings,
             [*CLASSIFY, "--do_train"],
             {
-                "do_lower_case": True,
+                "do_lower_case": None,  # true, where no checkpoint says otherwise
                 "do_eval": False,
                 "do_predict": False,
                 "predict_batch_size": 8,

@@ -243,10 +243,61 @@ def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_th
     config = tmp_path / "first/config.json"
     labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
     config.write_text(json.dumps(json.loads(config.read_text()) | labels))
-    (tmp_path / "first/tokenizer_config.json").write_text('{"do_lower_case": false}')
+    rules = {"do_lower_case": False, "strip_accents": True, "model_max_length": 9}
+    (tmp_path / "first/tokenizer_config.json").write_text(json.dumps(rules))
     convert(tmp_path / "first", tmp_path / "second", "hugging_face")
     assert labels.items() <= json.loads((tmp_path / "second/config.json").read_text()).items()
-    assert (tmp_path / "second/tokenizer_config.json").read_text() == '{"do_lower_case": false}'
+    kept = json.loads((tmp_path / "second/tokenizer_config.json").read_text())
+    assert kept["do_lower_case"] is False and kept["strip_accents"] is True and kept["model_max_length"] == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "lower"),
+    [
+        ("uncased_L-12_H-768_A-12", [], True),
+        ("multi_cased_L-12_H-768_A-12", [], False),
+        ("chinese_L-12_H-768_A-12", [], True),
+        ("wwm_uncased_L-24_H-1024_A-16", ["--do_lower_case"], True),
+        ("bert-base-multilingual-cased", [], False),
+        ("bert-base-uncased", ["--do_lower_case=false", "--ignore_checkpoint_tokenizer"], False),
+        ("model", ["--nodo_lower_case"], False),
+        ("model", [], None),
+        ("my_uncased_model", [], None),
+    ],
+)
+def test_every_format_keeps_the_casing_that_a_flag_or_a_published_name_tells(
+    source, tmp_path, caplog, name, flags, lower
+):
+    source = source.rename(tmp_path / name)
+    for first, second in (("tf1", "hugging_face"), ("bert_tf", "tf1")):
+        convert(source, tmp_path / first, first, *flags)
+        convert(tmp_path / first, tmp_path / f"{first}-{second}", second)
+        for folder in (first, f"{first}-{second}"):
+            entries = json.loads((tmp_path / folder / "tokenizer_config.json").read_text())
+            assert entries.get("do_lower_case") == lower
+            assert (entries["tokenizer_class"], entries["model_max_length"]) == ("BertTokenizer", 12)
+    warned = "nothing says whether the tokenizer of" in caplog.text
+    assert warned == (lower is None)
+
+
+def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tmp_path):
+    cased = source.rename(tmp_path / "cased_L-12_H-768_A-12")
+    with pytest.raises(InputError, match="--do_lower_case=true: the name cased_L-12.* give --do_lower_case=false, or"):
+        convert(cased, tmp_path / "out", "bert_tf", "--do_lower_case")
+    write_vocabulary(cased / "vocab.txt", OLD)
+    other = write_vocabulary(tmp_path / "other.txt", [*OLD[:-2], *reversed(OLD[-2:])])
+    with pytest.raises(InputError, match=r"other.txt: not the vocabulary .*vocab.txt \(token 12 is '##b', .* is 'a'\)"):
+        convert(cased, tmp_path / "out", "bert_tf", f"--vocab_file={other}")
+    assert not (tmp_path / "out").exists()
+    convert(cased, tmp_path / "out", "bert_tf", f"--vocab_file={other}", "--ignore_checkpoint_tokenizer")
+    assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "other.txt").read_text()
+
+
+def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):
+    for text in ("{", "[]"):
+        (source / "tokenizer_config.json").write_text(text)
+        with pytest.raises(InputError, match=r"tokenizer_config.json: .*copy it again, or delete it"):
+            convert(source, tmp_path / "out", "bert_tf")
 
 
 def test_other_spellings_of_formats_and_wrong_ones(source, tmp_path):

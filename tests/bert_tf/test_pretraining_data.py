@@ -263,12 +263,98 @@ def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_tra
 
 
 def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
-    with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made with --masking=dynamic"):
-        look(data, "dynamic")
+    with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
+    with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made .* gone.txt was not found"):
+        look(tmp_path, "dynamic")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")  # another one
+    with pytest.raises(InputError, match="--vocab_file is missing"):
+        look(tmp_path, "dynamic")
     other = tmp_path / "other.txt"
     other.write_text((data / "vocab.txt").read_text() + "zebra\n")
-    with pytest.raises(InputError, match="other.txt: not the vocabulary that dynamic was made with"):
-        look(data, "dynamic", f"--vocab_file={other}")
+    with pytest.raises(InputError, match=r"other.txt: not the vocabulary that .*dynamic was made with \(gone.txt, SHA"):
+        look(tmp_path, "dynamic", f"--vocab_file={other}")
+
+
+def with_manifest(data, folder, name, copy="", sha256="", **changes):
+    """Copies a file of records, the settings and the vocabulary's hash in its manifest changed."""
+    copy = copy or name
+    shutil.copy(data / name, folder / copy)
+    shutil.copy(data / "config.json", folder)
+    entries = json.loads((data / f"{name}.manifest.json").read_text())
+    entries["settings"] |= changes
+    entries["shards"][0]["name"] = copy
+    entries["vocab_sha256"] = sha256 or entries["vocab_sha256"]
+    (folder / f"{copy}.manifest.json").write_text(json.dumps(entries))
+
+
+@pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
+def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, caplog, place):
+    named = {"named": f"{data}/vocab.txt", "same_name": "/gone/old.txt"}.get(place, "/gone/vocab.txt")
+    with_manifest(data, tmp_path, "dynamic", vocab_file=named)
+    out = tmp_path / "out"
+    out.mkdir()
+    file = {"named": data / "vocab.txt", "same_name": tmp_path / "old.txt", "beside": tmp_path / "vocab.txt"}.get(
+        place, out / "vocab.txt"
+    )
+    if place != "named":
+        shutil.copy(data / "vocab.txt", file)
+    given = settings(tmp_path, out, "dynamic", *([f"--vocab_file={file}"] if place == "flag" else []))
+    files = [f"{tmp_path}/dynamic"]
+    found = inspect(given, BertConfig.from_json_file(given.bert_config_file), files, files)
+    assert found.vocab_file == str(file) and found.dynamic_masking
+    lines = [line for line in caplog.messages if line.startswith(f"--vocab_file={file}, the vocabulary of the data")]
+    assert len(lines) == (place != "flag")
+
+
+@pytest.mark.parametrize("eval_names", ["", "other"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sha256": "f" * 64, "vocab_file": "b.txt"},
+         r"/other: made with another vocabulary \(b.txt, SHA-256 ffffffffffff\) than .*/static \(vocab.txt, SHA-256 "),
+        ({"do_lower_case": False}, "/other: made with --do_lower_case=false, but .*/static with --do_lower_case=true"),
+    ],
+)  # fmt: skip
+def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes, message, eval_names):
+    with_manifest(data, tmp_path, "static")
+    with_manifest(data, tmp_path, "static", "other", **changes)
+    with pytest.raises(InputError, match=message):
+        look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names)
+    (tmp_path / "other.manifest.json").unlink()  # nobody knows then, as of other tools' records
+    assert look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names).vocabulary
+
+
+def test_resuming_evaluating_and_the_next_phase_need_the_vocabulary_of_the_run(data, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    run_pretraining(settings(data, out, "static", "--num_train_steps=2"))
+    assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()
+    assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is True
+    other.mkdir()
+    with_manifest(data, other, "static", sha256="f" * 64, vocab_file="b.txt")
+    refused = pytest.raises(InputError, match=rf"{other}/static: made with another vocabulary .* than {data}/static")
+    for more in (["--num_train_steps=2"], ["--nodo_train", "--do_eval"], ["--num_train_steps=8"]):
+        with refused:
+            run_pretraining(settings(other, out, "static", *more))
+    phase = tmp_path / "next.flags"
+    phase.write_text(f"--input_file={other}/static\n--num_train_steps=9\n")
+    with refused:
+        run_pretraining(settings(data, tmp_path / "new", "static", f"--next_phase={phase}"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_keeps(data, tmp_path, caplog):
+    for name in ("static", "config.json"):
+        shutil.copy(data / name, tmp_path)
+    out = tmp_path / "out"
+    run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1"))
+    assert "the data's vocabulary was not found; --vocab_file gives it to the run's folder" in caplog.text
+    assert not (out / "vocab.txt").exists() and not (out / "tokenizer_config.json").exists()
+    run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1", f"--vocab_file={data}/vocab.txt"))
+    assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()
+    other = tmp_path / "other.txt"
+    other.write_text((data / "vocab.txt").read_text() + "zebra\n")
+    with pytest.raises(InputError, match="static: made with another vocabulary .other.txt"):
+        run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=3", f"--vocab_file={other}"))
 
 
 def test_dynamic_data_without_its_manifest_is_refused(data, tmp_path):

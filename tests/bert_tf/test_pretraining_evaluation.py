@@ -234,11 +234,13 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
     shutil.copytree(finished[0], folder)
     manifest = moved / "data.tfrecord.manifest.json"
     manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
+    for kept in (moved, folder):
+        (kept / "vocab.txt").unlink()
     looks = folder / "fill_mask-eval.jsonl"
     looks.unlink(missing_ok=True)
     with caplog.at_level(logging.INFO):
         assert run(moved, folder, "--do_eval") == finished[1]
-    assert caplog.text.count("--vocab_file would show filled-in masks") == 1 and not looks.exists()
+    assert caplog.text.count("was not found; --vocab_file gives it to the run's folder") == 1 and not looks.exists()
     with pytest.raises(InputError, match="--fill_mask_file needs --vocab_file"):
         run(moved, folder, "--do_eval", "--fill_mask_file=x")
     run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")

@@ -156,13 +156,12 @@ def test_what_is_written_has_their_names_and_keys(values, tmp_path):
     assert load_file(tmp_path / "model.safetensors").keys() == {n.removeprefix("bert.") for n in theirs(encoder)}
 
 
-def test_labels_and_the_tokenizers_settings_are_kept(values, tmp_path):
+def test_labels_are_kept(values, tmp_path):
     source, folder = tmp_path / "source", tmp_path / "folder"
     source.mkdir()
     folder.mkdir()
     head = {"classifier.weight": np.ones([2, 16], np.float32), "classifier.bias": np.ones([2], np.float32)}
     labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
-    (source / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     contents = opened(source, theirs(values) | head, ENTRIES | labels | {"problem_type": "single_label_classification"})
     tensors = values_of(contents)
     hugging_face.write(str(folder), tensors, CONFIG)
@@ -171,7 +170,6 @@ def test_labels_and_the_tokenizers_settings_are_kept(values, tmp_path):
     hugging_face.keep_labels(str(folder), contents)
     entries = json.loads((folder / "config.json").read_text())
     assert entries == plain | labels | {"problem_type": "single_label_classification"}
-    assert (folder / "tokenizer_config.json").read_text() == '{"do_lower_case": false}'
     # labels of another number of classes are not this head's
     wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
     hugging_face.write(str(folder), wider, CONFIG)

@@ -1,0 +1,112 @@
+"""Whether the tokenizer of a checkpoint lower-cases: `tokenizer_config.json` beside it, or its published name."""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import hub
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "tokenizer_config.json"
+# as google-research/bert, tf-models-official and Hugging Face name what they publish
+_PUBLISHED = re.compile(r"(?:[a-z]+_)*?(un)?cased_L-\d+_H-\d+.*|bert-(?:[a-z]+-)*?(un)?cased(?:-.*)?")
+_LOWER_CASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
+_SPECIAL = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Casing:
+    """What is known of a tokenizer's rules.
+
+    Attributes:
+      do_lower_case: whether it lower-cases and strips accents; None where nothing tells.
+      source: what tells it, as messages name it.
+      strip_accents: the same for accents alone; None where they follow the casing.
+      tokenize_chinese_chars: whether each Chinese character is a word.
+    """
+
+    do_lower_case: bool | None = None
+    source: str = ""
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+
+    def other_rule(self, do_lower_case: bool) -> str:
+        """The rule that `BertTokenizer` with this `do_lower_case` would not follow; "" for none."""
+        if self.strip_accents is not None and self.strip_accents != do_lower_case:
+            return f"strip_accents={str(self.strip_accents).lower()}"
+        return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"
+
+
+def find(folder: str, path: str = "") -> Casing:
+    """What a checkpoint's folder tells of its tokenizer.
+
+    Args:
+      folder: of the checkpoint's files.
+      path: as it was given, `hf://owner/model` say.
+
+    Raises:
+      InputError: `tokenizer_config.json` is no JSON object.
+    """
+    file = os.path.join(folder, NAME)
+    entries = read(folder)
+    stated = entries.get("do_lower_case")
+    strip = entries.get("strip_accents")
+    rules = {
+        "strip_accents": strip if isinstance(strip, bool) else None,
+        "tokenize_chinese_chars": entries.get("tokenize_chinese_chars") is not False,
+    }
+    if isinstance(stated, bool):
+        return Casing(stated, file, **rules)
+    name = os.path.basename(folder if "://" in folder else os.path.abspath(folder))
+    if path.startswith(hub.SCHEME):
+        name = path.removeprefix(hub.SCHEME).partition("@")[0].rsplit("/", 1)[-1]
+    if name in _LOWER_CASED:
+        return Casing(True, f"the name {name}", **rules)
+    if found := _PUBLISHED.fullmatch(name):
+        return Casing("un" in found.groups(), f"the name {name}", **rules)
+    return Casing(None, file, **rules)
+
+
+def read(folder: str) -> dict:
+    """The entries of a folder's `tokenizer_config.json`; {} where there is none.
+
+    Raises:
+      InputError: it is no JSON object.
+    """
+    path = os.path.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+    except ValueError as error:
+        raise InputError(f"{path}: is no JSON ({error}); copy it again, or delete it") from error
+    if not isinstance(entries, dict):
+        raise InputError(f"{path}: holds no JSON object; copy it again, or delete it")
+    return entries
+
+
+def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mapping = {}) -> None:
+    """Writes `tokenizer_config.json`, by which transformers tokenizes as `BertTokenizer` does.
+
+    Args:
+      folder: where to.
+      do_lower_case: None where nothing tells.
+      max_length: tokens that the model has positions for.
+      known: entries that stay as they are.
+    """
+    entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
+    if do_lower_case is not None:
+        entries["do_lower_case"] = do_lower_case
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

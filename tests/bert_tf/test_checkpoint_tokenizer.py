@@ -1,0 +1,224 @@
+"""The tokenizer that a checkpoint was trained with goes along with it, and another one is refused."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import pytest
+
+from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf.command_line import parse
+from bert_tf.data_vocabulary import DataVocabulary, common
+from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from data_gen.generator import create_pretraining_data
+from data_gen.run_local import LocalRunner
+from data_gen.settings import GeneratorSettings
+from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def cased(tmp_path_factory, corpus_file, vocab_file, runs):
+    """A folder with cased data of 32 tokens a row, an [unused0] at the end of its vocabulary; a run on it in `run`."""
+    folder = tmp_path_factory.mktemp("cased")
+    (folder / "words.txt").write_text(open(vocab_file).read() + "[unused0]\n")
+    generator = GeneratorSettings(
+        input_file=corpus_file, output_file=f"{folder}/data", vocab_file=f"{folder}/words.txt", do_lower_case=False,
+        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1,
+    )  # fmt: skip
+    with LocalRunner(1) as runner:
+        create_pretraining_data(generator, runner)
+    run_pretraining(pretraining(runs, folder, folder / "run"))
+    return folder
+
+
+def pretraining(runs, cased, output_dir, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={runs}/config.json", f"--input_file={cased}/data", f"--output_dir={output_dir}",
+            "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train", "--train_batch_size=8",
+            "--num_train_steps=1", "--num_warmup_steps=0", *more,
+        ],
+    )  # fmt: skip
+
+
+def classification(folder, start, *more: str) -> ClassifierSettings:
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("text\tlabel\n" + "The man\ta\nthe word\tb\n" * 4)
+    return parse(
+        ClassifierSettings,
+        [f"--data_dir={folder}", "--task_name=tsv", f"--output_dir={folder}/out", f"--init_checkpoint={start}",
+         "--max_seq_length=8", "--do_train", "--train_batch_size=8", "--num_train_epochs=1", *more],
+    )  # fmt: skip
+
+
+def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path, caplog):
+    run = cased / "run"
+    run_classifier(classification(tmp_path, run))
+    for name in ("vocab.txt", "bert_config.json", "tokenizer_config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (run / name).read_bytes()
+    assert (run / "vocab.txt").read_bytes() == (cased / "words.txt").read_bytes()
+    assert json.loads((tmp_path / "out/classifier.json").read_text())["do_lower_case"] is False
+    assert f"--do_lower_case=false, as {run}/tokenizer_config.json says" in caplog.text
+    # and so does a fine-tuned one, for its own evaluation and for what starts from it
+    scores = run_classifier(classification(tmp_path, "", "--nodo_train", "--do_eval"))
+    assert scores["accuracy"] >= 0
+    again = checkpoint_tokenizer.of(str(tmp_path / "out"))
+    assert again.casing.do_lower_case is False and again.vocab_file == f"{tmp_path}/out/vocab.txt"
+
+
+def vocabulary_like(cased, path, change) -> str:
+    tokens = (cased / "words.txt").read_text().splitlines()
+    path.write_text("".join(f"{token}\n" for token in change(tokens)))
+    return f"--vocab_file={path}"
+
+
+def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(cased, tmp_path):
+    run = cased / "run"
+    permuted = vocabulary_like(cased, tmp_path / "permuted.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
+    refused = (
+        r"permuted.txt: not the vocabulary that .*ckpt-1 was trained with, .*run/vocab.txt \(token 5 is .*give that"
+    )
+    with pytest.raises(InputError, match=refused):
+        run_classifier(classification(tmp_path, run, permuted))
+    with pytest.raises(
+        InputError, match=r"--do_lower_case=true: .*tokenizer_config.json says .* --do_lower_case=false"
+    ):
+        run_classifier(classification(tmp_path, run, "--do_lower_case"))
+    assert not (tmp_path / "out").exists()
+    run_classifier(classification(tmp_path, run, permuted, "--do_lower_case", "--ignore_checkpoint_tokenizer"))
+    assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "permuted.txt").read_text()
+    assert json.loads((tmp_path / "out/classifier.json").read_text())["do_lower_case"] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tokens: [*tokens, "zebra"], "0 tokens in place of"),
+        (lambda tokens: tokens[:-1], "0 tokens in place of"),
+        (lambda tokens: [*tokens[:-1], "zebra"], "1 tokens in place of"),
+        (lambda tokens: [f"{token}\r" for token in tokens], ""),
+    ],
+)
+def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, change, said):
+    flag = vocabulary_like(cased, tmp_path / "other.txt", change)
+    checkpoint_tokenizer.with_casing(classification(tmp_path, cased / "run", flag))
+    assert ("tokens in place of [unused]" in caplog.text) == bool(said) and said in caplog.text
+
+
+def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path):
+    start = f"--init_checkpoint={cased}/run"
+    run_pretraining(pretraining(runs, cased, tmp_path / "again", start))
+    lower = [f"--input_file={runs}/32.tfrecord", start]
+    with pytest.raises(InputError, match=r"32.tfrecord, made with --do_lower_case=true: .*run/tokenizer_config.json"):
+        run_pretraining(pretraining(runs, cased, tmp_path / "out", *lower))
+    assert not (tmp_path / "out").exists()
+    run_pretraining(pretraining(runs, cased, tmp_path / "out", *lower, "--ignore_checkpoint_tokenizer"))
+
+
+def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
+    tokenizer = checkpoint_tokenizer.of(str(cased / "run"))
+    same = DataVocabulary("d", "gone.txt", writer.sha256(str(cased / "words.txt")), None)
+    tokenizer.check_data(same, "")
+    tokenizer.check_data(None, "")
+    with pytest.raises(
+        InputError, match=r"d: made with another vocabulary \(gone.txt, SHA-256 0{12}\) than .*vocab.txt"
+    ):
+        tokenizer.check_data(dataclasses.replace(same, sha256="0" * 64), "")
+    other = vocabulary_like(cased, tmp_path / "other.txt", lambda tokens: tokens[::-1]).partition("=")[2]
+    with pytest.raises(
+        InputError, match=r"d, made with .*other.txt: not the vocabulary that .*make the data with that"
+    ):
+        tokenizer.check_data(same, other)
+
+
+def test_of_several_vocabularies_the_one_that_knows_its_casing_stands_for_all():
+    unknown, lower, cased = (DataVocabulary(str(case), "v", "0", case) for case in (None, True, False))
+    assert common([None, unknown, lower]) == lower and common([unknown, None]) == unknown and common([None]) is None
+    with pytest.raises(InputError, match="False: made with --do_lower_case=false, but True with --do_lower_case=true"):
+        common([unknown, lower, cased])
+
+
+@pytest.mark.parametrize(
+    ("path", "lower"),
+    [
+        ("uncased_L-12_H-768_A-12", True), ("uncased_L-2_H-128_A-2", True), ("cased_L-24_H-1024_A-16", False),
+        ("wwm_cased_L-24_H-1024_A-16", False), ("wwm_uncased_L-24_H-1024_A-16", True),
+        ("multi_cased_L-12_H-768_A-12", False), ("multilingual_L-12_H-768_A-12", True),
+        ("chinese_L-12_H-768_A-12", True), ("bert_en_uncased_L-12_H-768_A-12", True),
+        ("bert_en_cased_L-12_H-768_A-12", False), ("bert-base-uncased", True), ("bert-large-cased", False),
+        ("bert-large-uncased-whole-word-masking", True), ("bert-base-multilingual-cased", False),
+        ("uncased", None), ("pretrained", None), ("my_cased_notes", None), ("L-12_H-768_A-12", None),
+        ("hf://google-bert/bert-base-cased@main", False), ("hf://someone/model", None),
+    ],
+)  # fmt: skip
+def test_published_names_tell_the_casing(tmp_path, monkeypatch, path, lower):
+    folder = tmp_path / (path if "://" not in path else "snapshots")
+    folder.mkdir()
+    assert tokenizer_config.find(str(folder), path).do_lower_case is lower
+    monkeypatch.chdir(folder)  # where the path is a bare file name
+    assert tokenizer_config.find(".", path).do_lower_case is lower
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A checkpoint of the original's under a published name."""
+    folder = tmp_path_factory.mktemp("published") / "uncased_L-2_H-128_A-2"
+    folder.mkdir()
+    save_original(folder, original_values(random_values()))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rules", "flags", "message"),
+    [
+        (
+            {},
+            ["--nodo_lower_case"],
+            r"--do_lower_case=false: the name uncased_L-2_.* give --do_lower_case=true, or --ig",
+        ),
+        ({"do_lower_case": False}, ["--do_lower_case"], "--do_lower_case=true: .*tokenizer_config.json says that"),
+        (
+            {"strip_accents": False},
+            [],
+            "tokenizer_config.json: strip_accents=false with --do_lower_case=true is a rule",
+        ),
+        (
+            {"do_lower_case": False, "strip_accents": True},
+            [],
+            "strip_accents=true with --do_lower_case=false is a rule",
+        ),
+        ({"tokenize_chinese_chars": False}, [], "tokenize_chinese_chars=false with"),
+    ],
+)
+def test_a_casing_that_contradicts_the_checkpoint_is_refused_before_anything_is_done(
+    published, tmp_path, rules, flags, message
+):
+    folder = tmp_path / published.name
+    shutil.copytree(published, folder)
+    if rules:
+        (folder / "tokenizer_config.json").write_text(json.dumps(rules))
+    settings = classification(tmp_path, folder / "bert_model.ckpt", *flags)
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings)
+    assert not os.path.exists(settings.output_dir)
+    settings = dataclasses.replace(settings, ignore_checkpoint_tokenizer=True)
+    assert checkpoint_tokenizer.with_casing(settings).do_lower_case is (
+        settings.do_lower_case if flags else rules.get("do_lower_case", True)
+    )
+
+
+def test_the_casing_is_taken_from_the_checkpoint_and_is_true_where_nothing_tells(published, tmp_path):
+    (tmp_path / "cased_L-2_H-128_A-2").mkdir()
+    for name, lower in (("cased_L-2_H-128_A-2", False), ("model", True)):
+        folder = tmp_path / name
+        shutil.copytree(published, folder, dirs_exist_ok=True)
+        assert checkpoint_tokenizer.with_casing(classification(tmp_path, folder)).do_lower_case is lower
+    assert checkpoint_tokenizer.with_casing(classification(tmp_path, "")).do_lower_case is True
+    assert checkpoints.open_checkpoint(str(published)).config == CONFIG
