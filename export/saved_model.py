@@ -10,8 +10,10 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.config import BertConfig
+from bert_tf.data_vocabulary import tokens_sha256
 from bert_tf.finetuning.classifier import BertClassifier
 from bert_tf.finetuning.classifier_run import TASK_NAME
+from bert_tf.runs import run_folder
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import ClassifierDescription, ServedClassifier
@@ -49,6 +51,7 @@ def export_saved_model(settings: ExportSettings) -> None:
     restored = tf.train.Checkpoint(model=model).restore(checkpoint)
     restored.assert_existing_objects_matched().expect_partial()
     tokenizer = BertTokenizer(vocab_file, description.do_lower_case)
+    _check_tokenizer(source, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         labels_file = os.path.join(folder, LABELS_NAME)
         with open(labels_file, "w", encoding="utf-8") as file:
@@ -59,6 +62,21 @@ def export_saved_model(settings: ExportSettings) -> None:
             tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
             writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
     logging.info("exported %s to %s", checkpoint, target)
+
+
+def _check_tokenizer(checkpoint_dir: str, tokenizer: BertTokenizer) -> None:
+    """Refuses a vocabulary or a casing that the run was not trained with, where its `run.json` is there to tell."""
+    if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_folder.NAME)):
+        return
+    found = {"vocab_sha256": tokens_sha256(tokenizer.vocabulary), "do_lower_case": tokenizer.do_lower_case}
+    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, "do_lower_case": TASK_NAME}
+    trained = run_folder.read_phases(checkpoint_dir)[-1].model
+    for fact, value in found.items():
+        if trained.get(fact, value) != value:
+            raise InputError(
+                f"{os.path.join(checkpoint_dir, files[fact])}: is not the run's own ({fact} was {trained[fact]!r} in "
+                f"training, is {value!r}); copy the run's folder again"
+            )
 
 
 def _read_description(checkpoint_dir: str) -> ClassifierDescription:

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -176,6 +177,26 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
     with pytest.raises(InputError, match=message):
         export_saved_model(ExportSettings(**flags))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("vocab.txt", lambda text: "\n".join([*text.split()[:5], *text.split()[5:][::-1]]), "vocab_sha256 was"),
+        (
+            "classifier.json",
+            lambda text: text.replace('_case": true', '_case": false'),
+            "do_lower_case was True in training, is False",
+        ),
+    ],
+)
+def test_a_tokenizer_that_is_not_the_runs_own_is_refused(pairs, tmp_path, name, change, message):
+    shutil.copytree(pairs[0] / "run", tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=rf"run/{name}: is not the run's own \({message}"):
+        export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=str(tmp_path / "model")))
+    assert os.listdir(tmp_path) == ["run"]
 
 
 def test_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
