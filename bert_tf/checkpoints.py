@@ -12,13 +12,22 @@ from typing import TypeVar
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import hub, hugging_face, location, model_config, names, original, run, tf_models
+from bert_tf.checkpoint_formats import (
+    hub,
+    hugging_face,
+    latest,
+    location,
+    model_config,
+    names,
+    original,
+    run,
+    tf_models,
+)
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
 from bert_tf.checkpoint_formats.location import latest_checkpoint
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.runs import run_checkpoints
 from tfrecords.errors import InputError
 
 __all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint", "variables_by_path"]
@@ -142,7 +151,7 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
       InputError: a file was left out, and there is none.
     """
     # a run that is resumed or evaluated needs nothing but its folder; a start that failed leaves no checkpoint
-    is_own = not settings.do_train or run_checkpoints.prefixes(settings.output_dir)
+    is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
     missing = [flag for flag in flags if not given[flag]]

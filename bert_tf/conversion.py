@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoint_tokenizer, checkpoints, command_line
+from bert_tf import checkpoints, command_line
 from bert_tf.checkpoint_formats import (
     hugging_face,
     model_config,
@@ -19,8 +19,9 @@ from bert_tf.checkpoint_formats import (
     vocabulary_growth,
 )
 from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_pooler
-from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
+from bert_tf.runs import checkpoint_tokenizer
+from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import load_vocabulary
 from tfrecords import writer

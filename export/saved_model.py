@@ -10,10 +10,10 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.config import BertConfig
-from bert_tf.data_vocabulary import tokens_sha256
 from bert_tf.finetuning.classifier import BertClassifier
 from bert_tf.finetuning.classifier_run import TASK_NAME
 from bert_tf.runs import run_folder
+from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import ClassifierDescription, ServedClassifier

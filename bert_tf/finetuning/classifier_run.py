@@ -13,16 +13,16 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.data_vocabulary import tokens_sha256
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import classifier
 from bert_tf.finetuning.classifier import BertClassifier, EncodedExamples
 from bert_tf.finetuning.tasks import glue
-from bert_tf.runs import run_folder
+from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import ClassifierSettings
+from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, progress
 from bert_tf.training.throughput import Throughput

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoint_tokenizer, checkpoints, data_vocabulary
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
@@ -22,8 +22,9 @@ from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, phases, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_checkpoints, find_blanks, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import run_folder
+from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import PretrainingSettings
+from bert_tf.text import data_vocabulary
 from bert_tf.training import flops, loop
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer

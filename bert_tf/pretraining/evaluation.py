@@ -10,13 +10,13 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.config import BertConfig
-from bert_tf.data_vocabulary import DataVocabulary
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
 from bert_tf.pretraining.record_files import PretrainingData, reading_options
 from bert_tf.runs import checkpoint_watch, run_folder
 from bert_tf.settings import PretrainingSettings
+from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import progress, summaries
 from bert_tf.training.trainer import Trainer

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, data_vocabulary
+from bert_tf import checkpoints
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.data_vocabulary import DataVocabulary
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, clear_errors, pretraining_batches
 from bert_tf.runs import run_folder
 from bert_tf.settings import PretrainingSettings
+from bert_tf.text import data_vocabulary
+from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema, writer

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import latest
-from bert_tf.data_vocabulary import DataVocabulary
+from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
 

@@ -7,13 +7,14 @@ import shutil
 
 import pytest
 
-from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.command_line import parse
-from bert_tf.data_vocabulary import DataVocabulary, common
 from bert_tf.finetuning.classifier_run import run_classifier
 from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.text.data_vocabulary import DataVocabulary, common
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings

@@ -15,8 +15,8 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tokenizer_config import Casing
-from bert_tf.data_vocabulary import DataVocabulary
 from bert_tf.runs import run_folder
+from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
