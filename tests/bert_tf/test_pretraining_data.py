@@ -300,7 +300,7 @@ def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, capl
         shutil.copy(data / "vocab.txt", file)
     given = settings(tmp_path, out, "dynamic", *([f"--vocab_file={file}"] if place == "flag" else []))
     files = [f"{tmp_path}/dynamic"]
-    found = inspect(given, BertConfig.from_json_file(given.bert_config_file), files, files)
+    _, found = inspect(given, BertConfig.from_json_file(given.bert_config_file), files, files)
     assert found.vocab_file == str(file) and found.dynamic_masking
     lines = [line for line in caplog.messages if line.startswith(f"--vocab_file={file}, the vocabulary of the data")]
     assert len(lines) == (place != "flag")
