@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hub
+from bert_tf.config import read_json
 from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "tokenizer_config.json"
 # as google-research/bert, tf-models-official and Hugging Face name what they publish
@@ -85,16 +85,7 @@ def read(folder: str) -> dict:
       InputError: it is no JSON object.
     """
     path = os.path.join(folder, NAME)
-    if not tf.io.gfile.exists(path):
-        return {}
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
-    except ValueError as error:
-        raise InputError(f"{path}: is no JSON ({error}); copy it again, or delete it") from error
-    if not isinstance(entries, dict):
-        raise InputError(f"{path}: holds no JSON object; copy it again, or delete it")
-    return entries
+    return read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mapping = {}) -> None:
