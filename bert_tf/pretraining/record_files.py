@@ -246,7 +246,7 @@ def _vocabulary(
     )
     given = settings.vocab_file
     if given:
-        if not tf.io.gfile.exists(given):
+        if not _is_file(given):
             raise InputError(f"--vocab_file={given}: no such file")
         digest = writer.sha256(given)
         if vocabulary and vocabulary.sha256 != digest:
@@ -256,7 +256,7 @@ def _vocabulary(
             )
         return vocabulary or DataVocabulary(data, given, digest, None), given
     for path, where in _places(settings, vocabulary) if vocabulary else ():
-        if path and tf.io.gfile.exists(path) and writer.sha256(path) == vocabulary.sha256:
+        if _is_file(path) and writer.sha256(path) == vocabulary.sha256:
             logging.info("--vocab_file=%s, the vocabulary of the data, %s", path, where)
             return vocabulary, path
     logging.info(
@@ -264,6 +264,10 @@ def _vocabulary(
         "filled-in masks at each evaluation", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
     return vocabulary, ""
+
+
+def _is_file(path: str) -> bool:
+    return bool(path) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def _places(settings: PretrainingSettings, vocabulary: DataVocabulary) -> Iterator[tuple[str, str]]:

@@ -266,6 +266,12 @@ def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
     with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
     with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made .* gone.txt was not found"):
         look(tmp_path, "dynamic")
+    with pytest.raises(InputError, match="--vocab_file=.*: no such file"):
+        look(tmp_path, "dynamic", f"--vocab_file={tmp_path}")
+    with_manifest(data, tmp_path, "dynamic", vocab_file="")  # a name of nothing is not the folder
+    with pytest.raises(InputError, match="--vocab_file is missing"):
+        look(tmp_path, "dynamic")
+    with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
     (tmp_path / "vocab.txt").write_text("[PAD]\n")  # another one
     with pytest.raises(InputError, match="--vocab_file is missing"):
         look(tmp_path, "dynamic")
