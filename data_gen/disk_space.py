@@ -55,7 +55,7 @@ def check(blocks: Sequence[Block], share: float, pieces: Pieces, job: Job) -> No
     wanted: dict[int, float] = {}
     folders: dict[int, str] = {}
     per_shard = need.shards / len(job.outputs)
-    for folder, size in [(job.folder, need.units), *((os.path.dirname(path), per_shard) for path in job.outputs)]:
+    for folder, size in [*((os.path.dirname(path), per_shard) for path in job.outputs), (job.folder, need.units)]:
         if "://" in folder:
             continue
         place = _existing(folder)
