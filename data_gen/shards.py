@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import math
+import sys
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from data_gen import unit_files
 from data_gen.examples import Facts, Pieces, UnitTask, make_unit, read_facts
@@ -25,6 +28,7 @@ _TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
 # A shard is shuffled in buckets of about so many bytes, each held in memory.
 BUCKET_BYTES = 64 << 20
 _RECORDS_AT_ONCE = 1024
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +150,7 @@ def write_shard(task: ShardTask) -> tuple[int, Shard]:
 
 def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task: ShardTask) -> Iterator[bytes]:
     """The records of a shard in their final order, bucket by bucket, some at a time."""
+    last_line = time.monotonic()
     for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.shard))):
         data, edges = bytearray(), [np.zeros(1, np.int64)]
         for unit in np.flatnonzero(taken).tolist():
@@ -158,6 +163,10 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
         for start in range(0, len(order), _RECORDS_AT_ONCE):
             part = order[start : start + _RECORDS_AT_ONCE]
             yield b"".join([view[a:b] for a, b in zip(offsets[part].tolist(), offsets[part + 1].tolist(), strict=True)])
+        # the bar counts whole shards; a log line would break it
+        if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES and not sys.stderr.isatty():
+            last_line = time.monotonic()
+            logging.info("%s: shuffled %d of %d buckets", task.name, bucket + 1, task.buckets)
 
 
 def _read_result(task: ShardTask) -> Shard | None:
