@@ -18,7 +18,10 @@ from bert_tf.finetuning.tasks.glue import ClassificationTask, Example
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Form, Metric
 
+_LOSS = Metric("loss", "loss", "task")
+METRICS = (_LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 _TEXTS_PER_CALL = 4096
 
 
@@ -46,7 +49,7 @@ class ClassificationObjective:
     def __init__(self, model: BertClassifier, is_regression: bool):
         self.model = model
         self._is_regression = is_regression
-        self.names = ("loss",) if is_regression else ("loss", "accuracy")
+        self.metrics = (_LOSS,) if is_regression else METRICS
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Examples of a batch that are no filling, float32 []."""

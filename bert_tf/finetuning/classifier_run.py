@@ -247,7 +247,7 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) ->
     figures = {**glue.score(run.task, labels, predictions), "loss": loss}
     if not strategies.is_chief(strategy):
         return figures
-    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures))
+    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures, classifier.METRICS))
     progress.record(settings.output_dir, "dev", step, figures)
     results = {"global_step": step, **{f"eval_{name}": value for name, value in figures.items()}}
     progress.write_results(settings.output_dir, results)

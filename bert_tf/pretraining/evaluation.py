@@ -62,7 +62,7 @@ class Evaluation:
             self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
         self._writes = strategies.is_chief(trainer.strategy)
         summary_dir = os.path.join(settings.output_dir, "eval") if self._writes else None
-        self._summaries = summaries.manager(summary_dir, trainer.global_step)
+        self._summaries = summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics)
 
     def __call__(self) -> dict[str, float]:
         """Evaluates now.
@@ -75,7 +75,7 @@ class Evaluation:
         figures = {name: float(value) for name, value in output.items()}
         if not self._writes:
             return figures
-        logging.info("evaluated at step %d  %s", step, progress.describe(figures))
+        logging.info("evaluated at step %d  %s", step, progress.describe(figures, self._trainer.objective.metrics))
         name = progress.METRICS_NAME if settings.do_train else progress.EVALUATOR_METRICS_NAME
         progress.record(settings.output_dir, "eval", step, figures, name)
         progress.write_results(settings.output_dir, {"global_step": step, **figures})

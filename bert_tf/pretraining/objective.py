@@ -14,6 +14,30 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_tf.training import metrics
+from bert_tf.training.metrics import Form, Metric
+
+# The progress line leaves out the total and the next-sentence loss, which say less than the other metrics.
+_MASKED_LM = (
+    Metric("masked_lm_loss", "mlm loss", "masked_lm", "masked_lm/loss", "masked-LM loss, nats"),
+    Metric(
+        "masked_lm_accuracy", "acc", "masked_lm", "masked_lm/accuracy", "masked-LM accuracy",
+        form=Form.FRACTION, higher_is_better=True,
+    ),
+    Metric(
+        "masked_lm_perplexity", "ppl", "masked_lm", "masked_lm/perplexity", "masked-LM perplexity",
+        log_scale=True, derived_from=("masked_lm_loss",), derive=metrics.perplexity,
+    ),
+)  # fmt: skip
+_NEXT_SENTENCE = (
+    Metric("next_sentence_loss", tag="next_sentence/loss"),
+    Metric(
+        "next_sentence_accuracy", "nsp acc", "next_sentence", "next_sentence/accuracy", "next-sentence accuracy",
+        form=Form.FRACTION, higher_is_better=True,
+    ),
+)  # fmt: skip
+_TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
+METRICS = (_TOTAL, *_MASKED_LM, *_NEXT_SENTENCE)
 
 # A term of a mean that may be spread over replicas: its numerator and its denominator here.
 Ratio = tuple[tf.Tensor, tf.Tensor]
@@ -74,8 +98,7 @@ class PretrainingObjective:
         """Takes the model, and whether batches are pairs with a `next_sentence_labels`."""
         self.model = model
         self._next_sentence = next_sentence
-        tasks = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
-        self.names = tuple(f"{task}_{figure}" for figure in ("loss", "accuracy") for task in tasks)
+        self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predictions of a batch by loss term, float32 []."""

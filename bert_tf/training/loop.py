@@ -124,7 +124,8 @@ class _Run:
         else:
             self._save()
         if self._writes:
-            self.shown = Progress(self._folder, self.first_step, num_train_steps, trainer.throughput.describe())
+            facts, declared = trainer.throughput.describe(), trainer.objective.metrics
+            self.shown = Progress(self._folder, self.first_step, num_train_steps, facts, declared)
         steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
         if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
             steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
@@ -134,7 +135,7 @@ class _Run:
             trainer=trainer,
             global_step=trainer.global_step,
             steps_per_loop=steps_per_loop,
-            summary_manager=summaries.manager(summary_dir, trainer.global_step),
+            summary_manager=summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics),
             train_actions=[self._report],
         )
 

@@ -10,28 +10,20 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 import tqdm
 from absl import logging
 
+from bert_tf.training import metrics
+from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 
 METRICS_NAME = "metrics.jsonl"
 # What a process that only evaluates leaves; another one that trains may be writing the one above.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 _SECONDS_BETWEEN_LINES = 10.0
-# Names on the progress line, in groups; the first group is for one loss alone.
-_SHORT_NAMES = (
-    (("loss", "loss"), ("accuracy", "acc")),
-    (("masked_lm_loss", "mlm loss"), ("masked_lm_accuracy", "acc"), ("masked_lm_perplexity", "ppl")),
-    (("next_sentence_accuracy", "nsp acc"),),
-    (("learning_rate", "lr"),),
-    (("gradient_norm", "grad"),),
-    (("sequences_per_second", "seq/s"), ("tokens_per_second", "tok/s")),
-    (("model_flop_utilisation", "mfu"),),
-)
 # "1.20e-04" says no more than "1.2e-4"
 _ZEROS = re.compile(r"\.?0*e-0?")
 
@@ -43,11 +35,19 @@ class Progress:
       output_dir: where `metrics.jsonl` stands.
       first_step: step that training starts from.
       last_step: step that it ends at.
-      facts: what is kept beside the figures of where and how is trained.
+      facts: what is kept beside the metrics of where and how is trained.
+      declared: the objective's metrics.
     """
 
-    def __init__(self, output_dir: str, first_step: int, last_step: int, facts: Mapping | None = None):
-        self._output_dir = output_dir
+    def __init__(
+        self,
+        output_dir: str,
+        first_step: int,
+        last_step: int,
+        facts: Mapping | None = None,
+        declared: Sequence[Metric] = (),
+    ):
+        self._output_dir, self._declared = output_dir, declared
         record(output_dir, "start", first_step, facts or {})
         self._start = self._last_line = time.monotonic()
         self._first_step, self._last_step = first_step, last_step
@@ -65,12 +65,13 @@ class Progress:
         """
         record(self._output_dir, "train", step, figures)
         self._bar.update(step - self._bar.n)
-        self._bar.set_postfix_str(describe(figures))
+        self._bar.set_postfix_str(describe(figures, self._declared))
         now = time.monotonic()
         if self._bar.disable and (now - self._last_line > _SECONDS_BETWEEN_LINES or step == self._last_step):
             rate = (step - self._first_step) / (now - self._start)
             left = (self._last_step - step) / rate
-            logging.info("step %d/%d  %s  %s left", step, self._last_step, describe(figures), _clock(left))
+            described = describe(figures, self._declared)
+            logging.info("step %d/%d  %s  %s left", step, self._last_step, described, _clock(left))
             self._last_line = now
 
     def close(self) -> None:
@@ -78,25 +79,31 @@ class Progress:
         self._bar.close()
 
 
-def describe(figures: Mapping[str, float]) -> str:
-    """Figures on one line of about a hundred columns, under short names; what has none keeps its own."""
-    # the sum of the terms tells less than they do, and the peak is in the log
-    hidden = {"peak_flops"} | ({"loss", "next_sentence_loss"} if "masked_lm_loss" in figures else set())
-    left = {name: value for name, value in figures.items() if name not in hidden}
-    parts = [[_in_words(short, left.pop(name)) for name, short in group if name in left] for group in _SHORT_NAMES]
-    parts.append([f"{name} {value:.4g}" for name, value in left.items()])
-    return " | ".join(" ".join(part) for part in parts if part)
+def describe(figures: Mapping[str, float], declared: Sequence[Metric] = ()) -> str:
+    """Writes metrics on one line of about a hundred columns.
+
+    Args:
+      figures: name to value.
+      declared: the objective's metrics, which say the short names; a metric that is not declared keeps its own name.
+    """
+    known, groups = metrics.by_name(declared), {}
+    for name, metric in known.items():
+        if name in figures and metric.short_name:
+            groups.setdefault(metric.group, []).append(_in_words(metric, figures[name]))
+    others = [f"{name} {value:.4g}" for name, value in figures.items() if name not in known]
+    return " | ".join(" ".join(part) for part in (*groups.values(), others) if part)
 
 
-def _in_words(short: str, value: float) -> str:
-    """A figure as people say it: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
+def _in_words(metric: Metric, value: float) -> str:
+    """A value as people say it: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
+    short = metric.short_name
     if not math.isfinite(value):
         return f"{short} {value}"
-    if short.endswith("/s"):
+    if metric.form is Form.RATE:
         return f"{abbreviated(value)} {short}"
-    if short == "mfu":
-        return f"mfu {value:.{0 if value >= 0.1 else 1}%}"
-    if short.endswith("acc"):
+    if metric.form is Form.PERCENT:
+        return f"{short} {value:.{0 if value >= 0.1 else 1}%}"
+    if metric.form is Form.FRACTION:
         return f"{short} {value:.3f}"
     if 0 < value < 1e-3:
         return f"{short} {_ZEROS.sub('e-', f'{value:.2e}')}"

@@ -13,10 +13,9 @@ import tf_keras as keras
 
 from bert_tf.input.record_order import Position
 from bert_tf.settings import DeviceSettings
-from bert_tf.training import gradients, optimization
+from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.throughput import Throughput
 
-_LARGEST_EXPONENT = 88.0  # of float32
 # More than so many steps in a row that are not finite are no accident.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -31,11 +30,11 @@ class Objective(Protocol):
 
     Attributes:
       model: what is trained.
-      names: of all loss terms and metrics that `losses` gives.
+      metrics: of all loss terms and metrics that `losses` gives, and those that are derived from them.
     """
 
     model: keras.Model
-    names: tuple[str, ...]
+    metrics: tuple[metrics.Metric, ...]
 
     def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
         """What each loss term of a batch is divided by, float32 []; known before the model has run."""
@@ -109,7 +108,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
         self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # where the data stood before that step
-        names = (*objective.names, *(["gradient_norm"] if optimizer else []))
+        self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
+        names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()
         if optimizer is not None:
@@ -216,7 +216,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         denominators = gradients.sums_over_replicas(self.objective.denominators(batch))
         derived, ratios = gradients.accumulated(
             lambda rows, drawn: self.objective.losses(rows, training=True, seed=drawn),
-            self.objective.names,
+            self._measured_names,
             variables,
             batch,
             seed,
@@ -269,17 +269,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return self._measured()
 
     def _measured(self) -> dict[str, tf.Tensor]:
-        return _with_derived({name: mean.result() for name, mean in self._means.items() if mean.count > 0})
-
-
-def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Adds the sum of the loss terms where there are several, and the perplexity of predicted pieces."""
-    terms = [value for name, value in figures.items() if name.endswith("_loss")]
-    figures = ({"loss": tf.add_n(terms)} if terms else {}) | dict(figures)
-    if "masked_lm_loss" in figures:
-        # of the mean over the whole loop or evaluation, since a mean of exponentials would be something else
-        figures["masked_lm_perplexity"] = tf.exp(tf.minimum(figures["masked_lm_loss"], _LARGEST_EXPONENT))
-    return figures
+        means = {name: mean.result() for name, mean in self._means.items() if mean.count > 0}
+        return metrics.add_derived(means, self.objective.metrics)
 
 
 def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:

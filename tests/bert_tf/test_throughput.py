@@ -9,6 +9,7 @@ import tf_keras as keras
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import throughput
 from bert_tf.training.flops import Peak
+from bert_tf.training.metrics import Metric
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
@@ -93,7 +94,7 @@ def test_what_utilisation_refers_to_is_said():
 class Plain:
     """The least that can be trained."""
 
-    names = ("loss",)
+    metrics = (Metric("loss"),)
 
     def __init__(self):
         self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
