@@ -17,7 +17,7 @@ from bert_tf.pretraining.record_files import PretrainingData, check_vocab_file, 
 from bert_tf.runs import checkpoint_watch, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import progress, summaries
+from bert_tf.training import metrics_file, progress, summaries
 from bert_tf.training.trainer import Trainer
 from tfrecords import manifest, writer
 from tfrecords.errors import InputError
@@ -76,9 +76,9 @@ class Evaluation:
         if not self._writes:
             return figures
         logging.info("evaluated at step %d  %s", step, progress.describe(figures, self._trainer.objective.metrics))
-        name = progress.METRICS_NAME if settings.do_train else progress.EVALUATOR_METRICS_NAME
-        progress.record(settings.output_dir, "eval", step, figures, name)
-        progress.write_results(settings.output_dir, {"global_step": step, **figures})
+        name = metrics_file.METRICS_NAME if settings.do_train else metrics_file.EVALUATOR_METRICS_NAME
+        metrics_file.record(settings.output_dir, "eval", step, figures, name)
+        metrics_file.write_results(settings.output_dir, {"global_step": step, **figures})
         self._summaries.write_summaries(figures)
         if self._fill_mask:
             self._fill_in(step)
@@ -91,7 +91,7 @@ class Evaluation:
         for sample in samples[:_ROWS_LOGGED]:
             logging.info("fill in %s", fill_mask.line(sample))
         name = fill_mask.NAME if self._settings.do_train else fill_mask.EVALUATOR_NAME
-        progress.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
+        metrics_file.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
         with self._summaries.summary_writer().as_default():
             tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
 

@@ -11,7 +11,7 @@ from absl import logging
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, kinds
 from bert_tf.runs import run_folder
-from bert_tf.training import progress
+from bert_tf.training import metrics_file, progress
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -64,9 +64,9 @@ def write_or_refuse(output_dir: str) -> str:
 
 
 def _write(output_dir: str) -> str:
-    figures = progress.read(output_dir, progress.METRICS_NAME, progress.EVALUATOR_METRICS_NAME)
+    figures = metrics_file.read(output_dir, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
     # an evaluation beside the training may have shown other sentences at the same step
-    looks = [*progress.read(output_dir, fill_mask.NAME), *progress.read(output_dir, fill_mask.EVALUATOR_NAME)]
+    looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))
     page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
     path = os.path.join(output_dir, NAME)
@@ -96,7 +96,7 @@ def render(
     Args:
       name: of the run.
       phases: what was trained.
-      figures: entries of `progress.read`.
+      figures: entries of `metrics_file.read`.
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
       kind: of the run: which metrics and settings to show.
     """

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from bert_tf.finetuning import classifier
 from bert_tf.pretraining import objective
-from bert_tf.training import metrics, progress
+from bert_tf.training import metrics, metrics_file, progress
 from bert_tf.training.metrics import Metric
+from tfrecords import progress_bar
 
 FIGURES = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
@@ -47,7 +48,7 @@ def test_figures_in_words(figures, line):
 
 def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     now[0] = 11.0
     with caplog.at_level(logging.INFO):
@@ -57,20 +58,15 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     assert line.startswith("step 1000/1000000  mlm loss") and line.endswith("  3:03:09 left") and len(line) < 145
 
 
-@pytest.mark.parametrize(("seconds", "clock"), [(5, "0:05"), (65.9, "1:05"), (3723, "1:02:03"), (360000, "100:00:00")])
-def test_time_left(seconds, clock):
-    assert progress._clock(seconds) == clock
-
-
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])
 def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
     path = tmp_path / "metrics.jsonl"
-    progress.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
     whole = path.read_bytes()
-    progress.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
     path.write_bytes(whole + path.read_bytes()[len(whole) :][:kept])
-    progress.record(str(tmp_path), "train", 3, {"loss": 3.0})
-    assert steps(progress.read(str(tmp_path), "metrics.jsonl"), "train") == [
+    metrics_file.record(str(tmp_path), "train", 3, {"loss": 3.0})
+    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [
         (step, float(step)) for step in ((1, 2, 3) if kept == -1 else (1, 3))
     ]
 
@@ -81,26 +77,26 @@ def steps(entries, split):
 
 def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
     for step, loss in [(50, 9.0), (100, 8.0), (150, 7.0), (200, 6.0)]:
-        progress.record(str(tmp_path), "train", step, {"loss": loss})
-    progress.record(str(tmp_path), "eval", 100, {"loss": 8.5})
+        metrics_file.record(str(tmp_path), "train", step, {"loss": loss})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.5})
     # resumed at 100, with longer loops
-    progress.record(str(tmp_path), "start", 100, {})
-    progress.record(str(tmp_path), "eval", 100, {"loss": 8.25})
-    progress.record(str(tmp_path), "train", 180, {"loss": 6.5})
-    entries = progress.read(str(tmp_path), progress.METRICS_NAME)
+    metrics_file.record(str(tmp_path), "start", 100, {})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.25})
+    metrics_file.record(str(tmp_path), "train", 180, {"loss": 6.5})
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME)
     assert steps(entries, "train") == [(50, 9.0), (100, 8.0), (180, 6.5)]
     assert steps(entries, "eval") == [(100, 8.25)]
 
 
 def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(tmp_path):
-    progress.record(str(tmp_path), "eval", 300, {"loss": 3.0})
-    other = progress.EVALUATOR_METRICS_NAME
-    progress.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
+    metrics_file.record(str(tmp_path), "eval", 300, {"loss": 3.0})
+    other = metrics_file.EVALUATOR_METRICS_NAME
+    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
     with open(tmp_path / other, "a") as file:
         file.write('{"split": "eval", "step": 40')
-    entries = progress.read(str(tmp_path), progress.METRICS_NAME, other, "missing.jsonl")
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME, other, "missing.jsonl")
     assert steps(entries, "eval") == [(200, 4.0), (300, 3.0)]
-    lines = (tmp_path / progress.METRICS_NAME).read_text().splitlines()
+    lines = (tmp_path / metrics_file.METRICS_NAME).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [300], "each process has its own file"
 
 

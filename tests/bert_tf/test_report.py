@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, run_report
 from bert_tf.runs import run_folder
-from bert_tf.training import progress
+from bert_tf.training import metrics_file
 
 PHASE = run_folder.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
@@ -108,12 +108,12 @@ def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
 
 def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line_counts_once(tmp_path):
     for step, loss in [(50, 5.0), (100, 4.0)]:
-        progress.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
-    progress.record(str(tmp_path), "start", 50, {})
-    progress.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
-    progress.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, progress.EVALUATOR_METRICS_NAME)
+        metrics_file.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
+    metrics_file.record(str(tmp_path), "start", 50, {})
+    metrics_file.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
+    metrics_file.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, metrics_file.EVALUATOR_METRICS_NAME)
     for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
-        progress.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
+        metrics_file.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
     run_report.write(str(tmp_path))
     page = (tmp_path / "report.html").read_text()
     assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1
