@@ -8,6 +8,7 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
+from bert_tf.report import __main__ as report_script
 from bert_tf.report import curves, run_report
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
@@ -120,12 +121,46 @@ def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line
     assert not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
 
 
+def write_run(folder, description):
+    """What tells a run's folder from others: a checkpoint, here an empty one, and `run.json`."""
+    (folder / "run.json").write_text(description)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
+    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        (folder / name).write_text("")
+
+
+def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys):
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        write_run(folder, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+        metrics_file.record(str(folder), "train", 50, {"masked_lm_loss": 5.0})
+    (folders[0] / "report.html").write_text("old")
+    assert report_script.main([str(folder) for folder in folders]) == 0
+    assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]
+    for folder in folders:
+        page = (folder / "report.html").read_text()
+        check_stands_alone(page)
+        assert f"Pre-training: {folder.name}" in page and page.count("<svg") == 1
+
+
+def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys):
+    assert report_script.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
+    write_run(tmp_path, "no JSON")
+    assert report_script.main([str(tmp_path)]) == 1
+    assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 1)])
+def test_the_script_shows_its_command(words, code, capsys):
+    assert report_script.main(words) == code
+    assert "python -m bert_tf.report pretrained" in capsys.readouterr().out
+
+
 def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
     (tmp_path / "report.html").write_text("old")
-    (tmp_path / "run.json").write_text("no JSON")
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
-    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
-        (tmp_path / name).write_text("")
+    write_run(tmp_path, "no JSON")
     with caplog.at_level(logging.WARNING):
         run_report.write(str(tmp_path))
     assert "report.html could not be written" in caplog.text and "run.json: is damaged" in caplog.text
