@@ -119,7 +119,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
     with pipeline.clear_errors(data.eval_files, config.vocab_size):
         batches = pipeline.pretraining_batches(
-            data.eval_files, batch_size=_ROWS_SHOWN, training=False, **reading_options(settings, config, data)
+            data.eval_files, reading_options(settings, config, data), batch_size=_ROWS_SHOWN, training=False
         )
         first = next(batches.take(1).as_numpy_iterator())
     rows += fill_mask.rows_of_batch(first, config.directionality)
