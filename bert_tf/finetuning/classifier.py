@@ -44,7 +44,7 @@ class BertClassifier(keras.Model):
 
 
 class ClassificationObjective:
-    """Cross-entropy, or squared error for a regression; see `trainer.Objective`."""
+    """Cross-entropy, or squared error for regression; see `trainer.Objective`."""
 
     def __init__(self, model: BertClassifier, is_regression: bool):
         self.model = model
@@ -56,7 +56,7 @@ class ClassificationObjective:
         return {"loss": tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))}
 
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict]:
-        """Loss and accuracy of a batch of this replica, each as (numerator, denominator)."""
+        """Returns loss and accuracy of this replica's batch, each as (numerator, denominator)."""
         logits = self.model(batch, training=training, seed=seed)["logits"]  # [B, C]
         real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
         count = self.denominators(batch)["loss"]

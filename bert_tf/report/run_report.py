@@ -39,9 +39,9 @@ sup { line-height: 0; font-size: .7em; }
 
 
 def write(output_dir: str) -> None:
-    """Writes `report.html` into a run's folder, from the files that the run left there so far.
+    """Writes `report.html` into a run's folder, from the files that the run has written so far.
 
-    A run does not end for the sake of its report: that it could not be written is a warning.
+    If the report cannot be written, the run continues with a warning.
     """
     try:
         _write(output_dir)
@@ -50,7 +50,7 @@ def write(output_dir: str) -> None:
 
 
 def write_or_refuse(output_dir: str) -> str:
-    """Writes the report of a folder that a person names; returns its path.
+    """Writes the report of a folder that a user names; returns its path.
 
     Raises:
       InputError: no run has trained there, or its files cannot be read.
@@ -64,18 +64,18 @@ def write_or_refuse(output_dir: str) -> str:
 
 
 def _write(output_dir: str) -> str:
-    figures = metrics_file.read(output_dir, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
-    # an evaluation beside the training may have shown other sentences at the same step
+    recorded = metrics_file.read(output_dir, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
+    # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))
-    page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
+    page = render(name, run_folder.read_phases(output_dir), recorded, sorted(looks, key=lambda look: look["step"]))
     path = os.path.join(output_dir, NAME)
     writer.write_text(path, page)
     return path
 
 
 def page(title: str, body: str) -> str:
-    """An HTML page that refers to no other file."""
+    """Returns an HTML page that refers to no other file."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title><style>{STYLE}</style></head><body>
@@ -87,24 +87,24 @@ def page(title: str, body: str) -> str:
 def render(
     name: str,
     phases: Sequence[run_folder.Phase],
-    figures: Sequence[Mapping],
+    recorded: Sequence[Mapping],
     looks: Sequence[Mapping],
     kind: kinds.Kind = kinds.PRETRAINING,
 ) -> str:
-    """The report's page.
+    """Renders the page of the report.
 
     Args:
       name: of the run.
-      phases: what was trained.
-      figures: entries of `metrics_file.read`.
+      phases: those of the run.
+      recorded: entries of `metrics_file.read`.
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
       kind: of the run: which metrics and settings to show.
     """
-    train, held_out = ([entry for entry in figures if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
+    train, held_out = ([entry for entry in recorded if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
     step = max((entry["step"] for entry in (*train, *held_out)), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    starts = [entry for entry in figures if entry["split"] == "start" and "peak_flops" in entry]
+    starts = [entry for entry in recorded if entry["split"] == "start" and "peak_flops" in entry]
     parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
     if train or held_out:
         shown = [metric for metric in kind.metrics if metric.title]
@@ -114,10 +114,10 @@ def render(
             _panels(shown, train, held_out, [phase.first_step for phase in phases[1:]]),
         ]
     if starts:
-        # a peak that proves too low is measured again while training
+        # training measures the peak again if it proves too low
         last, peak = starts[-1], max(entry.get("peak_flops", 0.0) for entry in (starts[-1], *train))
         parts.append(
-            f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(peak, " ")}FLOP/s, '
+            f'<p class="note">Model FLOP utilization refers to {progress.abbreviated(peak, " ")}FLOP/s, '
             f"{html.escape(last['peak_source'])}; a step computes "
             f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP a row by formula.</p>"
         )
@@ -140,7 +140,7 @@ def _panels(
 
 
 def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[Mapping]) -> list[curves.Curve]:
-    """The curves of a figure, as far as there are points for them."""
+    """Returns the curves of a metric that have points."""
     splits = (("train", train, curves.BLUE, False), ("held out", held_out, curves.ORANGE, True))
     made = [
         curves.Curve(label, [(entry["step"], entry[name]) for entry in entries if name in entry], color, dots)
@@ -150,7 +150,7 @@ def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[M
 
 
 def _metrics_table(shown: Sequence[Metric], train: Sequence[Mapping], held_out: Sequence[Mapping]) -> str:
-    """The last values, and the best of the evaluations."""
+    """Returns a table of the last values, and the best ones of the evaluations."""
     head = ["", *(f"{label}, step {entries[-1]['step']:,}" if entries else "" for label, entries in
                   (("train", train), ("held out", held_out))), "held out, best"]  # fmt: skip
     rows = []
@@ -177,7 +177,7 @@ def _is_share(metric: Metric) -> bool:
 
 
 def _settings_table(names: Sequence[str], phases: Sequence[run_folder.Phase]) -> str:
-    """How the run was trained; a column for each phase."""
+    """Returns a table of the settings, with a column for each phase."""
     if not phases:
         return ""
     model = phases[-1].model
@@ -216,7 +216,7 @@ def _samples(looks: Sequence[Mapping]) -> str:
 
 
 def _sample(first: tuple[int, Mapping], last: tuple[int, Mapping]) -> str:
-    """One text with its blanks; (step, sample) twice."""
+    """Returns the card of one text with its blanks, from its first and last (step, sample)."""
     blanks = last[1]["blanks"]
     text = "".join(
         f" <mark>{html.escape(text.strip())}<sup>{number + 1}</sup></mark>" if number is not None else html.escape(text)

@@ -71,11 +71,11 @@ TRAINING = (
         form=Form.RATE, higher_is_better=True, from_zero=True,
     ),
     Metric(
-        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "pieces a second, without padding",
+        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens a second, without padding",
         form=Form.RATE, higher_is_better=True, from_zero=True,
     ),
     Metric(
-        "model_flop_utilisation", "mfu", "utilization", "speed/model_flop_utilisation", "model FLOP utilisation",
+        "model_flop_utilisation", "mfu", "utilization", "speed/model_flop_utilisation", "model FLOP utilization",
         form=Form.PERCENT, higher_is_better=True, from_zero=True,
     ),
     # a fact rather than a metric: the log names it once

@@ -21,7 +21,7 @@ def manager(
     tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
 
     def write(name, value, step):
-        # orbit's own rate counts checkpoints and evaluations as training
+        # orbit's own rate includes checkpoints and evaluations
         if name != "steps_per_second":
             tf.summary.scalar(tags.get(name, name), value, step=step)
 

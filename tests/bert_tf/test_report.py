@@ -81,7 +81,7 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
     loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
              for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
-    assert "is of 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
+    assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
 
 
 @pytest.mark.parametrize(
