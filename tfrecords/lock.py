@@ -25,7 +25,7 @@ class FolderLock:
 
     @property
     def is_taken(self) -> bool:
-        """Whether this process has locked the folder, or could not for want of locks."""
+        """Whether this process has locked the folder, or has tried to where the file system has no locks."""
         return self._file is not None
 
     def take(self) -> None:

@@ -43,7 +43,7 @@ class Phase:
 
 
 class Lock:
-    """Keeps a second training out of a folder, until this one ends, however it does."""
+    """Keeps a second training run out of a folder until this run ends, whether it finishes or is killed."""
 
     def __init__(self, output_dir: str):
         self._output_dir = output_dir
@@ -61,10 +61,10 @@ class Lock:
         self._lock.release()
 
     def make_folder(self) -> None:
-        """Makes the folder where it was not there yet, and takes it too.
+        """Creates and locks the folder if it did not exist yet.
 
         Raises:
-          InputError: another run has made it meanwhile.
+          InputError: another run has created it in the meantime.
         """
         if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
