@@ -22,7 +22,7 @@ from official.nlp.data import pretrain_dataloader
 
 from bert_tf import command_line
 from bert_tf.config import BertConfig
-from bert_tf.input.pipeline import pretraining_batches
+from bert_tf.input.pipeline import ReadingOptions, pretraining_batches
 from bert_tf.input.record_order import Position
 from bert_tf.pretraining import record_files
 from bert_tf.settings import PretrainingSettings
@@ -55,7 +55,9 @@ def write_records(folder: pathlib.Path, data: str | None) -> str:
     return vocabulary
 
 
-def our_options(folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]) -> tuple[list[str], dict]:
+def our_options(
+    folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]
+) -> tuple[list[str], ReadingOptions, dict]:
     """What a run would give `pretraining_batches`."""
     files = reader.expand_files(f"{folder}/{masking}-*")
     with open(vocabulary, encoding="utf-8") as file:
@@ -65,8 +67,8 @@ def our_options(folder: pathlib.Path, masking: str, vocabulary: str, flags: list
         [f"--input_file={files[0]}", "--output_dir=", f"--vocab_file={vocabulary}", "--do_train", *flags],
     )
     settings, data = record_files.inspect(settings, config, files, files)
-    options = record_files.reading_options(settings, config, data)
-    return files, options | {"batch_size": BATCH, "training": True, "packing": data.packing}
+    reading = record_files.reading_options(settings, config, data)
+    return files, reading, {"batch_size": BATCH, "training": True, "packing": data.packing}
 
 
 def officials(folder: pathlib.Path) -> tf.data.Dataset:
@@ -110,7 +112,9 @@ def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> No
         folder = pathlib.Path(name)
         vocabulary = write_records(folder, data)
         read = {label: our_options(folder, masking, vocabulary, flags) for label, (masking, flags) in OURS.items()}
-        datasets = {label: pretraining_batches(files, **options) for label, (files, options) in read.items()}
+        datasets = {
+            label: pretraining_batches(files, reading, **options) for label, (files, reading, options) in read.items()
+        }
         datasets["tf-models-official, static"] = officials(folder)
         iterators = {label: dataset.as_numpy_iterator() for label, dataset in datasets.items()}
         best = dict.fromkeys(iterators, (0.0, 0.0, 0.0))
@@ -125,14 +129,14 @@ def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> No
             ratio = rate / best["tf-models-official, static"][0]
             print(f"  {label:<28} {rate:>12,.0f} {ratio:>6.2f} x {per_core:>12,.0f} {real:>12.1%}")
         del iterators
-        files, options = read["dynamic masks, packed"]
+        files, reading, options = read["dynamic masks, packed"]
         print("\nSeconds from nothing to the first batch, dynamic masks, packed")
         for what, start in (
             ("at the beginning", Position()),
             ("at the end of the first epoch", Position(0, total - total % 1024, 0)),
             ("after 1,000 epochs", Position(1000, 0, 0)),
         ):
-            waited = first_batch_seconds(lambda at: pretraining_batches(files, start=at, **options), start)
+            waited = first_batch_seconds(lambda at: pretraining_batches(files, reading, start=at, **options), start)
             print(f"  {what:<32} {waited:>6.2f} s")
 
 

@@ -5,7 +5,6 @@ Both say with which settings, vocabulary and corpus.
 """
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from data_gen.settings import GeneratorSettings
-from tfrecords import manifest, writer
+from tfrecords import lock, manifest, writer
 from tfrecords.errors import InputError
 
 # Raised whenever the same settings give other records than before.
@@ -109,7 +108,9 @@ class Job:
             "corpus": corpus,
             "outputs": _names(outputs),
         }
-        self._lock = None
+        self._lock = lock.FolderLock(
+            self.folder, f"{self.folder}: another run is at work on this set; wait for it, or stop it"
+        )
 
     @property
     def id(self) -> str:
@@ -154,7 +155,7 @@ class Job:
           InputError: the folder is of another run, or that run is still at work.
         """
         tf.io.gfile.makedirs(self.folder)
-        self._take_lock()
+        self._lock.take()
         self._check_plan()
         self._remove_leftovers()
 
@@ -186,32 +187,20 @@ class Job:
           InputError: that run is still at work.
         """
         if tf.io.gfile.exists(self.folder):
-            self._take_lock()
+            self._lock.take()
             self.close()
         self._remove_leftovers()
 
     def release(self) -> None:
         """Lets another run take the folder over."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _take_lock(self) -> None:
-        if "://" in self.folder:
-            return
-        # held by this process alone, and let go by the system however it ends
-        self._lock = os.open(f"{self.folder}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"{self.folder}: another run is at work on this set; wait for it, or stop it") from error
+        self._lock.release()
 
     def _empty_folder(self) -> None:
         for name in tf.io.gfile.listdir(self.folder):
             path = f"{self.folder}/{name.rstrip('/')}"
             if tf.io.gfile.isdir(path):
                 tf.io.gfile.rmtree(path)
-            elif name != "lock":
+            elif name != lock.NAME:
                 tf.io.gfile.remove(path)
 
     def _remove_leftovers(self) -> None:

@@ -1,30 +1,22 @@
-"""What a person sees of long work: a bar on a terminal, else a log line every ten seconds."""
+"""Progress of a stage of data generation: its amount, its rate and the time left."""
 
-import sys
-import time
-
-import tqdm
 from absl import logging
 
-_SECONDS_BETWEEN_LINES = 10.0
+from tfrecords.progress_bar import ProgressBar
 
 
 class Progress:
-    """Counts work done; a context manager.
+    """Counts work done, on a bar or in log lines; a context manager.
 
     Args:
       what: a word or two for what is being done.
-      total: units of work in all; None where nobody knows.
+      total: units of work in all; None if that is unknown.
       unit: what is counted; "B" is shown in megabytes.
     """
 
     def __init__(self, what: str, total: int | None, unit: str):
         self._what, self._total, self._unit = what, total, unit
-        self._done, self._done_before = 0, 0
-        self._start = self._last_line = time.monotonic()
-        self._bar = tqdm.tqdm(
-            total=total, unit=unit, desc=what, unit_scale=unit == "B", disable=not sys.stderr.isatty(), leave=False
-        )
+        self._bar = ProgressBar(what, total, unit, unit_scale=unit == "B", leave=False)
 
     def __enter__(self) -> "Progress":
         return self
@@ -33,34 +25,19 @@ class Progress:
         self._bar.close()
 
     def start_at(self, done: int) -> None:
-        """Tells what an earlier run has done; it does not count for the rate."""
-        self._done += done
-        self._done_before += done
-        self._bar.update(done)
+        """Adds what an earlier run has done; it does not count in the rate."""
+        self._bar.add_done_before(done)
 
     def update(self, amount: int = 1, note: str = "") -> None:
         """Adds work done; `note` stands at the line's end."""
-        self._done += amount
-        self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(amount)
-        now = time.monotonic()
-        if self._bar.disable and now - self._last_line > _SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            logging.info("%s%s", self._line(now - self._start), f", {note}" if note else "")
+        if self._bar.advance(amount, note):
+            logging.info("%s%s", self._line(), f", {note}" if note else "")
 
-    def _line(self, seconds: float) -> str:
+    def _line(self) -> str:
         scale, unit, digits = (1e6, "MB", 1) if self._unit == "B" else (1, self._unit, 0)
-        rate = (self._done - self._done_before) / seconds
-        line = f"{self._what}: {self._done / scale:,.{digits}f}"
+        line = f"{self._what}: {self._bar.done / scale:,.{digits}f}"
         if self._total is not None:
             line += f" of {self._total / scale:,.{digits}f}"
-        line += f" {unit}, {rate / scale:,.{digits}f} {unit}/s"
-        if self._total is not None and rate:
-            line += f", {_duration((self._total - self._done) / rate)} left"
-        return line
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        line += f" {unit}, {self._bar.rate / scale:,.{digits}f} {unit}/s"
+        left = self._bar.time_left
+        return f"{line}, {left} left" if left else line

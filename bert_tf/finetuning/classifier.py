@@ -18,7 +18,10 @@ from bert_tf.finetuning.tasks.glue import ClassificationTask, Example
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Form, Metric
 
+_LOSS = Metric("loss", "loss", "task")
+METRICS = (_LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 _TEXTS_PER_CALL = 4096
 
 
@@ -41,19 +44,19 @@ class BertClassifier(keras.Model):
 
 
 class ClassificationObjective:
-    """Cross-entropy, or squared error for a regression; see `trainer.Objective`."""
+    """Cross-entropy, or squared error for regression; see `trainer.Objective`."""
 
     def __init__(self, model: BertClassifier, is_regression: bool):
         self.model = model
         self._is_regression = is_regression
-        self.names = ("loss",) if is_regression else ("loss", "accuracy")
+        self.metrics = (_LOSS,) if is_regression else METRICS
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Examples of a batch that are no filling, float32 []."""
         return {"loss": tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))}
 
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict]:
-        """Loss and accuracy of a batch of this replica, each as (numerator, denominator)."""
+        """Returns loss and accuracy of this replica's batch, each as (numerator, denominator)."""
         logits = self.model(batch, training=training, seed=seed)["logits"]  # [B, C]
         real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
         count = self.denominators(batch)["loss"]

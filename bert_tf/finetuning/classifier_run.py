@@ -24,7 +24,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, loop, progress
+from bert_tf.training import flops, loop, metrics_file, progress
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
@@ -246,10 +246,10 @@ def _evaluate(run: ClassifierRun, strategy, model: BertClassifier, step: int) ->
     figures = {**glue.score(run.task, labels, predictions), "loss": loss}
     if not strategies.is_chief(strategy):
         return figures
-    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures))
-    progress.record(settings.output_dir, "dev", step, figures)
+    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(figures, classifier.METRICS))
+    metrics_file.record(settings.output_dir, "dev", step, figures)
     results = {"global_step": step, **{f"eval_{name}": value for name, value in figures.items()}}
-    progress.write_results(settings.output_dir, results)
+    metrics_file.write_results(settings.output_dir, results)
     return figures
 
 

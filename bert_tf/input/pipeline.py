@@ -37,18 +37,34 @@ class DynamicMasking:
     special_ids: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class ReadingOptions:
+    """How record files are read, for training and evaluation alike.
+
+    Attributes:
+      features: what the records hold, `schema.pretraining_features`.
+      vocab_size: ids must be below it.
+      seed: seed of the order, and of what is masked.
+      dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
+        each time alike.
+      directionality: of the model; one that looks one way predicts every token of unmasked rows.
+    """
+
+    features: Sequence[schema.Feature]
+    vocab_size: int
+    seed: int = 0
+    dynamic_masking: DynamicMasking | None = None
+    directionality: str = "bidi"
+
+
 def pretraining_batches(
     files: Sequence[str],
+    reading: ReadingOptions,
     *,
-    features: Sequence[schema.Feature],
-    vocab_size: int,
     batch_size: int,
     training: bool,
-    seed: int = 0,
     start: Position = BEGINNING,
     input_context: tf.distribute.InputContext | None = None,
-    dynamic_masking: DynamicMasking | None = None,
-    directionality: str = "bidi",
     packing: packed_rows.RowShape | None = None,
     record_ids: bool = False,
 ) -> tf.data.Dataset:
@@ -59,16 +75,11 @@ def pretraining_batches(
 
     Args:
       files: TFRecords.
-      features: what the records hold, `schema.pretraining_features`.
-      vocab_size: ids must be below it.
+      reading: what the records hold, and how to read them.
       batch_size: rows over all replicas; each batch holds one replica's share.
       training: shuffle, repeat, and give full batches only.
-      seed: seed of the order, and of what is masked.
       start: where to begin: the `data_position` of the batch before.
       input_context: this worker's share, where there are several.
-      dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
-        each time alike.
-      directionality: of the model; one that looks one way predicts every piece of unmasked rows.
       packing: packs several examples into a row, of this shape; None for one.
       record_ids: whether to tell which record each row is made of; changes nothing else.
 
@@ -78,16 +89,17 @@ def pretraining_batches(
       `packed_rows.pack_rows` says; `data_position` [B, 3], in all rows alike: the `Position` after this batch, on all
       workers; with `record_ids`, `record_ids` [B, 2], of packed rows [B, N, 2]: file, and record in it.
     """
+    seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
 
     def to_rows(epoch, first, records, *ids):
-        columns = _parse(records, features, vocab_size)
+        columns = _parse(records, reading.features, reading.vocab_size)
         if ids:
             columns["record_ids"] = tf.cast(ids[0], tf.int32)
         if dynamic_masking or packing:
             columns = _made_in_numpy(columns, (seed, int(training)), epoch, first, dynamic_masking, packing)
-        if directionality != "bidi":
-            columns |= every_piece_predicted(columns, directionality)
+        if reading.directionality != "bidi":
+            columns |= every_piece_predicted(columns, reading.directionality)
         columns["data_position"] = _positions(epoch, first, tf.size(records), tf.shape(columns["input_ids"])[0])
         is_first = (epoch == start.epoch) & (first == start.examples)
         used = tf.where(is_first, start.rows, 0)
@@ -98,18 +110,19 @@ def pretraining_batches(
     return _shares(batches, batch_size if training else None, input_context).prefetch(tf.data.AUTOTUNE)
 
 
-def records_at(files: Sequence[str], start: Position, **options) -> list[str]:
+def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, **options) -> list[str]:
     """Says which records a batch of training was made of, by replaying the pipeline up to it.
 
     Args:
       files: as of `pretraining_batches`.
+      reading: the same.
       start: the `data_position` of the batch before, on any worker.
-      **options: what `pretraining_batches` was given, but for `input_context`.
+      **options: what else `pretraining_batches` was given, but for `input_context`.
 
     Returns:
       "PATH record NUMBER", counted from 0, for every record of the global batch.
     """
-    batch = next(iter(pretraining_batches(files, start=start, record_ids=True, **options)))
+    batch = next(iter(pretraining_batches(files, reading, start=start, record_ids=True, **options)))
     ids = batch["record_ids"].numpy().reshape(-1, 2)
     return [f"{files[file]} record {record}" for file, record in ids if file >= 0]
 

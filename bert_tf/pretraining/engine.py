@@ -145,11 +145,14 @@ def _train_phase(
     evaluation = Evaluation(settings, trainer, phase.blanks, write_report) if settings.do_eval else None
 
     def records_of(step: int, position: Position) -> list[str]:
-        options = record_files.reading_options(settings, config, data)
         return pipeline.records_at(
-            data.files, position if step > found.step + 1 else start, batch_size=settings.train_batch_size,
-            training=True, packing=data.packing, **options,
-        )  # fmt: skip
+            data.files,
+            record_files.reading_options(settings, config, data),
+            position if step > found.step + 1 else start,
+            batch_size=settings.train_batch_size,
+            training=True,
+            packing=data.packing,
+        )
 
     def report_only() -> None:
         if chief:
@@ -233,7 +236,7 @@ def _make_trainer(
     def dataset(paths, batch_size, **options):
         return strategy.distribute_datasets_from_function(
             lambda input_context: pipeline.pretraining_batches(
-                paths, batch_size=batch_size, input_context=input_context, **reading, **options
+                paths, reading, batch_size=batch_size, input_context=input_context, **options
             )
         )
 

@@ -1,4 +1,4 @@
-"""Evaluation of pre-training on held-out data: figures, filled-in masks, the report.
+"""Evaluation of pre-training on held-out data: metrics, filled-in masks, the report.
 
 Paper: section 3.1.
 """
@@ -18,11 +18,11 @@ from bert_tf.runs import checkpoint_watch, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import progress, summaries
+from bert_tf.training import metrics_file, progress, summaries
 from bert_tf.training.trainer import Trainer
 from tfrecords.errors import InputError
 
-# Writes a report of the run in a folder; which one is the caller's choice, so that training needs no drawing library.
+# Writes a report of the run in a folder. The caller passes it in, so that training needs no drawing library.
 Report = Callable[[str], None]
 
 _ROWS_SHOWN = 5
@@ -34,17 +34,17 @@ def no_report(folder: str) -> None:
 
 
 class Evaluation:
-    """Evaluates a trainer's weights, and leaves what came of it where people look.
+    """Evaluates a trainer's weights, and shows the results.
 
-    That is the log, `eval_results.txt` as the original writes it, TensorBoard, files of figures and of filled-in
-    masks, and the report. A process that only evaluates has files of its own, since another may be training.
+    The results go to the log, `eval_results.txt` in the original's format, TensorBoard, files of metrics and of
+    filled-in masks, and the report. A process that only evaluates has its own files, since another may be training.
 
-    Of several workers each evaluates its share, and the first one leaves what came of all.
+    Each of several workers evaluates its share, and the first one writes the results of all.
 
     Args:
-      settings: the run's.
+      settings: those of the run.
       trainer: with evaluation data; may train too.
-      blanks: what to fill in; None for nothing.
+      blanks: the masks to fill in; None for none.
       write_report: called with the run's folder after each evaluation.
     """
 
@@ -62,48 +62,44 @@ class Evaluation:
             self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
         self._writes = strategies.is_chief(trainer.strategy)
         summary_dir = os.path.join(settings.output_dir, "eval") if self._writes else None
-        self._summaries = summaries.manager(summary_dir, trainer.global_step)
+        self._summaries = summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics)
 
     def __call__(self) -> dict[str, float]:
-        """Evaluates now.
-
-        Returns:
-          The figures.
-        """
+        """Evaluates now; returns the metrics by name."""
         settings, step = self._settings, int(self._trainer.global_step.numpy())
         output = self._trainer.evaluate(tf.constant(settings.max_eval_steps))
-        figures = {name: float(value) for name, value in output.items()}
+        values = {name: float(value) for name, value in output.items()}
         if not self._writes:
-            return figures
-        logging.info("evaluated at step %d  %s", step, progress.describe(figures))
-        name = progress.METRICS_NAME if settings.do_train else progress.EVALUATOR_METRICS_NAME
-        progress.record(settings.output_dir, "eval", step, figures, name)
-        progress.write_results(settings.output_dir, {"global_step": step, **figures})
-        self._summaries.write_summaries(figures)
+            return values
+        logging.info("evaluated at step %d  %s", step, progress.describe(values, self._trainer.objective.metrics))
+        name = metrics_file.METRICS_NAME if settings.do_train else metrics_file.EVALUATOR_METRICS_NAME
+        metrics_file.record(settings.output_dir, "eval", step, values, name)
+        metrics_file.write_results(settings.output_dir, {"global_step": step, **values})
+        self._summaries.write_summaries(values)
         if self._fill_mask:
             self._fill_in(step)
         self._summaries.flush()
         self._write_report(settings.output_dir)
-        return figures
+        return values
 
     def _fill_in(self, step: int) -> None:
         samples = self._fill_mask.look()
         for sample in samples[:_ROWS_LOGGED]:
             logging.info("fill in %s", fill_mask.line(sample))
         name = fill_mask.NAME if self._settings.do_train else fill_mask.EVALUATOR_NAME
-        progress.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
+        metrics_file.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
         with self._summaries.summary_writer().as_default():
             tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
 
 
 def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
-    """What to fill in at each evaluation: the user's sentences, then the first rows of the held-out data.
+    """Finds the masks to fill in at each evaluation: in the user's sentences, then in the first held-out rows.
 
     Returns:
-      None where the data's vocabulary was not found.
+      None if the data's vocabulary was not found.
 
     Raises:
-      InputError: the sentences do not fit, or there is no vocabulary for them.
+      InputError: there is no vocabulary for the sentences, or the sentences do not fit the model.
     """
     if not data.vocab_file:
         if settings.fill_mask_file:
@@ -115,7 +111,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)
     with pipeline.clear_errors(data.eval_files, config.vocab_size):
         batches = pipeline.pretraining_batches(
-            data.eval_files, batch_size=_ROWS_SHOWN, training=False, **reading_options(settings, config, data)
+            data.eval_files, reading_options(settings, config, data), batch_size=_ROWS_SHOWN, training=False
         )
         first = next(batches.take(1).as_numpy_iterator())
     rows += fill_mask.rows_of_batch(first, config.directionality)
@@ -129,22 +125,22 @@ def evaluate_checkpoints(
     model: Mapping,
     vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, and within `eval_timeout` the ones that another process adds.
+    """Evaluates a folder's latest checkpoint, and those that another process adds within `eval_timeout`.
 
     Args:
-      settings: the run's.
-      trainer: whose weights each checkpoint becomes.
-      evaluation: evaluates them.
-      model: what the folder's run must be of, see `run_folder.check_model`.
-      vocabulary: the same for its data.
+      settings: those of the run.
+      trainer: each checkpoint is restored into it.
+      evaluation: evaluates its weights.
+      model: that of the folder's run, see `run_folder.check_model`.
+      vocabulary: that of the run's data.
 
     Returns:
-      Figures of the last one.
+      Metrics of the last checkpoint.
 
     Raises:
-      InputError: there is none within the time, none can be read, or it is of another model.
+      InputError: no checkpoint comes in time, none can be read, or it is of another model.
     """
-    folder, figures = settings.output_dir, {}
+    folder, values = settings.output_dir, {}
 
     def is_last(step: int) -> bool:
         phases = run_folder.read_phases(folder)
@@ -163,7 +159,7 @@ def evaluate_checkpoints(
                 logging.info("%s was deleted before it was read; going on with the next", prefix)
             continue
         workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
-        figures = evaluation()
-    if not figures:
+        values = evaluation()
+    if not values:
         raise InputError(f"{folder}: none of its checkpoints can be read; copy or train them again")
-    return figures
+    return values

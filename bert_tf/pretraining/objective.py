@@ -14,6 +14,30 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_tf.training import metrics
+from bert_tf.training.metrics import Form, Metric
+
+# The progress line leaves out the total and the next-sentence loss, which say less than the other metrics.
+_MASKED_LM = (
+    Metric("masked_lm_loss", "mlm loss", "masked_lm", "masked_lm/loss", "masked-LM loss, nats"),
+    Metric(
+        "masked_lm_accuracy", "acc", "masked_lm", "masked_lm/accuracy", "masked-LM accuracy",
+        form=Form.FRACTION, higher_is_better=True,
+    ),
+    Metric(
+        "masked_lm_perplexity", "ppl", "masked_lm", "masked_lm/perplexity", "masked-LM perplexity",
+        log_scale=True, derived_from=("masked_lm_loss",), derive=metrics.perplexity,
+    ),
+)  # fmt: skip
+_NEXT_SENTENCE = (
+    Metric("next_sentence_loss", tag="next_sentence/loss"),
+    Metric(
+        "next_sentence_accuracy", "nsp acc", "next_sentence", "next_sentence/accuracy", "next-sentence accuracy",
+        form=Form.FRACTION, higher_is_better=True,
+    ),
+)  # fmt: skip
+_TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
+METRICS = (_TOTAL, *_MASKED_LM, *_NEXT_SENTENCE)
 
 # A term of a mean that may be spread over replicas: its numerator and its denominator here.
 Ratio = tuple[tf.Tensor, tf.Tensor]
@@ -33,20 +57,20 @@ class BertPretrainer(keras.Model):
         self.next_sentence = NextSentenceHead(config)
 
     def call(self, inputs, training=False, seed=None):
-        """Predicts masked pieces and the order of the sentences.
+        """Predicts masked tokens and whether the second sentence follows the first.
 
         Args:
-          inputs: what `BertEncoder` takes, and `masked_lm_positions` int32 [B, P].
-          training: whether to drop.
+          inputs: those of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
+          training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:
-          dict of `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], of packed rows [B, N, 2], float32,
-          beside the encoder's outputs; `masked_lm_scores` [B P, V] are the logits without their bias. In training the
-          last layer is computed where it is read, so `sequence_output` is then [B, P, H], at the masked positions.
+          The encoder's outputs, `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], for packed rows
+          [B, N, 2], float32; `masked_lm_scores` [B P, V] are the logits without their bias. Training computes the last
+          layer only at the positions that are read, so `sequence_output` is then [B, P, H], at the masked positions.
         """
         positions = inputs["masked_lm_positions"]
-        # a step reads the last layer nowhere else; left to right it reads it everywhere
+        # a training step reads the last layer nowhere else; a left-to-right model reads it everywhere
         few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
@@ -63,19 +87,18 @@ class BertPretrainer(keras.Model):
 
 
 def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
-    """Positions of a row that the pooler reads."""
+    """Returns the number of positions of a row that the pooler reads."""
     return inputs["cls_positions"].shape[1] if "cls_positions" in inputs else 1
 
 
 class PretrainingObjective:
-    """The joint loss and what is measured beside it, see `trainer.Objective`."""
+    """The joint loss and its metrics, see `trainer.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
-        """Takes the model, and whether batches are pairs with a `next_sentence_labels`."""
+        """Takes the model, and whether batches are sentence pairs with `next_sentence_labels`."""
         self.model = model
         self._next_sentence = next_sentence
-        tasks = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
-        self.names = tuple(f"{task}_{figure}" for figure in ("loss", "accuracy") for task in tasks)
+        self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predictions of a batch by loss term, float32 []."""
@@ -85,11 +108,11 @@ class PretrainingObjective:
         return counts
 
     def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
-        """Loss terms and metrics of a batch of this replica, each as (numerator, denominator)."""
+        """Returns the loss terms and metrics of this replica's batch, each as (numerator, denominator)."""
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        # the logits are not read here, so that no graph of a step computes them
+        # the logits are not read here, so no training step computes them
         nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
         nll = tf.reshape(nll, tf.shape(labels))
         predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)

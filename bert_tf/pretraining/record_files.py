@@ -13,7 +13,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.input.packed_rows import RowShape, shape_for
-from bert_tf.input.pipeline import DynamicMasking, clear_errors, pretraining_batches
+from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
 from bert_tf.runs import run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
@@ -77,15 +77,11 @@ class PretrainingData:
         }
 
 
-def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> dict:
-    """What `input_pipeline.pretraining_batches` is told of the data, for training and evaluation alike."""
-    return {
-        "features": data.features,
-        "vocab_size": config.vocab_size,
-        "seed": settings.random_seed,
-        "dynamic_masking": data.dynamic_masking,
-        "directionality": config.directionality,
-    }
+def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> ReadingOptions:
+    """Returns how the pipeline reads the data, for training and evaluation alike."""
+    return ReadingOptions(
+        data.features, config.vocab_size, settings.random_seed, data.dynamic_masking, config.directionality
+    )
 
 
 def inspect(
@@ -168,9 +164,9 @@ def _made_with(entries: Mapping) -> Mapping:
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
     """The shape that some examples from all over the data need; the same whatever the run's seed."""
-    options = reading_options(settings, config, data) | {"seed": 0}
+    reading = dataclasses.replace(reading_options(settings, config, data), seed=0)
     with clear_errors(data.files, config.vocab_size):
-        batches = pretraining_batches(data.files, batch_size=_ROWS_SAMPLED, training=True, **options)
+        batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
         sample = next(batches.as_numpy_iterator())
     one_way = config.directionality != "bidi"  # which predicts every piece
     most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq

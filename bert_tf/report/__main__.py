@@ -1,4 +1,4 @@
-r"""Writes a run's report.html anew from the files in its folder.
+r"""Writes a run's report.html again, from the files in its folder.
 
 python -m bert_tf.report pretrained
 """
@@ -10,7 +10,7 @@ from tfrecords.errors import InputError
 
 
 def main(words: list[str]) -> int:
-    """Runs the script on the command line's words: the folders; returns its exit code."""
+    """Writes the report of each folder on the command line; returns the exit code."""
     if not words or words[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if words else 1

@@ -11,7 +11,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREY = "#2f6fde", "#d9730d", "#8a93a3"
-# More points cannot be told apart at this size.
+# At this size nobody can tell more points apart.
 _MOST_POINTS = 300
 _STYLE = {
     "axes.spines.top": False,
@@ -31,11 +31,11 @@ _STYLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A line of a panel.
+    """A curve of a panel.
 
     Attributes:
-      label: what it shows, for the legend.
-      points: (step, value) pairs; those that are not finite are left out.
+      label: its name in the legend.
+      points: (step, value) pairs; values that are not finite are left out.
       color: of the line.
       dots: whether to mark every point.
     """
@@ -55,10 +55,10 @@ def panel(
     from_zero: bool = False,
     phases: Sequence[int] = (),
 ) -> str:
-    """A small diagram over the steps.
+    """Draws a small diagram over the steps.
 
     Args:
-      title: what the values are, with their unit.
+      title: the name of the values, with their unit.
       curves: one or more.
       log: whether the values' axis is logarithmic.
       percent: whether values are fractions.
@@ -95,7 +95,7 @@ def panel(
 
 
 def svg(figure: Figure) -> str:
-    """A figure as an SVG element that refers to nothing outside itself."""
+    """Returns a figure as an SVG element that refers to nothing outside itself."""
     target = io.StringIO()
     metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with matplotlib.rc_context(_STYLE):
@@ -104,7 +104,7 @@ def svg(figure: Figure) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values, means of neighbours where there are too many."""
+    """Returns steps and values; averages neighbors if there are too many points."""
     finite = np.array([point for point in points if math.isfinite(point[1])], float).reshape(-1, 2)
     if len(finite) > _MOST_POINTS:
         finite = np.array([group.mean(axis=0) for group in np.array_split(finite, _MOST_POINTS)])
@@ -114,7 +114,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndar
 def _make_logarithmic(axis) -> None:
     axis.set_yscale("log")
     low, high = axis.get_ylim()
-    # within a decade or so the powers of ten alone would be too few
+    # within a decade or two, the powers of ten alone would be too few ticks
     subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
     axis.yaxis.set_major_locator(ticker.LogLocator(subs=subs, numticks=8))
     axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
@@ -122,7 +122,7 @@ def _make_logarithmic(axis) -> None:
 
 
 def _short(value: float) -> str:
-    """A tick's label: "20k", "0.001", "1e-05"."""
+    """Returns the label of a tick: "20k", "0.001", "1e-05"."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.4g}{letter}"

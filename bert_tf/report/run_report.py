@@ -1,6 +1,5 @@
 """A run's report: one HTML file with everything inside, for any browser."""
 
-import dataclasses
 import html
 import os
 import time
@@ -10,9 +9,10 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import curves
+from bert_tf.report import curves, kinds
 from bert_tf.runs import run_folder
-from bert_tf.training import progress
+from bert_tf.training import metrics_file, progress
+from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -38,39 +38,10 @@ sup { line-height: 0; font-size: .7em; }
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """A figure of the page: its name, its title, and how its axis goes, see `curves.panel`."""
-
-    name: str
-    title: str
-    log: bool = False
-    percent: bool = False
-    from_zero: bool = False
-
-
-_PANELS = (
-    Panel("masked_lm_loss", "masked-LM loss, nats"),
-    Panel("masked_lm_accuracy", "masked-LM accuracy", percent=True),
-    Panel("masked_lm_perplexity", "masked-LM perplexity", log=True),
-    Panel("next_sentence_accuracy", "next-sentence accuracy", percent=True),
-    Panel("learning_rate", "learning rate", from_zero=True),
-    Panel("gradient_norm", "gradient norm, before clipping", log=True),
-    Panel("sequences_per_second", "sequences a second", from_zero=True),
-    Panel("tokens_per_second", "pieces a second, without padding", from_zero=True),
-    Panel("model_flop_utilisation", "model FLOP utilisation", percent=True, from_zero=True),
-)
-_SETTINGS = (
-    "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
-    "train_batch_size", "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype",
-    "distribution_strategy", "random_seed", "init_checkpoint",
-)  # fmt: skip
-
-
 def write(output_dir: str) -> None:
-    """Writes `report.html` into a run's folder, from the files that the run left there so far.
+    """Writes `report.html` into a run's folder, from the files that the run has written so far.
 
-    A run does not end for the sake of its report: that it could not be written is a warning.
+    If the report cannot be written, the run continues with a warning.
     """
     try:
         _write(output_dir)
@@ -79,7 +50,7 @@ def write(output_dir: str) -> None:
 
 
 def write_or_refuse(output_dir: str) -> str:
-    """Writes the report of a folder that a person names; returns its path.
+    """Writes the report of a folder that a user names; returns its path.
 
     Raises:
       InputError: no run has trained there, or its files cannot be read.
@@ -93,18 +64,18 @@ def write_or_refuse(output_dir: str) -> str:
 
 
 def _write(output_dir: str) -> str:
-    figures = progress.read(output_dir, progress.METRICS_NAME, progress.EVALUATOR_METRICS_NAME)
-    # an evaluation beside the training may have shown other sentences at the same step
-    looks = [*progress.read(output_dir, fill_mask.NAME), *progress.read(output_dir, fill_mask.EVALUATOR_NAME)]
+    recorded = metrics_file.read(output_dir, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
+    # an evaluation in another process may have filled in other sentences at the same step
+    looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))
-    page = render(name, run_folder.read_phases(output_dir), figures, sorted(looks, key=lambda look: look["step"]))
+    page = render(name, run_folder.read_phases(output_dir), recorded, sorted(looks, key=lambda look: look["step"]))
     path = os.path.join(output_dir, NAME)
     writer.write_text(path, page)
     return path
 
 
 def page(title: str, body: str) -> str:
-    """An HTML page that refers to no other file."""
+    """Returns an HTML page that refers to no other file."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title><style>{STYLE}</style></head><body>
@@ -113,50 +84,63 @@ def page(title: str, body: str) -> str:
 """
 
 
-def render(name: str, phases: Sequence[run_folder.Phase], figures: Sequence[Mapping], looks: Sequence[Mapping]) -> str:
-    """The report's page.
+def render(
+    name: str,
+    phases: Sequence[run_folder.Phase],
+    recorded: Sequence[Mapping],
+    looks: Sequence[Mapping],
+    kind: kinds.Kind = kinds.PRETRAINING,
+) -> str:
+    """Renders the page of the report.
 
     Args:
       name: of the run.
-      phases: what was trained.
-      figures: entries of `progress.read`.
+      phases: those of the run.
+      recorded: entries of `metrics_file.read`.
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
+      kind: of the run: which metrics and settings to show.
     """
-    train, held_out = ([entry for entry in figures if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
+    train, held_out = ([entry for entry in recorded if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
     step = max((entry["step"] for entry in (*train, *held_out)), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    starts = [entry for entry in figures if entry["split"] == "start" and "peak_flops" in entry]
+    starts = [entry for entry in recorded if entry["split"] == "start" and "peak_flops" in entry]
     parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
     if train or held_out:
-        parts += [_figures_table(train, held_out), "<h2>Curves</h2>", _panels(train, held_out, phases)]
+        shown = [metric for metric in kind.metrics if metric.title]
+        parts += [
+            _metrics_table(shown, train, held_out),
+            "<h2>Curves</h2>",
+            _panels(shown, train, held_out, [phase.first_step for phase in phases[1:]]),
+        ]
     if starts:
-        # a peak that proves too low is measured again while training
+        # training measures the peak again if it proves too low
         last, peak = starts[-1], max(entry.get("peak_flops", 0.0) for entry in (starts[-1], *train))
         parts.append(
-            f'<p class="note">Model FLOP utilisation is of {progress.abbreviated(peak, " ")}FLOP/s, '
+            f'<p class="note">Model FLOP utilization refers to {progress.abbreviated(peak, " ")}FLOP/s, '
             f"{html.escape(last['peak_source'])}; a step computes "
             f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP a row by formula.</p>"
         )
     if looks:
         parts.append(_samples(looks))
-    parts.append(_settings_table(phases))
-    return page(f"Pre-training: {name}", "\n".join(parts))
+    parts.append(_settings_table(kind.settings, phases))
+    return page(f"{kind.title}: {name}", "\n".join(parts))
 
 
-def _panels(train: Sequence[Mapping], held_out: Sequence[Mapping], phases: Sequence[run_folder.Phase]) -> str:
-    begins = [phase.first_step for phase in phases[1:]]
+def _panels(
+    shown: Sequence[Metric], train: Sequence[Mapping], held_out: Sequence[Mapping], begins: Sequence[int]
+) -> str:
     drawn = []
-    for panel in _PANELS:
-        lines = train_and_held_out(panel.name, train, held_out)
+    for metric in shown:
+        lines = train_and_held_out(metric.name, train, held_out)
         if lines:
-            options = {"log": panel.log, "percent": panel.percent, "from_zero": panel.from_zero}
-            drawn.append(f"<div>{curves.panel(panel.title, lines, phases=begins, **options)}</div>")
+            options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
+            drawn.append(f"<div>{curves.panel(metric.title, lines, phases=begins, **options)}</div>")
     return f'<div class="curves">{"".join(drawn)}</div>'
 
 
 def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[Mapping]) -> list[curves.Curve]:
-    """The curves of a figure, as far as there are points for them."""
+    """Returns the curves of a metric that have points."""
     splits = (("train", train, curves.BLUE, False), ("held out", held_out, curves.ORANGE, True))
     made = [
         curves.Curve(label, [(entry["step"], entry[name]) for entry in entries if name in entry], color, dots)
@@ -165,32 +149,35 @@ def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[M
     return [curve for curve in made if curve.points]
 
 
-def _figures_table(train: Sequence[Mapping], held_out: Sequence[Mapping]) -> str:
-    """The last figures, and the best of the evaluations."""
+def _metrics_table(shown: Sequence[Metric], train: Sequence[Mapping], held_out: Sequence[Mapping]) -> str:
+    """Returns a table of the last values, and the best ones of the evaluations."""
     head = ["", *(f"{label}, step {entries[-1]['step']:,}" if entries else "" for label, entries in
                   (("train", train), ("held out", held_out))), "held out, best"]  # fmt: skip
     rows = []
-    for panel in _PANELS:
-        cells = [_number(entries[-1].get(panel.name), panel) if entries else "" for entries in (train, held_out)]
-        evaluated = [(entry[panel.name], entry["step"]) for entry in held_out if panel.name in entry]
+    for metric in shown:
+        cells = [_number(entries[-1].get(metric.name), metric) if entries else "" for entries in (train, held_out)]
+        evaluated = [(entry[metric.name], entry["step"]) for entry in held_out if metric.name in entry]
         best = ""
         if evaluated:
-            # what is a share is better the higher it is
-            value, step = (max if panel.percent else min)(evaluated, key=lambda pair: pair[0])
-            best = f"{_number(value, panel)} at step {step:,}"
+            value, step = (max if metric.higher_is_better else min)(evaluated, key=lambda pair: pair[0])
+            best = f"{_number(value, metric)} at step {step:,}"
         if any(cells):
-            rows.append([panel.title, *cells, best])
+            rows.append([metric.title, *cells, best])
     return _table(head, rows)
 
 
-def _number(value: float | None, panel: Panel) -> str:
+def _number(value: float | None, metric: Metric) -> str:
     if value is None:
         return ""
-    return f"{value:.1%}" if panel.percent else progress.abbreviated(value)
+    return f"{value:.1%}" if _is_share(metric) else progress.abbreviated(value)
 
 
-def _settings_table(phases: Sequence[run_folder.Phase]) -> str:
-    """What was trained how; a column for each phase."""
+def _is_share(metric: Metric) -> bool:
+    return metric.form in (Form.FRACTION, Form.PERCENT)
+
+
+def _settings_table(names: Sequence[str], phases: Sequence[run_folder.Phase]) -> str:
+    """Returns a table of the settings, with a column for each phase."""
     if not phases:
         return ""
     model = phases[-1].model
@@ -200,7 +187,7 @@ def _settings_table(phases: Sequence[run_folder.Phase]) -> str:
     )
     head = ["", *(f"from step {phase.first_step:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]
-    for name in _SETTINGS:
+    for name in names:
         values = [phase.settings.get(name) for phase in phases]
         if any(value not in (None, "") for value in values):
             rows.append([name, *("" if value is None else str(value) for value in values)])
@@ -229,7 +216,7 @@ def _samples(looks: Sequence[Mapping]) -> str:
 
 
 def _sample(first: tuple[int, Mapping], last: tuple[int, Mapping]) -> str:
-    """One text with its blanks; (step, sample) twice."""
+    """Returns the card of one text with its blanks, from its first and last (step, sample)."""
     blanks = last[1]["blanks"]
     text = "".join(
         f" <mark>{html.escape(text.strip())}<sup>{number + 1}</sup></mark>" if number is not None else html.escape(text)

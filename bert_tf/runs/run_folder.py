@@ -5,7 +5,6 @@ of model, data and optimizer. A later start must be the same run, or a second ph
 """
 
 import dataclasses
-import fcntl
 import hashlib
 import itertools
 import json
@@ -17,11 +16,10 @@ from absl import logging
 
 from bert_tf.checkpoint_formats import latest
 from bert_tf.text.data_vocabulary import DataVocabulary
-from tfrecords import writer
+from tfrecords import lock, writer
 from tfrecords.errors import InputError
 
 NAME = "run.json"
-LOCK_NAME = "lock"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,46 +46,34 @@ class Phase:
 
 
 class Lock:
-    """Keeps a second training out of a folder, until this one ends, however it does."""
+    """Keeps a second training run out of a folder until this run ends, whether it finishes or is killed."""
 
     def __init__(self, output_dir: str):
-        self._output_dir, self._file = output_dir, None
+        self._output_dir = output_dir
+        self._lock = lock.FolderLock(
+            output_dir,
+            f"--output_dir={output_dir}: another run is training there; wait for it, stop it, or give another folder",
+        )
 
     def __enter__(self) -> "Lock":
         if tf.io.gfile.isdir(self._output_dir):
-            self._take()
+            self._lock.take()
         return self
 
     def __exit__(self, *_) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        self._lock.release()
 
     def make_folder(self) -> None:
-        """Makes the folder where it was not there yet, and takes it too.
+        """Creates and locks the folder if it did not exist yet.
 
         Raises:
-          InputError: another run has made it meanwhile.
+          InputError: another run has created it in the meantime.
         """
-        if self._file is None and "://" not in self._output_dir:
+        if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
-            self._take()
+            self._lock.take()
             if latest.prefixes(self._output_dir):
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
-
-    def _take(self) -> None:
-        if "://" in self._output_dir:
-            return
-        # held by this process alone, and let go by the system however it ends
-        self._file = os.open(os.path.join(self._output_dir, LOCK_NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"--output_dir={self._output_dir}: another run is training there; wait for it, stop it, or give "
-                "another folder"
-            ) from error
-        except OSError as error:  # not every network's file system has locks
-            logging.warning("%s cannot be locked (%s); let no two runs train there", self._output_dir, error.strerror)
 
 
 def fingerprint(paths: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""How much arithmetic a model takes by formula, and how much a device can do at most.
+"""FLOPs of a training step by formula, and the peak FLOP/s of a device.
 
-Model FLOP utilisation is the quotient of the two per second.
+Model FLOP utilization is the first, per second, divided by the second.
 
 Letters: L layers, H hidden size, I intermediate size, S sequence length, P predictions, V vocabulary size, N examples
 of a packed row.
@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 
-# Each product with weights is done once forwards and twice backwards: for the gradients of its input and its weights.
+# The backward pass computes two products for each one of the forward pass: the gradients of its input and its weights.
 _TRAINING_OVER_FORWARD = 3
 
-# Published dense peaks of one GPU in 10^12 FLOP/s: (float16 and bfloat16, float32 products as TensorFlow does them,
-# that is in TF32 where there is any). The first pattern that the device's name holds counts.
+# Published dense peaks of one GPU in 10^12 FLOP/s: (float16 and bfloat16; float32, for which TensorFlow uses TF32 where
+# the GPU has it). The first pattern found in the device's name counts.
 _GPUS = (
     ("H200", 989.5, 494.7),
     ("H100 PCIe", 756.0, 378.0),
@@ -35,8 +35,8 @@ _GPUS = (
 )
 _WITHOUT_BFLOAT16 = ("V100", "T4")
 
-# The same of one TPU chip, in bfloat16, which float32 products are done in as well; and what the number in the
-# accelerator's type ("v3-8", "v5litepod-8") counts of one chip.
+# The peak of one TPU chip in bfloat16, which a TPU uses for float32 products too; and how many units one chip counts
+# for in the accelerator's type ("v3-8", "v5litepod-8").
 _TPUS = {
     "v2": (46.0, 2),
     "v3": (123.0, 2),
@@ -47,8 +47,8 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of these matrix products: their size, and whether several run at once. Small ones stay
-# in the cache; several use the cores that one may not, as where TF_NUM_INTRAOP_THREADS is 1.
+# A CPU's peak is the best rate of these matrix products: their size, and whether several run at once. Small products
+# stay in the cache. Several at once use all cores even where TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
 _MEASURED_SECONDS = 0.1
@@ -58,12 +58,12 @@ _LONGEST_CALL = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """The most FLOP/s that the devices of a strategy can do together.
+    """The most FLOP/s that all devices of a strategy can do together.
 
     Attributes:
       flops: per second.
-      source: what the number is, for people.
-      measure: measures `flops` again; None where it is published.
+      source: where the number comes from, for the log.
+      measure: measures `flops` again; None if it is published.
     """
 
     flops: float
@@ -72,11 +72,11 @@ class Peak:
 
 
 def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
-    """Model FLOPs of training on one row: forwards and backwards, a multiply-add being two.
+    """Computes the model FLOPs of training on one row, forward and backward; a multiply-add counts as two.
 
-    Counted are matrix products, padding included, since it is computed too. Not counted are what is linear in
-    the hidden size (normalisation, activations, softmax, dropout, the optimizer) and the gathers of embeddings.
-    Forwards that is, of a row:
+    The formula counts matrix products, padding included, because padding is computed too. It leaves out operations that
+    are linear in the hidden size (normalization, activations, softmax, dropout, the optimizer) and embedding lookups.
+    The forward pass of a row takes:
 
       each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and their use
       masked LM          2 P (H^2 + H V)                 transform; the vocabulary
@@ -85,9 +85,9 @@ def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: 
     Args:
       config: shape of the encoder.
       length: S.
-      predictions: P, positions at which pieces are predicted.
-      outputs: outputs of the head on the pooled [CLS]; 0 for no such head, whose pooler is not trained then.
-      examples: N, places for examples in a row; their scores are computed whole, and counted so.
+      predictions: P, positions at which tokens are predicted.
+      outputs: outputs of the head on the pooled [CLS]; 0 if there is no such head, so the pooler is not trained.
+      examples: N, places for examples in a row. Attention scores are computed, and counted, over the whole row.
     """
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
@@ -97,21 +97,21 @@ def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: 
 
 
 def of_pretraining(config: BertConfig, length: int, predictions: int, outputs: int, examples: int) -> int:
-    """FLOPs that a step of pre-training computes of one row; arguments as for `of_training`."""
+    """Computes the FLOPs of a pre-training step for one row; arguments as for `of_training`."""
     whole = of_training(config, length, predictions, outputs, examples)
     return whole - of_unread_positions(config, length, predictions + examples)
 
 
 def of_unread_positions(config: BertConfig, length: int, read: int) -> int:
-    """What `of_training` counts of a row but a step of pre-training does not do.
+    """Computes the FLOPs that `of_training` counts for a row but a pre-training step does not need.
 
-    The last layer is computed where it is read, at the positions predicted and at those that the pooler reads; of the
-    others it needs keys and values alone.
+    The last layer is computed only at the positions that the heads read: the predicted ones and those of the pooler.
+    At the others it needs only keys and values.
 
     Args:
       config: shape of the encoder.
       length: S.
-      read: how many positions are read; S or more for all.
+      read: number of positions that are read; S or more for all.
     """
     hidden, unread = config.hidden_size, max(0, length - read)
     layer = 2 * unread * (2 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * unread * length * hidden
@@ -119,17 +119,17 @@ def of_unread_positions(config: BertConfig, length: int, read: int) -> int:
 
 
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
-    """What the devices of a strategy can do together: published, or on a CPU measured.
+    """Returns the peak of all devices of a strategy: published, or measured on a CPU.
 
     Args:
       strategy: where a model is trained.
       dtype: of the computation: float32, bfloat16 or float16.
 
     Returns:
-      None where the device is not known.
+      None if the device is unknown.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        # a TPU VM says it; nothing else does
+        # only a TPU VM's environment names the type
         return tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
     product = strategy.run(lambda: tf.matmul([[1.0]], [[1.0]]))
     here = strategy.experimental_local_results(product)
@@ -141,7 +141,7 @@ def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
 
 
 def gpu_peak(name: str, dtype: str, replicas: int = 1) -> Peak | None:
-    """Published peak of some GPUs of one kind; None where it is not known."""
+    """Returns the published peak of `replicas` GPUs of one kind; None if unknown."""
     for pattern, half, single in _GPUS:
         if re.search(rf"\b{pattern}\b", name):
             if dtype == "bfloat16" and pattern in _WITHOUT_BFLOAT16:
@@ -152,7 +152,7 @@ def gpu_peak(name: str, dtype: str, replicas: int = 1) -> Peak | None:
 
 
 def tpu_peak(accelerator_type: str) -> Peak | None:
-    """Published peak of a TPU slice by its type, as "v4-32"; None where it is not known."""
+    """Returns the published peak of a TPU slice by its type, such as "v4-32"; None if unknown."""
     match = _TPU_TYPE.fullmatch(accelerator_type)
     if not match or match[1] not in _TPUS:
         return None

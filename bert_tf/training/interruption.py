@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while a model trains: the step under way is finished and saved before the process ends."""
+"""SIGTERM and Ctrl-C during training: the current step is finished and saved before the process ends."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Notes the first SIGTERM or Ctrl-C and lets the work go on; a second one ends the process once Python hears of it.
+    """Notes the first SIGTERM or Ctrl-C and lets training continue; a second one ends the process.
 
-    A context manager, for the main thread; in another one, where no signal arrives, it notes nothing.
+    A context manager for the main thread. In another thread, where no signal arrives, it notes nothing.
     """
 
     def __init__(self):
@@ -34,16 +34,16 @@ class Interruption:
     def _note(self, number, frame) -> None:
         self._noted = number
         for each in self._before:
-            # the system's own way, since a handler of ours would wait for TensorFlow to return
+            # the system's default action, since a Python handler would wait for TensorFlow to return
             signal.signal(each, signal.SIG_DFL)
 
     @property
     def noted(self) -> bool:
-        """Whether the work is to stop."""
+        """Whether training must stop."""
         return bool(self._noted)
 
     def stop(self) -> None:
-        """Stops as the signal would have.
+        """Stops as the signal would have done.
 
         Raises:
           Terminated: after SIGTERM.

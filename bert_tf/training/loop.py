@@ -1,4 +1,4 @@
-"""A run of training: from the folder's newest checkpoint to the last step, under orbit's controller.
+"""The training loop: from the folder's newest checkpoint to the last step, under orbit's controller.
 
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
@@ -25,10 +25,10 @@ from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
-# Off a TPU a return to Python costs nothing, so it is made often enough to show progress.
+# Without a TPU a return to Python costs nothing, so loops are short enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
 _RECORDS_NAMED = 8
-# What a step that ended the training was made of.
+# Names the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
 _MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
@@ -39,7 +39,7 @@ def optimizer_facts(
     num_warmup_steps: int,
     num_schedule_steps: int,
 ) -> dict:
-    """What makes a run's optimizer this one, for `run_folder.Phase`: all that its weights depend on."""
+    """Returns the settings of the optimizer that the weights depend on, for `run_folder.Phase`."""
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,
@@ -62,19 +62,19 @@ def train(
     evaluate: Callable[[], None] | None = None,
     records_of: Callable[[int, Position], Sequence[str]] | None = None,
 ) -> None:
-    """Trains up to a step, from the folder's newest whole checkpoint, or from the weights that the model has.
+    """Trains up to a step, from the folder's newest complete checkpoint, or else from the model's own weights.
 
-    SIGTERM and Ctrl-C end it after the step under way, with a checkpoint: on a TPU or with several workers after
-    the loop under way.
+    After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
+    workers, it finishes the current loop.
 
     Args:
       trainer: with optimizer and training data.
       settings: the folder, and how often to save and to return to Python.
-      num_train_steps: step to end at, counted from the folder's first.
-      found: what the folder has to go on from.
-      evaluate: called at the start and before the training after every checkpoint but the last.
-      records_of: names the records of a step's batch, given the step and where the data stood before it; for what
-        a step that fails has to say.
+      num_train_steps: last step, counted from the folder's first.
+      found: the checkpoint to resume from, if there is one.
+      evaluate: called at the start, and after every checkpoint but the last.
+      records_of: names the records of a step's batch, given the step and the position of the data before it; for the
+        message about a failed step.
 
     Raises:
       InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
@@ -95,17 +95,17 @@ def train(
         if run.shown:
             run.shown.close()
     logging.info("saved %s", run.saved)
-    # nobody goes on, or looks into the folder, before the last checkpoint is there
+    # no worker may continue, or read the folder, before the last checkpoint is there
     workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
 
 
 class _Run:
-    """A training under way.
+    """A training run in progress.
 
     Attributes:
-      first_step: where it began.
+      first_step: step that it started from.
       saved: prefix of the last checkpoint.
-      shown: what a person sees of it; None on a worker that writes nothing.
+      shown: its progress; None on a worker that writes nothing.
     """
 
     def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.Found, records_of):
@@ -124,7 +124,8 @@ class _Run:
         else:
             self._save()
         if self._writes:
-            self.shown = Progress(self._folder, self.first_step, num_train_steps, trainer.throughput.describe())
+            facts, declared = trainer.throughput.describe(), trainer.objective.metrics
+            self.shown = Progress(self._folder, self.first_step, num_train_steps, facts, declared)
         steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
         if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
             steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
@@ -134,13 +135,13 @@ class _Run:
             trainer=trainer,
             global_step=trainer.global_step,
             steps_per_loop=steps_per_loop,
-            summary_manager=summaries.manager(summary_dir, trainer.global_step),
+            summary_manager=summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics),
             train_actions=[self._report],
         )
 
     def train_to(self, step: int) -> None:
         """Trains up to a step, or until it is interrupted, and saves."""
-        # orbit prints each loop's figures; `Progress` shows them on one line
+        # orbit prints each loop's metrics; `Progress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             try:
@@ -170,7 +171,7 @@ class _Run:
         return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {mend}"
 
     def _described_records(self, step: int) -> str:
-        """Names a failed step's records; what goes wrong with that must not hide the failure itself."""
+        """Names a failed step's records; an error in doing so must not hide the failure itself."""
         try:
             names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
         except (InputError, OSError, tf.errors.OpError) as error:

@@ -14,19 +14,19 @@ import tf_keras as keras
 CLIP_NORM = 1.0
 # Layer-norm scales and offsets, and biases, are not decayed.
 _NOT_DECAYED = ("bias", "gamma", "beta")
-# Elements from which on a weight's step is worth compiling.
+# A weight with at least this many elements is worth a compiled step.
 _LARGE = 1 << 16
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Rises linearly from 0 over the warm-up, then follows the line that reaches 0 at `total_steps`.
 
-    As in the original the decay is counted from step 0, not from the end of the warm-up.
+    As in the original, the decay starts at step 0, not at the end of the warm-up.
 
     Args:
-      peak: the learning rate that the flags name.
+      peak: the learning rate that the flag gives.
       total_steps: step at which the rate is 0.
-      warmup_steps: steps of rising; 0 for none.
+      warmup_steps: steps of the warm-up; 0 for none.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int):
@@ -34,7 +34,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.peak, self.total_steps, self.warmup_steps = peak, total_steps, warmup_steps
 
     def __call__(self, step):
-        """The learning rate at a step (scalar of any integer dtype), float32."""
+        """Returns the learning rate at a step (scalar of any integer dtype), float32."""
         step = tf.cast(step, tf.float32)
         total = tf.constant(self.total_steps, tf.float32)
         decayed = self.peak * (1.0 - tf.minimum(step, total) / total)
@@ -49,13 +49,13 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class AdamWeightDecay(keras.optimizers.Optimizer):
-    """Adam with decoupled weight decay, without bias correction unless it is asked for.
+    """Adam with decoupled weight decay, by default without bias correction.
 
     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (c m / (sqrt(v) + eps) + decay w)
     where c is 1, or corrected sqrt(1 - b2^t) / (1 - b1^t) at the update t, counted from 1.
 
-    `iterations` counts updates. A step that is skipped, its gradients not being finite, is none: the moments
-    have not seen it, so the correction must not count it either.
+    `iterations` counts updates. A step whose gradients are not finite is skipped and changes no moments, so the bias
+    correction must not count it either.
 
     Args:
       learning_rate: a number or a schedule.
@@ -63,7 +63,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
       epsilon: added to the square root.
-      bias_correction: scale the first steps up by c, as Adam's authors and tf-models-official do.
+      bias_correction: scale updates by c, as Adam's authors and tf-models-official do.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, var_list):
-        """Makes both moments of every weight."""
+        """Creates both moments of every weight."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # asked here, since in a step every replica but the first has its own name for a weight
+        # decided here, since within a step every replica but the first has its own name for a weight
         self._decayed = [decays(v) for v in var_list]
         self._built = True
 
@@ -100,16 +100,16 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def apply_scaled(
         self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
     ) -> None:
-        """One step over all weights, its gradients scaled on the way.
+        """Applies one step to all weights, and scales the gradients.
 
-        Called in replica context, with values that are alike on all replicas.
+        Call it in replica context, with values that are the same on all replicas.
 
         Args:
-          gradients: dense, one a weight.
+          gradients: dense, one for each weight.
           variables: the weights.
           factor: float32 scalar that multiplies all gradients.
-          finite: bool scalar; where false, weights, moments and `iterations` stay.
-          step: int64 scalar, the same on all replicas; what the learning-rate schedule counts. None: `iterations`.
+          finite: bool scalar; if false, weights, moments and `iterations` do not change.
+          step: int64 scalar, the same on all replicas, for the learning-rate schedule. None: `iterations`.
         """
         step = self.iterations if step is None else step
 
@@ -129,7 +129,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _update(self, variable, gradient, factor, finite) -> None:
         if isinstance(gradient, tf.IndexedSlices):
-            # the moments of rows that a step does not touch decay too, as with the original's dense ones
+            # moments decay in rows without a gradient too, as with the dense gradients of the original
             gradient = tf.convert_to_tensor(gradient)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
@@ -143,7 +143,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             old.assign(new)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
-        """The weight and its moments after a step, or as they were where `finite` is false."""
+        """Returns the weight and its moments after a step, unchanged if `finite` is false."""
         gradient *= tf.cast(factor, weight.dtype)
         next_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
@@ -155,11 +155,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             tf.where(finite, new, old) for new, old in ((weight - rate * update, weight), (next_m, m), (next_v, v))
         )
 
-    # Compiled, each weight and moment is read once and written once; op by op the step is bound by memory.
+    # Compiled code reads and writes each weight and moment once; separate ops are bound by memory bandwidth.
     _stepped_in_one_pass = tf.function(_stepped, jit_compile=True)
 
     def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
-        """Adam's update before rate and decay."""
+        """Returns Adam's update before learning rate and decay."""
         direction = m / (tf.sqrt(v) + self.epsilon)
         if self.bias_correction:
             first, second = self._corrections(iterations, m.dtype)
@@ -167,12 +167,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return direction
 
     def _corrections(self, iterations: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """1 - b1^t and 1 - b2^t: how much of each moment is there yet, having started from zero."""
+        """Returns 1 - b1^t and 1 - b2^t, which correct for moments that start at zero."""
         update = tf.cast(iterations + 1, dtype)
         return 1.0 - tf.pow(tf.cast(self.beta_1, dtype), update), 1.0 - tf.pow(tf.cast(self.beta_2, dtype), update)
 
     def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor | float:
-        """Factor of the learning rate for one weight."""
+        """Returns the factor of the learning rate for one weight."""
         return 1.0
 
     def get_config(self):
@@ -189,7 +189,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 
 class Lamb(AdamWeightDecay):
-    """LAMB: corrected Adam with decay, each weight's update scaled to the weight's own norm.
+    """LAMB: bias-corrected Adam with decay, which scales each weight's update to the norm of the weight.
 
     m' = m / (1 - b1^t);  v' = v / (1 - b2^t);  u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
 
@@ -213,7 +213,7 @@ class Lamb(AdamWeightDecay):
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Whether weight decay applies: to all but biases and layer norms."""
+    """Whether weight decay applies to a weight: to all but biases and layer norms."""
     return variable.name.split("/")[-1].split(":")[0] not in _NOT_DECAYED
 
 
@@ -224,19 +224,19 @@ def clipped_update(
     step: tf.Variable | None = None,
     clip_norm: float = CLIP_NORM,
 ) -> tf.Tensor:
-    """One step of the optimizer, with gradients summed over the replicas and clipped by their global norm.
+    """Applies one step with gradients that are summed over the replicas, then clipped by their global norm.
 
-    Called in replica context. Clipping after the sum makes the step the same however many replicas
-    share the batch. Where the norm is not finite, weights and moments stay as they were, on all replicas, and
-    `iterations` too. A `LossScaleOptimizer` takes the gradients of the scaled loss, and adapts its scale.
+    Call it in replica context. Clipping after the sum makes the step independent of the number of replicas. If the norm
+    is not finite, weights, moments and `iterations` do not change on any replica. A `LossScaleOptimizer` takes the
+    gradients of the scaled loss, and adapts its scale.
 
     Args:
       optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
-      gradients: one a weight, of this replica's share of the loss.
+      gradients: one for each weight, of this replica's share of the loss.
       variables: the weights.
-      step: int64 scalar, steps before this one, skipped ones among them: what the learning-rate schedule counts.
+      step: int64 scalar, number of steps before this one, including skipped ones, for the learning-rate schedule.
         None: `iterations` of the optimizer, which counts updates.
-      clip_norm: largest global norm let through.
+      clip_norm: largest global norm that is not clipped.
 
     Returns:
       The norm before clipping, float32 scalar.
@@ -257,7 +257,7 @@ def clipped_update(
 
 
 def _adapt_loss_scale(optimizer: keras.mixed_precision.LossScaleOptimizer, norm: tf.Tensor) -> None:
-    """Halves the loss scale after a norm that is not finite, doubles it after many that are."""
+    """Halves the loss scale after a norm that is not finite, doubles it after many finite ones."""
 
     def adapt(distribution, norm):
         optimizer._loss_scale.update([norm])  # what `apply_gradients` does with all gradients

@@ -1,35 +1,28 @@
-"""TensorBoard: figures in groups, under the same names for training and evaluation."""
+"""TensorBoard: metrics in groups, under the same names for training and evaluation."""
+
+from collections.abc import Sequence
 
 import orbit
 import tensorflow as tf
 
-_GROUPS = {
-    "learning_rate": "optimizer",
-    "gradient_norm": "optimizer",
-    "sequences_per_second": "speed",
-    "tokens_per_second": "speed",
-    "model_flop_utilisation": "speed",
-    "peak_flops": "speed",
-}
-_TASKS = ("masked_lm", "next_sentence")
+from bert_tf.training import metrics
 
 
-def tag(name: str) -> str:
-    """A figure's name in TensorBoard: "masked_lm/loss" for "masked_lm_loss"."""
-    if name in _GROUPS:
-        return f"{_GROUPS[name]}/{name}"
-    for task in _TASKS:
-        if name.startswith(f"{task}_"):
-            return f"{task}/{name.removeprefix(f'{task}_')}"
-    return name
+def manager(
+    folder: str | None, global_step: tf.Variable, declared: Sequence[metrics.Metric] = ()
+) -> orbit.utils.SummaryManager:
+    """Makes a writer of metrics, for orbit's controller or to be called directly.
 
-
-def manager(folder: str | None, global_step: tf.Variable) -> orbit.utils.SummaryManager:
-    """What writes figures at the current step into a folder, or nothing (None), for orbit's controller or by itself."""
+    Args:
+      folder: where to write; None writes nothing.
+      global_step: the step that metrics are written at.
+      declared: the objective's metrics, which say their names in TensorBoard; one that is not declared keeps its own.
+    """
+    tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
 
     def write(name, value, step):
-        # orbit's own rate counts checkpoints and evaluations as training
+        # orbit's own rate includes checkpoints and evaluations
         if name != "steps_per_second":
-            tf.summary.scalar(tag(name), value, step=step)
+            tf.summary.scalar(tags.get(name, name), value, step=step)
 
     return orbit.utils.SummaryManager(folder, write, global_step=global_step)

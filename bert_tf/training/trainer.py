@@ -1,4 +1,4 @@
-"""The model at work: one step of training or evaluation on any strategy, and the figures of a loop of them.
+"""One step of training or evaluation under any strategy, and the metrics of a loop of steps.
 
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
@@ -13,11 +13,10 @@ import tf_keras as keras
 
 from bert_tf.input.record_order import Position
 from bert_tf.settings import DeviceSettings
-from bert_tf.training import gradients, optimization
+from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.throughput import Throughput
 
-_LARGEST_EXPONENT = 88.0  # of float32
-# More than so many steps in a row that are not finite are no accident.
+# Training ends when more steps in a row than this are not finite.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -27,15 +26,15 @@ class Stopped(Exception):
 
 
 class Objective(Protocol):
-    """What a model is trained for.
+    """The task that a model is trained on.
 
     Attributes:
-      model: what is trained.
-      names: of all loss terms and metrics that `losses` gives.
+      model: the model.
+      metrics: declares all loss terms and metrics that `losses` returns, and those that are derived from them.
     """
 
     model: keras.Model
-    names: tuple[str, ...]
+    metrics: tuple[metrics.Metric, ...]
 
     def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
         """What each loss term of a batch is divided by, float32 []; known before the model has run."""
@@ -68,22 +67,22 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     Args:
       objective: model and loss.
-      strategy: where to compute; the trainer is made in its scope.
-      random_seed: seed of the dropout masks, which depend on it, the step and the replica alone.
+      strategy: where to compute; create the trainer in its scope.
+      random_seed: seed of the dropout masks, which depend only on it, the step and the replica.
       optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches, which hold an `input_mask`, and perhaps a `data_position`: where
-        the data stands after the batch, which checkpoints keep.
+      train_dataset: distributed dataset of batches. A batch holds an `input_mask`, and perhaps a `data_position`: the
+        position of the data after the batch, which checkpoints save.
       eval_dataset: the same, finite.
-      throughput: counts what training works through; None for one that knows no FLOPs.
+      throughput: counts sequences and tokens; None for one that counts no FLOPs.
       gradient_accumulation_steps: micro-batches that a replica's share of a step is worked through in; they
         divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
-      skip_non_finite_steps: whether training goes on after a step whose loss or gradient is not finite. Such a step
-        changes no weights either way.
+      skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
+        never changes the weights.
 
     Attributes:
-      must_stop: asked between steps, about once a second or at the end of a loop; True stops training.
-      checkpoint: all that a run needs to go on.
-      random_seed: variable, int64, as given; saved with the rest.
+      must_stop: called between steps, about once a second or at the end of a loop; True stops training.
+      checkpoint: everything that a run needs to resume.
+      random_seed: variable, int64, as given; saved in the checkpoint.
     """
 
     def __init__(
@@ -108,8 +107,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
-        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # where the data stood before that step
-        names = (*objective.names, *(["gradient_norm"] if optimizer else []))
+        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # position of the data before that step
+        self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
+        names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()
         if optimizer is not None:
@@ -123,21 +123,21 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @property
     def failed_step(self) -> int:
-        """Number, from 1, of the step that must end the training, not being finite; 0 for none."""
+        """Number, from 1, of the step that is not finite and must end the training; 0 for none."""
         return int(self._failed_step.numpy())
 
     @property
     def failed_after(self) -> Position:
-        """Where the data stood before the failed step, if it was not the first of this process."""
+        """Position of the data before the failed step, if that was not the first step of this process."""
         return Position(*self._failed_after.numpy().tolist())
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Size of a checkpoint, but for its names."""
+        """Size of a checkpoint without its names."""
         return sum(v.dtype.size * v.shape.num_elements() for v in self._variables())
 
     def not_finite(self) -> str:
-        """Name of a weight, or of an average that the optimizer keeps, that is not finite; "" for none."""
+        """Returns the name of a weight or optimizer moment that is not finite; "" for none."""
         floats = [v for v in self._variables() if v.dtype.is_floating]
         return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
 
@@ -145,11 +145,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return [*self.objective.model.variables, *self.optimizer.variables]
 
     def create_train_loop_fn(self):
-        """The loop of orbit in parts.
+        """Splits orbit's loop into parts.
 
-        The first step traces and compiles, and counts in no rate. Of the others so many are run at once as take about a
-        second, and between them is asked whether to stop: a signal reaches Python only there. A TPU runs them all
-        at once, since it would have to wait; and so do several workers, which must all stop at the same step.
+        The first step traces and compiles, so it counts in no rate. The other steps run in parts of about a second.
+        Between two parts the trainer checks whether to stop, because a signal reaches Python only there. A TPU runs the
+        whole loop, since it would wait between parts. So do several workers, which must all stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
@@ -175,14 +175,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return run
 
     def train_step(self, iterator):
-        """One step over all replicas."""
+        """Trains one step on all replicas."""
         position = tf.identity(self.data_position)
         bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
         self.global_step.assign_add(1)
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
 
     def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
-        """Counts a step that was not finite (1, else 0), and notes the first that may not be skipped, and its data."""
+        """Counts a step that was not finite (`bad` is 1, else 0); notes the first one that must not be skipped."""
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
@@ -191,7 +191,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._failed_after.assign(tf.where(fails, position, self._failed_after))
 
     def eval_step(self, iterator):
-        """One step of evaluation over all replicas."""
+        """Evaluates one batch on all replicas."""
 
         def step(batch):
             batch = {name: column for name, column in batch.items() if name != "data_position"}
@@ -200,7 +200,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         self.strategy.run(step, args=(next(iterator),))
 
-    # nothing below is Python to be rewritten as a graph, and looking through it takes half of the time to trace it
+    # AutoGraph has nothing to rewrite below, and searching the code would take half of the tracing time
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -216,7 +216,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         denominators = gradients.sums_over_replicas(self.objective.denominators(batch))
         derived, ratios = gradients.accumulated(
             lambda rows, drawn: self.objective.losses(rows, training=True, seed=drawn),
-            self.objective.names,
+            self._measured_names,
             variables,
             batch,
             seed,
@@ -225,14 +225,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
         )
         loss = gradients.share_of_loss(ratios, denominators)
-        # a weight that the loss does not reach (a pooler without its task) has no gradient
+        # a weight that does not affect the loss has no gradient, such as a pooler without its task
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
         norm = optimization.clipped_update(self.optimizer, derived, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
-        if scaling:  # float16 overflows now and then; the loss scale is lowered then
+        if scaling:  # float16 overflows now and then, which lowers the loss scale
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
         self._measure({"gradient_norm": (norm, tf.ones_like(norm))}, tf.math.is_finite(norm))
         self._measure(ratios, ~bad)
@@ -248,42 +248,32 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             mean.reset_states()
 
     def train_loop_begin(self):
-        """Forgets the figures of the loop before."""
+        """Resets the metrics of the previous loop."""
         self._reset()
         self.throughput.start()
 
     def train_loop_end(self):
-        """Figures of the loop."""
-        speed = self.throughput.figures()
-        figures = self._measured()
+        """Returns the metrics of the loop."""
+        speed = self.throughput.rates()
         if self._skips:
             speed["skipped_steps"] = self._skipped[0]
-        return figures | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
+        return self._measured() | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
 
     def eval_begin(self):
-        """Forgets the figures of training."""
+        """Resets the metrics of training."""
         self._reset()
 
     def eval_end(self):
-        """Figures of the evaluation."""
+        """Returns the metrics of the evaluation."""
         return self._measured()
 
     def _measured(self) -> dict[str, tf.Tensor]:
-        return _with_derived({name: mean.result() for name, mean in self._means.items() if mean.count > 0})
-
-
-def _with_derived(figures: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Adds the sum of the loss terms where there are several, and the perplexity of predicted pieces."""
-    terms = [value for name, value in figures.items() if name.endswith("_loss")]
-    figures = ({"loss": tf.add_n(terms)} if terms else {}) | dict(figures)
-    if "masked_lm_loss" in figures:
-        # of the mean over the whole loop or evaluation, since a mean of exponentials would be something else
-        figures["masked_lm_perplexity"] = tf.exp(tf.minimum(figures["masked_lm_loss"], _LARGEST_EXPONENT))
-    return figures
+        means = {name: mean.result() for name, mean in self._means.items() if mean.count > 0}
+        return metrics.add_derived(means, self.objective.metrics)
 
 
 def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Gradients whose global norm is not finite where the loss is not, though they might be; so one check is enough."""
+    """Makes the global norm of the gradients not finite if the loss is not, so that one check covers both."""
     dense = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.Tensor)]
     smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())
     spoilt = gradients[smallest] + tf.where(finite, 0.0, float("nan"))

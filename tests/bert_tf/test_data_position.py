@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.input import record_order
 from bert_tf.input.packed_rows import RowShape
-from bert_tf.input.pipeline import DynamicMasking, pretraining_batches, records_at
+from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, pretraining_batches, records_at
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.text.masking import MaskingRule
 from tests.tfrecords.record_files import write_file
@@ -60,15 +60,17 @@ def data(tmp_path_factory):
     return found
 
 
-def options_of(data, kind, **more) -> tuple[list[str], dict]:
+def options_of(data, kind, **more) -> tuple[list[str], ReadingOptions, dict]:
     changes = KINDS[kind]
     files, features = data["dynamic_masking" not in changes and "directionality" not in changes]
-    return files, {"features": features, "vocab_size": 60, "batch_size": BATCH, "training": True} | changes | more
+    options = {"batch_size": BATCH, "training": True} | changes | more
+    names = {"seed", "dynamic_masking", "directionality"} & options.keys()
+    return files, ReadingOptions(features, 60, **{name: options.pop(name) for name in names}), options
 
 
 def batches(data, kind, steps=None, **more) -> list[dict[str, np.ndarray]]:
-    files, options = options_of(data, kind, **more)
-    dataset = pretraining_batches(files, **options)
+    files, reading, options = options_of(data, kind, **more)
+    dataset = pretraining_batches(files, reading, **options)
     return list((dataset.take(steps) if steps else dataset).as_numpy_iterator())
 
 
@@ -145,7 +147,7 @@ def test_workers_and_replicas_partition_each_global_batch(data, training, worker
 
 def names_in(data, kind, batch) -> list[str]:
     """What `records_at` should say, from the numbers that the records hold."""
-    files, _ = options_of(data, kind)
+    files, *_ = options_of(data, kind)
     starts = np.cumsum([0, *SIZES])
     cls = np.nonzero((batch["input_ids"] == 1) & (batch["input_mask"] == 1))
     names = []
@@ -159,8 +161,8 @@ def names_in(data, kind, batch) -> list[str]:
 def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
     whole = batches(data, kind, 10, seed=3)
     for step in (0, 8):
-        files, options = options_of(data, kind, seed=3)
-        got = records_at(files, position_after(whole[step]), **options)
+        files, reading, options = options_of(data, kind, seed=3)
+        got = records_at(files, reading, position_after(whole[step]), **options)
         assert sorted(got) == sorted(names_in(data, kind, whole[step + 1]))
         file, number = got[0].split(" record ")
         record = list(reader.checked_records(file))[int(number)]
@@ -173,13 +175,13 @@ def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(da
     epoch = tf.constant(0, tf.int64)
     orders = ((seed, record_order._shuffled(tf.range(4), seed, 0, epoch).numpy()) for seed in range(99))
     seed = next(seed for seed, order in orders if set(order[:2]) == {0, 2})
-    options = options_of(data, "static", seed=seed)[1]
+    _, reading, options = options_of(data, "static", seed=seed)
     files = [shutil.copy(file, tmp_path) for file in data[True][0]]
-    whole = list(pretraining_batches(files, record_ids=True, **options).take(5).as_numpy_iterator())
+    whole = list(pretraining_batches(files, reading, record_ids=True, **options).take(5).as_numpy_iterator())
     start = position_after(whole[2])  # in the second block of 15, and 10 records are in the first two files
     shards = [manifest.Shard(f"{True}{index}", size, 0, "") for index, size in enumerate(SIZES)]
     (tmp_path / "set.manifest.json").write_text(manifest.to_json({}, shards))
     for file in (0, 2):
         (tmp_path / f"{True}{file}").write_bytes(b"no records")
-    again = pretraining_batches(files, record_ids=True, start=start, **options).take(2)
+    again = pretraining_batches(files, reading, record_ids=True, start=start, **options).take(2)
     assert_equal(list(again.as_numpy_iterator()), whole[3:])

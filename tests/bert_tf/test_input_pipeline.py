@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.input.pipeline import DynamicMasking, clear_errors, every_piece_predicted, pretraining_batches
+from bert_tf.input.pipeline import (
+    DynamicMasking,
+    ReadingOptions,
+    clear_errors,
+    every_piece_predicted,
+    pretraining_batches,
+)
 from bert_tf.text.masking import Masked, MaskingRule, mask
 from tests.bert_tf import masking_reference
 from tests.bert_tf.masking_reference import CLS, CONTINUES, MASK, ROW, SEP, VOCABULARY
@@ -33,9 +39,9 @@ def files(tmp_path_factory, request):
     return paths
 
 
-def numbers(files, steps=None, **options):
-    options = {"features": FEATURES, "vocab_size": 100, "batch_size": 6, "training": True} | options
-    dataset = pretraining_batches(files, **options)
+def numbers(files, steps=None, training=True, vocab_size=100, seed=0):
+    reading = ReadingOptions(FEATURES, vocab_size, seed)
+    dataset = pretraining_batches(files, reading, batch_size=6, training=training)
     return [batch["input_ids"][:, 0].numpy().tolist() for batch in (dataset.take(steps) if steps else dataset)]
 
 
@@ -57,7 +63,7 @@ def test_order_depends_on_the_seed_alone(files):
 
 
 def test_batches_have_the_models_dtypes_and_shapes(files):
-    batch = next(iter(pretraining_batches(files, features=FEATURES, vocab_size=100, batch_size=6, training=True)))
+    batch = next(iter(pretraining_batches(files, ReadingOptions(FEATURES, 100), batch_size=6, training=True)))
     assert batch["next_sentence_labels"].shape == [6]
     assert batch["masked_lm_weights"].dtype == tf.float32 and batch["masked_lm_weights"].shape == [6, 2]
     assert batch["input_ids"].dtype == tf.int32 and batch["input_ids"].shape == [6, 8]
@@ -113,9 +119,9 @@ def unmasked(tmp_path_factory):
     return [str(folder / name) for name in "ab"]
 
 
-def masked_batches(files, steps=None, rule=None, **options):
-    options = {"batch_size": 8, "training": True, "vocab_size": len(VOCABULARY)} | options
-    dataset = pretraining_batches(files, features=UNMASKED, dynamic_masking=rule or dynamic(), **options)
+def masked_batches(files, steps=None, rule=None, seed=0, batch_size=8, training=True):
+    reading = ReadingOptions(UNMASKED, len(VOCABULARY), seed, rule or dynamic())
+    dataset = pretraining_batches(files, reading, batch_size=batch_size, training=training)
     return [{k: v.numpy() for k, v in batch.items()} for batch in (dataset.take(steps) if steps else dataset)]
 
 
@@ -158,9 +164,8 @@ def test_other_seeds_mask_in_another_way(unmasked):
 
 
 def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
-    spec = pretraining_batches(
-        unmasked, features=UNMASKED, vocab_size=99, batch_size=8, training=True, dynamic_masking=dynamic()
-    ).element_spec
+    reading = ReadingOptions(UNMASKED, 99, dynamic_masking=dynamic())
+    spec = pretraining_batches(unmasked, reading, batch_size=8, training=True).element_spec
     length = len(ROW)
     lengths = {"input_ids": length, "input_mask": length, "segment_ids": length, "masked_lm_positions": PREDICTIONS,
                "masked_lm_ids": PREDICTIONS, "masked_lm_weights": PREDICTIONS, "data_position": 3}  # fmt: skip

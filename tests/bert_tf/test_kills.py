@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.runs import run_checkpoints
-from bert_tf.training import progress
+from bert_tf.training import metrics_file
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -107,7 +107,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     assert server.do("pretrain", command(data, folder)) == 0, server.log
     check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished[0].iterdir())
-    got, expected = (progress.read(str(path), "metrics.jsonl") for path in (folder, finished[0]))
+    got, expected = (metrics_file.read(str(path), "metrics.jsonl") for path in (folder, finished[0]))
     loss = [{e["step"]: e["loss"] for e in entries if e["split"] == "train"} for entries in (got, expected)]
     assert loss[0] == loss[1] and len(loss[0]) == STEPS // EVERY
 

@@ -11,7 +11,7 @@ import tf_keras as keras
 from bert_tf.checkpoint_formats import latest
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.training import loop, progress
+from bert_tf.training import loop, metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
 from tests.bert_tf.test_trainer import ROWS, batch, make_trainer
 from tests.bert_tf.test_training import data, settings  # noqa: F401  a fixture
@@ -150,7 +150,7 @@ def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_
 
     run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
     assert latest.find(str(tmp_path)).step == 40
-    lines = [entry for entry in progress.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
+    lines = [entry for entry in metrics_file.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
     updates = tf.train.load_variable(str(tmp_path / "ckpt-40"), "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE")
     assert updates == 40 - lines[-1]["skipped_steps"]

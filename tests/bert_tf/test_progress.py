@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.training import progress
-from bert_tf.training.trainer import _with_derived
+from bert_tf.finetuning import classifier
+from bert_tf.pretraining import objective
+from bert_tf.training import metrics, metrics_file, progress
+from bert_tf.training.metrics import Metric
+from tfrecords import progress_bar
 
 FIGURES = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
@@ -17,13 +20,15 @@ FIGURES = {
 
 
 def test_the_line_is_short_and_in_a_readers_order():
-    assert progress.describe(FIGURES) == (
+    assert progress.describe(FIGURES, objective.METRICS) == (
         "mlm loss 6.02 acc 0.123 ppl 412 | nsp acc 0.710 | lr 1e-4 | grad 1.31 | 512 seq/s 41.2k tok/s | mfu 31%"
     )
 
 
-def test_figures_without_a_short_name_keep_their_own_and_none_is_lost():
-    assert progress.describe({"accuracy": 0.5, "f1": 0.25, "loss": 1.5}) == "loss 1.5 acc 0.500 | f1 0.25"
+def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
+    values = {"accuracy": 0.5, "f1": 0.25, "loss": 1.5}
+    assert progress.describe(values, classifier.METRICS) == "loss 1.5 acc 0.500 | f1 0.25"
+    assert progress.describe(values) == "accuracy 0.5 f1 0.25 loss 1.5"
 
 
 @pytest.mark.parametrize(
@@ -38,13 +43,13 @@ def test_figures_without_a_short_name_keep_their_own_and_none_is_lost():
     ],
 )
 def test_figures_in_words(figures, line):
-    assert progress.describe(figures) == line
+    assert progress.describe(figures, objective.METRICS) == line
 
 
 def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    shown = progress.Progress(str(tmp_path), 0, 1_000_000)
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     now[0] = 11.0
     with caplog.at_level(logging.INFO):
         shown.update(1000, FIGURES)
@@ -53,20 +58,15 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     assert line.startswith("step 1000/1000000  mlm loss") and line.endswith("  3:03:09 left") and len(line) < 145
 
 
-@pytest.mark.parametrize(("seconds", "clock"), [(5, "0:05"), (65.9, "1:05"), (3723, "1:02:03"), (360000, "100:00:00")])
-def test_time_left(seconds, clock):
-    assert progress._clock(seconds) == clock
-
-
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])
 def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
     path = tmp_path / "metrics.jsonl"
-    progress.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
     whole = path.read_bytes()
-    progress.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
     path.write_bytes(whole + path.read_bytes()[len(whole) :][:kept])
-    progress.record(str(tmp_path), "train", 3, {"loss": 3.0})
-    assert steps(progress.read(str(tmp_path), "metrics.jsonl"), "train") == [
+    metrics_file.record(str(tmp_path), "train", 3, {"loss": 3.0})
+    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [
         (step, float(step)) for step in ((1, 2, 3) if kept == -1 else (1, 3))
     ]
 
@@ -77,35 +77,61 @@ def steps(entries, split):
 
 def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
     for step, loss in [(50, 9.0), (100, 8.0), (150, 7.0), (200, 6.0)]:
-        progress.record(str(tmp_path), "train", step, {"loss": loss})
-    progress.record(str(tmp_path), "eval", 100, {"loss": 8.5})
+        metrics_file.record(str(tmp_path), "train", step, {"loss": loss})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.5})
     # resumed at 100, with longer loops
-    progress.record(str(tmp_path), "start", 100, {})
-    progress.record(str(tmp_path), "eval", 100, {"loss": 8.25})
-    progress.record(str(tmp_path), "train", 180, {"loss": 6.5})
-    entries = progress.read(str(tmp_path), progress.METRICS_NAME)
+    metrics_file.record(str(tmp_path), "start", 100, {})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.25})
+    metrics_file.record(str(tmp_path), "train", 180, {"loss": 6.5})
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME)
     assert steps(entries, "train") == [(50, 9.0), (100, 8.0), (180, 6.5)]
     assert steps(entries, "eval") == [(100, 8.25)]
 
 
 def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(tmp_path):
-    progress.record(str(tmp_path), "eval", 300, {"loss": 3.0})
-    other = progress.EVALUATOR_METRICS_NAME
-    progress.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
+    metrics_file.record(str(tmp_path), "eval", 300, {"loss": 3.0})
+    other = metrics_file.EVALUATOR_METRICS_NAME
+    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
     with open(tmp_path / other, "a") as file:
         file.write('{"split": "eval", "step": 40')
-    entries = progress.read(str(tmp_path), progress.METRICS_NAME, other, "missing.jsonl")
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME, other, "missing.jsonl")
     assert steps(entries, "eval") == [(200, 4.0), (300, 3.0)]
-    lines = (tmp_path / progress.METRICS_NAME).read_text().splitlines()
+    lines = (tmp_path / metrics_file.METRICS_NAME).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [300], "each process has its own file"
+
+
+def derived(**values):
+    return metrics.add_derived({name: tf.constant(value) for name, value in values.items()}, objective.METRICS)
 
 
 @pytest.mark.parametrize("loss", [0.0, 3.5, 87.9])
 def test_perplexity_is_the_exponential_of_the_mean(loss):
-    derived = _with_derived({"masked_lm_loss": tf.constant(loss), "masked_lm_accuracy": tf.constant(0.5)})
-    np.testing.assert_allclose(derived["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
+    values = derived(masked_lm_loss=loss, masked_lm_accuracy=0.5)
+    np.testing.assert_allclose(values["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
 
 
 def test_perplexity_never_overflows_and_shows_what_is_no_number():
-    assert np.isfinite(_with_derived({"masked_lm_loss": tf.constant(1e6)})["masked_lm_perplexity"])
-    assert np.isnan(_with_derived({"masked_lm_loss": tf.constant(np.nan)})["masked_lm_perplexity"])
+    assert np.isfinite(derived(masked_lm_loss=1e6)["masked_lm_perplexity"])
+    assert np.isnan(derived(masked_lm_loss=np.nan)["masked_lm_perplexity"])
+
+
+def test_the_total_is_of_the_terms_that_are_there():
+    assert float(derived(masked_lm_loss=6.0, next_sentence_loss=0.5, gradient_norm=1.0)["loss"]) == 6.5
+    assert float(derived(masked_lm_loss=6.0)["loss"]) == 6.0
+    assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
+
+
+@pytest.mark.parametrize("declared", [objective.METRICS, classifier.METRICS])
+def test_declared_metrics_have_names_and_tags_of_their_own(declared):
+    every = [*declared, *metrics.TRAINING]
+    assert len({metric.name for metric in every}) == len({metric.tag or metric.name for metric in every}) == len(every)
+    assert all(metric.group for metric in every if metric.short_name)
+
+
+def test_a_task_of_its_own_needs_nothing_but_its_declaration():
+    declared = (
+        Metric("span_loss", "loss", "span"),
+        Metric("span_double", "twice", "span", derived_from=("span_loss",), derive=lambda losses: 2 * losses[0]),
+    )
+    values = {name: float(value) for name, value in metrics.add_derived({"span_loss": 1.5}, declared).items()}
+    assert progress.describe(values | {"learning_rate": 1e-4}, declared) == "loss 1.5 twice 3 | lr 1e-4"

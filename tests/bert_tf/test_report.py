@@ -8,9 +8,10 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
+from bert_tf.report import __main__ as report_script
 from bert_tf.report import curves, run_report
 from bert_tf.runs import run_folder
-from bert_tf.training import progress
+from bert_tf.training import metrics_file
 
 PHASE = run_folder.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
@@ -80,7 +81,7 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
     loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
              for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
-    assert "is of 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
+    assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
 
 
 @pytest.mark.parametrize(
@@ -108,24 +109,58 @@ def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
 
 def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line_counts_once(tmp_path):
     for step, loss in [(50, 5.0), (100, 4.0)]:
-        progress.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
-    progress.record(str(tmp_path), "start", 50, {})
-    progress.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
-    progress.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, progress.EVALUATOR_METRICS_NAME)
+        metrics_file.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
+    metrics_file.record(str(tmp_path), "start", 50, {})
+    metrics_file.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
+    metrics_file.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, metrics_file.EVALUATOR_METRICS_NAME)
     for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
-        progress.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
+        metrics_file.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
     run_report.write(str(tmp_path))
     page = (tmp_path / "report.html").read_text()
     assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1
     assert not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
 
 
+def write_run(folder, description):
+    """What tells a run's folder from others: a checkpoint, here an empty one, and `run.json`."""
+    (folder / "run.json").write_text(description)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
+    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        (folder / name).write_text("")
+
+
+def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys):
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        write_run(folder, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+        metrics_file.record(str(folder), "train", 50, {"masked_lm_loss": 5.0})
+    (folders[0] / "report.html").write_text("old")
+    assert report_script.main([str(folder) for folder in folders]) == 0
+    assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]
+    for folder in folders:
+        page = (folder / "report.html").read_text()
+        check_stands_alone(page)
+        assert f"Pre-training: {folder.name}" in page and page.count("<svg") == 1
+
+
+def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys):
+    assert report_script.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
+    write_run(tmp_path, "no JSON")
+    assert report_script.main([str(tmp_path)]) == 1
+    assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 1)])
+def test_the_script_shows_its_command(words, code, capsys):
+    assert report_script.main(words) == code
+    assert "python -m bert_tf.report pretrained" in capsys.readouterr().out
+
+
 def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
     (tmp_path / "report.html").write_text("old")
-    (tmp_path / "run.json").write_text("no JSON")
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
-    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
-        (tmp_path / name).write_text("")
+    write_run(tmp_path, "no JSON")
     with caplog.at_level(logging.WARNING):
         run_report.write(str(tmp_path))
     assert "report.html could not be written" in caplog.text and "run.json: is damaged" in caplog.text

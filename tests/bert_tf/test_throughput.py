@@ -9,6 +9,7 @@ import tf_keras as keras
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import throughput
 from bert_tf.training.flops import Peak
+from bert_tf.training.metrics import Metric
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
@@ -31,9 +32,9 @@ def test_rates_count_every_replica_and_no_padding(clock):
         strategy.run(lambda: counter.count({"input_mask": MASK}))
     expected = {"sequences_per_second": 12.0, "tokens_per_second": 32.0, "model_flop_utilisation": 12 * 50 / 1200}
     expected["peak_flops"] = 1200.0
-    assert counter.figures() == expected
+    assert counter.rates() == expected
     counter.start()
-    assert counter.figures() == {}, "nothing was counted since the start"
+    assert counter.rates() == {}, "nothing was counted since the start"
 
 
 def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(clock):
@@ -42,49 +43,49 @@ def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(c
     counter.count({"input_mask": MASK, "sequence_ids": tf.constant([[1, 1, 2, 0], [1, 0, 0, 0], [1, 2, 3, 4]])})
     expected = {"sequences_per_second": 7.0, "tokens_per_second": 8.0, "model_flop_utilisation": 3 * 50 / 1200}
     expected["peak_flops"] = 1200.0
-    assert counter.figures() == expected
+    assert counter.rates() == expected
 
 
-def test_utilisation_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):
+def test_utilization_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):
     counter = Throughput(flops_per_row=50.0, peak=None)
     counter.count({"input_mask": MASK})
-    assert "model_flop_utilisation" not in counter.figures()
+    assert "model_flop_utilisation" not in counter.rates()
     with caplog.at_level(logging.INFO):
         assert counter.describe() == {}
     assert [r.message for r in caplog.records] == [
-        "the peak of this device is not known; model FLOP utilisation is left out"
+        "the peak of this device is not known; model FLOP utilization is left out"
     ]
 
 
-def utilisations(counter, loops):
+def utilizations(counter, loops):
     """What each of some loops of 150 FLOP/s shows."""
     found = []
     for _ in range(loops):
         counter.start()
         counter.count({"input_mask": MASK})
-        found.append(counter.figures().get("model_flop_utilisation"))
+        found.append(counter.rates().get("model_flop_utilisation"))
     return found
 
 
 def test_a_measured_peak_that_training_exceeds_is_measured_again(clock):
     measured = [400.0]
     counter = Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy", measured.pop))
-    assert utilisations(counter, 2) == [150 / 400] * 2
+    assert utilizations(counter, 2) == [150 / 400] * 2
 
 
 def test_a_peak_that_is_still_too_low_is_left_out_and_not_measured_for_ever(clock, caplog):
     measured = [120.0]
     counter = Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy", measured.pop))
-    assert utilisations(counter, 2) == [None] * 2
-    assert "more than a toy (120); model FLOP utilisation is left out from here on" in caplog.text
+    assert utilizations(counter, 2) == [None] * 2
+    assert "more than a toy (120); model FLOP utilization is left out from here on" in caplog.text
 
 
 def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
-    assert utilisations(Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy")), 1) == [None]
+    assert utilizations(Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy")), 1) == [None]
     assert "computes 150 FLOP/s, more than a toy" in caplog.text
 
 
-def test_what_utilisation_refers_to_is_said():
+def test_what_utilization_refers_to_is_said():
     described = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy")).describe()
     assert described == {"peak_flops": 1200.0, "flops_per_row": 50.0, "peak_source": "a toy"}
     assert Throughput().describe() == {}
@@ -93,7 +94,7 @@ def test_what_utilisation_refers_to_is_said():
 class Plain:
     """The least that can be trained."""
 
-    names = ("loss",)
+    metrics = (Metric("loss"),)
 
     def __init__(self):
         self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])

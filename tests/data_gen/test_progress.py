@@ -3,19 +3,20 @@ import logging
 import pytest
 
 from data_gen import progress
+from tfrecords import progress_bar
 
 
 @pytest.mark.parametrize(
     "total, unit, expected",
     [
-        (8_000_000, "B", "counting: 2.0 of 8.0 MB, 0.1 MB/s, 1 min 0 s left"),
+        (8_000_000, "B", "counting: 2.0 of 8.0 MB, 0.1 MB/s, 1:00 left"),
         (None, "B", "counting: 2.0 MB, 0.1 MB/s"),
-        (4_000_000, "pieces", "counting: 2,000,000 of 4,000,000 pieces, 100,000 pieces/s, 20 s left"),
+        (4_000_000, "pieces", "counting: 2,000,000 of 4,000,000 pieces, 100,000 pieces/s, 0:20 left"),
     ],
 )
 def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, total, unit, expected):
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     with caplog.at_level(logging.INFO), progress.Progress("counting", total, unit) as shown:
         for now[0] in (105.0, 109.0):
             shown.update(500_000)

@@ -1,0 +1,108 @@
+"""Declarations of metrics: how each one is named, derived and shown, wherever it is shown.
+
+An objective declares the metrics of its task. `TRAINING` declares those that every training has. The trainer, the
+progress line, TensorBoard and the report read these declarations, and know no metric by its name.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+_LARGEST_EXPONENT = 88.0  # of float32
+
+
+class Form(enum.Enum):
+    """How people read a metric's value."""
+
+    NUMBER = "number"  # "6.02", "41.2k"
+    FRACTION = "fraction"  # "0.123" on the progress line, "12.3%" in the report
+    PERCENT = "percent"  # "12%" on the progress line, "12.3%" in the report
+    RATE = "rate"  # "41.2k tok/s": the short name is the unit
+
+
+def perplexity(losses: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the exponential of one mean loss, float32 []; finite for every finite loss."""
+    (loss,) = losses
+    return tf.exp(tf.minimum(loss, _LARGEST_EXPONENT))
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A metric and how it is shown.
+
+    Attributes:
+      name: in `metrics.jsonl` and `eval_results.txt`.
+      short_name: on the progress line; "" leaves it out there.
+      group: the metrics of one group stand together on the progress line.
+      tag: name in TensorBoard; "" for `name`.
+      title: of its curve in the report; "" for no curve.
+      form: how its value is written.
+      higher_is_better: which of several evaluations is the best.
+      log_scale: whether its curve has a logarithmic axis.
+      from_zero: whether the axis of its curve begins at 0.
+      derived_from: names of the metrics that `derive` takes; () if the metric is measured.
+      derive: computes the metric from the values of those that are there, float32 [] each. The values are means over
+        the whole loop or evaluation, since a mean of exponentials would not be the exponential of the mean.
+    """
+
+    name: str
+    short_name: str = ""
+    group: str = ""
+    tag: str = ""
+    title: str = ""
+    form: Form = Form.NUMBER
+    higher_is_better: bool = False
+    log_scale: bool = False
+    from_zero: bool = False
+    derived_from: tuple[str, ...] = ()
+    derive: Callable[[Sequence[tf.Tensor]], tf.Tensor] | None = None
+
+
+TRAINING = (
+    Metric("learning_rate", "lr", "learning_rate", "optimizer/learning_rate", "learning rate", from_zero=True),
+    Metric(
+        "gradient_norm", "grad", "gradient_norm", "optimizer/gradient_norm", "gradient norm, before clipping",
+        log_scale=True,
+    ),
+    Metric(
+        "sequences_per_second", "seq/s", "speed", "speed/sequences_per_second", "sequences a second",
+        form=Form.RATE, higher_is_better=True, from_zero=True,
+    ),
+    Metric(
+        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens a second, without padding",
+        form=Form.RATE, higher_is_better=True, from_zero=True,
+    ),
+    Metric(
+        "model_flop_utilisation", "mfu", "utilization", "speed/model_flop_utilisation", "model FLOP utilization",
+        form=Form.PERCENT, higher_is_better=True, from_zero=True,
+    ),
+    # a fact rather than a metric: the log names it once
+    Metric("peak_flops", tag="speed/peak_flops"),
+)  # fmt: skip
+
+
+def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
+    """Maps names to the metrics of an objective, and then to those that every training has."""
+    return {metric.name: metric for metric in (*declared, *TRAINING)}
+
+
+def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> dict[str, tf.Tensor]:
+    """Adds derived metrics to measured ones.
+
+    Args:
+      values: name to value, float32 [].
+      declared: the objective's metrics.
+
+    Returns:
+      All of them by name, in the order of `declared`, then the others.
+    """
+    found = {}
+    for metric in declared:
+        sources = [values[name] for name in metric.derived_from if name in values]
+        if sources:
+            found[metric.name] = metric.derive(sources)
+        elif metric.name in values:
+            found[metric.name] = values[metric.name]
+    return found | {name: value for name, value in values.items() if name not in found}

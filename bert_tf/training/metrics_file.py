@@ -1,0 +1,88 @@
+"""Files of metrics in a run's folder, for curves and for other programs.
+
+Each loop of training and each evaluation adds a line to `metrics.jsonl`, or to `metrics-eval.jsonl` if another process
+trains. Each evaluation writes `eval_results.txt`.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfrecords import writer
+
+METRICS_NAME = "metrics.jsonl"
+# A process that only evaluates writes this one, since another that trains may be writing the one above.
+EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
+
+
+def record(output_dir: str, split: str, step: int, values: Mapping, name: str = METRICS_NAME) -> None:
+    """Adds a line to a metrics file.
+
+    Args:
+      output_dir: the run's folder.
+      split: "train", "start" where training starts or resumes, or the name of the evaluated data.
+      step: steps trained so far.
+      values: metrics by name, or facts about a start.
+      name: of the file. No two processes may write the same one.
+    """
+    tf.io.gfile.makedirs(output_dir)
+    path = os.path.join(output_dir, name)
+    line = json.dumps({"split": split, "step": step, **values}) + "\n"
+    if _is_torn(path):
+        line = "\n" + line
+    with tf.io.gfile.GFile(path, "a") as file:
+        file.write(line)
+
+
+def _is_torn(path: str) -> bool:
+    """Whether a kill left half a line at the end of a file."""
+    size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
+    if not size:
+        return False
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.seek(size - 1)
+        return file.read(1) != b"\n"
+
+
+def read(output_dir: str, *names: str) -> list[dict]:
+    """Reads the lines that `record` wrote, without those that no longer hold.
+
+    A resumed run trains again the steps after its checkpoint, so the earlier lines of those steps no longer hold. If a
+    checkpoint is evaluated twice, the later evaluation holds. A line that another process is just writing is skipped.
+
+    Args:
+      output_dir: the run's folder.
+      *names: files, which may be missing; later ones are taken as written later.
+
+    Returns:
+      The lines' entries, those of each split by their steps.
+    """
+    by_split: dict[str, dict[int, dict]] = {}
+    for name in names:
+        path = os.path.join(output_dir, name)
+        if not tf.io.gfile.exists(path):
+            continue
+        with tf.io.gfile.GFile(path) as file:
+            lines = file.read().split("\n")
+        for entry in filter(None, map(_parsed, lines)):
+            split, step = entry["split"], entry["step"]
+            if split == "start":
+                by_split["train"] = {s: e for s, e in by_split.get("train", {}).items() if s <= step}
+            by_split.setdefault(split, {})[step] = entry
+    return [steps[step] for steps in by_split.values() for step in sorted(steps)]
+
+
+def _parsed(line: str) -> dict | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and {"split", "step"} <= entry.keys() else None
+
+
+def write_results(output_dir: str, results: dict[str, float]) -> None:
+    """Writes `eval_results.txt`, a "name = value" a line, sorted, as the original does."""
+    lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
+    writer.write_text(os.path.join(output_dir, "eval_results.txt"), "".join(lines))
