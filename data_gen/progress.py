@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar on a terminal, else a log line every ten seconds."""
+"""Progress of long work: a bar on a terminal, otherwise one log line every ten seconds."""
 
 import sys
 import time
@@ -10,12 +10,12 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """Counts work done; a context manager.
+    """A context manager that counts finished work and reports it.
 
     Args:
-      what: a word or two for what is being done.
-      total: units of work in all; None where nobody knows.
-      unit: what is counted; "B" is shown in megabytes.
+      what: a short name of the work.
+      total: amount of work in `unit`; None if unknown.
+      unit: name of the unit; "B" is shown in megabytes.
     """
 
     def __init__(self, what: str, total: int | None, unit: str):
@@ -33,13 +33,13 @@ class Progress:
         self._bar.close()
 
     def start_at(self, done: int) -> None:
-        """Tells what an earlier run has done; it does not count for the rate."""
+        """Adds the work of an earlier run, which does not count towards the rate."""
         self._done += done
         self._done_before += done
         self._bar.update(done)
 
     def update(self, amount: int = 1, note: str = "") -> None:
-        """Adds work done; `note` stands at the line's end."""
+        """Adds finished work; `note` is appended to the line."""
         self._done += amount
         self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(amount)
