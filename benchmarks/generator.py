@@ -1,10 +1,10 @@
-"""The generator beside tf-models-official's, in one run: time, examples and memory of the whole command.
+"""Compares the data generator with tf-models-official's: time, examples and memory of the whole command.
 
 python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
 
-FOLDER holds corpus/english.txt and vocab/uncased-30522.txt; without it (and without BERT_TF_DATA) the text is the
-English that CPython carries, with a vocabulary learned from it. Both get the same flags. Per round both run once,
-taking turns; the best round counts.
+FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without it (and without BERT_TF_DATA) the text is the
+English documentation in CPython, with a vocabulary learned from it. Both generators get the same flags and run
+alternately, once per round. The best round counts.
 """
 
 import argparse
@@ -20,9 +20,9 @@ import time
 import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-_INTERVAL = 0.2  # seconds between two looks at the memory
-# What happens after the imports is timed inside of the process, and printed as its last line: seconds by the wall's
-# clock, and of the processor, which other work on the machine disturbs less.
+_INTERVAL = 0.2  # seconds between two measurements of memory
+# The process itself times the work after its imports and prints it as its last line: wall time and CPU time in
+# seconds. Other work on the machine disturbs CPU time less.
 OURS_INSIDE = """
 import sys, time
 from bert_tf import command_line
@@ -45,7 +45,7 @@ print(time.perf_counter() - started[0], time.process_time() - started[1])
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A command's wall time in seconds, peak memory in bytes (0 where /proc is missing), and what it printed."""
+    """A command's wall time in seconds, its peak memory in bytes (0 without /proc), and its output."""
 
     seconds: float
     peak_bytes: int
@@ -53,13 +53,13 @@ class Measured:
 
 
 def measure(command: list[str]) -> Measured:
-    """Runs a command to its end.
+    """Runs a command and measures it.
 
-    Memory is the proportional set size of all its processes together, so that what they share counts once.
+    Memory is the sum of the proportional set sizes of all its processes, so that shared memory counts once.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     started = time.perf_counter()
-    # a session of its own tells its processes from all others
+    # Run in a new session to identify all processes of the command.
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -88,12 +88,12 @@ def _memory(session: int) -> int:
                 lines = (folder / "smaps_rollup").read_text().splitlines()
                 total += sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         except OSError:
-            pass  # it has just ended
+            pass  # the process has just ended
     return total
 
 
 def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
-    """The corpus and the vocabulary of a data folder; made in `folder` of what every CPython carries without one."""
+    """Returns the paths of corpus and vocabulary; without a data folder both are made from CPython's documentation."""
     if data:
         return f"{data}/corpus/english.txt", f"{data}/vocab/uncased-30522.txt"
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]
@@ -109,7 +109,7 @@ def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
 
 
 def flags(corpus: str, vocabulary: str, output: pathlib.Path, dupe_factor: int) -> list[str]:
-    """The flags that both generators know, at the values at which both are usually compared."""
+    """Returns flags that both generators support."""
     return [
         f"--input_file={corpus}", f"--vocab_file={vocabulary}", f"--output_file={output}", "--do_lower_case=true",
         "--max_seq_length=128", "--max_predictions_per_seq=20", f"--dupe_factor={dupe_factor}",
@@ -117,23 +117,23 @@ def flags(corpus: str, vocabulary: str, output: pathlib.Path, dupe_factor: int) 
 
 
 def ours(*words: str) -> list[str]:
-    """Our command."""
+    """Returns our command."""
     return [sys.executable, "-m", "data_gen.create_pretraining_data", *words]
 
 
 def count_records(path: pathlib.Path) -> int:
-    """Records of a file, by the lengths before each; nothing is decoded."""
+    """Counts the records of a file by their length fields, without decoding them."""
     count, size = 0, path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:
-            # a record's length, the length's checksum, the record and its checksum
+            # A record has a length, a checksum of the length, the data, and a checksum of the data.
             file.seek(4 + int.from_bytes(file.read(8), "little") + 4, os.SEEK_CUR)
             count += 1
     return count
 
 
 def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> None:
-    """Measures both and prints the table."""
+    """Measures both generators and prints the tables."""
     print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -142,7 +142,7 @@ def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> No
         for turn in range(rounds):
 
             def words(peer, turn=turn):
-                # other names each time: what is there already would not be made again
+                # Use a new name each time, because a finished set is not made again.
                 return flags(corpus, vocabulary, folder / f"{peer}-{turn}", dupe_factor)
 
             commands = {
@@ -174,7 +174,7 @@ def _show(size: int, dupe_factor: int, results: dict[str, list[tuple[int, Measur
         peer: [count / float(seconds) for seconds in output.split()[-2:]]
         for peer, (count, output) in inside_both.items()
     }
-    for index, unit in enumerate(("examples/s", "examples per second of the processor")):
+    for index, unit in enumerate(("examples/s", "examples per second of CPU time")):
         for peer, rate in rates.items():
             print(
                 f"  {peer:<22} {rate[index]:>9,.0f} {rate[index] / rates['tf-models-official'][index]:>7.2f} x  {unit}"
@@ -185,7 +185,7 @@ def main() -> None:
     """Reads the arguments and reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--rounds", type=int, default=1, help="runs of each; the best counts")
+    parser.add_argument("--rounds", type=int, default=1, help="number of rounds; the best counts")
     parser.add_argument("--dupe_factor", type=int, default=5, help="passes over the text")
     report(**vars(parser.parse_args()))
 

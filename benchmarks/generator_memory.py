@@ -1,10 +1,10 @@
-"""Memory of the generator as the corpus grows; it should not grow with it.
+"""Measures the memory of the generator for corpora of different sizes; it should not depend on the size.
 
 python benchmarks/generator_memory.py [--data=FOLDER] [--megabytes=15,150] [--num_workers=2]
 
-Corpora of each size are the documents of FOLDER/corpus/english.txt (or of the English that CPython carries), again
-and again in another random order, in the folder for temporary files: TMPDIR has to have room for about five times
-the largest. For the full range: --megabytes=15,150,1500.
+A corpus of each size repeats the documents of FOLDER/corpus/english.txt (or of CPython's documentation), each time in
+another random order. It is written to the folder for temporary files: TMPDIR needs about five times the space of the
+largest corpus. Use --megabytes=15,150,1500 for the full range.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import machine
 
 
 def write_corpus(path: pathlib.Path, documents: list[str], size: int) -> None:
-    """Writes shuffled documents until `size` bytes are there."""
+    """Writes shuffled documents until the file has `size` bytes."""
     rng, written = random.Random(1), 0
     with path.open("w", encoding="utf-8") as file:
         while written < size:
@@ -31,10 +31,10 @@ def write_corpus(path: pathlib.Path, documents: list[str], size: int) -> None:
 
 
 def main() -> None:
-    """Prints a line for each size."""
+    """Prints one line per size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--megabytes", default="15,150", help="sizes of text, with commas")
+    parser.add_argument("--megabytes", default="15,150", help="comma-separated sizes of the text")
     parser.add_argument("--num_workers", type=int, default=2)
     arguments = parser.parse_args()
     print(machine.describe())

@@ -1,9 +1,10 @@
-"""The input pipeline alone beside tf-models-official's on the same records, in one run: sequences of 128 a second.
+"""Compares the input pipeline alone with tf-models-official's on the same records: examples per second at S=128.
 
 python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
-FOLDER as for benchmarks/generator.py, whose text this reads. All shuffle and give batches of 256 rows; rounds take
-turns and the best counts. Then: how long a run that resumes deep in an epoch waits for its first batch.
+FOLDER is as in benchmarks/generator.py, whose text this benchmark reads. All pipelines shuffle and return batches of
+256 rows. They run alternately, and the best round counts. A second table shows how long a run that resumes late in an
+epoch waits for its first batch.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from tfrecords import manifest, reader
 
 BATCH = 256
 FILES = 8
-# Names of the rows of the table, with the records they read and their flags.
+# Rows of the table: name -> kind of records, and flags.
 OURS = {
     "static masks": ("static", []),
     "dynamic masks": ("dynamic", []),
@@ -43,7 +44,7 @@ OURS = {
 
 
 def write_records(folder: pathlib.Path, data: str | None) -> str:
-    """Records of both kinds of masking, several files each; gives the vocabulary."""
+    """Writes records for both kinds of masking, several files each; returns the path of the vocabulary."""
     corpus, vocabulary = data_files(data, folder)
     for masking in ("static", "dynamic"):
         settings = GeneratorSettings(
@@ -58,7 +59,7 @@ def write_records(folder: pathlib.Path, data: str | None) -> str:
 def our_options(
     folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]
 ) -> tuple[list[str], ReadingOptions, dict]:
-    """What a run would give `pretraining_batches`."""
+    """Returns the arguments that a run would pass to `pretraining_batches`."""
     files = reader.expand_files(f"{folder}/{masking}-*")
     with open(vocabulary, encoding="utf-8") as file:
         config = BertConfig.named("tiny", vocab_size=sum(1 for _ in file))
@@ -72,7 +73,7 @@ def our_options(
 
 
 def officials(folder: pathlib.Path) -> tf.data.Dataset:
-    """tf-models-official's pipeline for training as it comes."""
+    """Returns tf-models-official's training pipeline with its defaults."""
     config = pretrain_dataloader.BertPretrainDataConfig(
         input_path=f"{folder}/static-*", global_batch_size=BATCH, seq_length=128, max_predictions_per_seq=20, seed=1
     )
@@ -80,33 +81,33 @@ def officials(folder: pathlib.Path) -> tf.data.Dataset:
 
 
 def examples_in(batch: dict) -> int:
-    """Examples of a batch, packed or not."""
+    """Counts the examples of a batch, packed or not."""
     packed = batch.get("sequence_ids")
     return len(batch["input_mask"]) if packed is None else int(packed.max(axis=1).sum())
 
 
 def consume(batches: Iterator[dict], seconds: float) -> tuple[float, float, float]:
-    """Examples a second, examples a second of the processor, and the share of pieces that are no padding."""
+    """Returns examples per second, examples per second of CPU time, and the share of positions without padding."""
     started, worked = time.perf_counter(), time.process_time()
-    examples = pieces = places = 0
+    examples = tokens = positions = 0
     while time.perf_counter() - started < seconds:
         batch = next(batches)
         examples += examples_in(batch)
-        pieces += int(batch["input_mask"].sum())
-        places += batch["input_mask"].size
+        tokens += int(batch["input_mask"].sum())
+        positions += batch["input_mask"].size
     elapsed, work = time.perf_counter() - started, time.process_time() - worked
-    return examples / elapsed, examples / work, pieces / places
+    return examples / elapsed, examples / work, tokens / positions
 
 
 def first_batch_seconds(make: Callable[[Position], tf.data.Dataset], start: Position) -> float:
-    """From nothing to the first batch."""
+    """Measures the time from the creation of the dataset to its first batch, in seconds."""
     started = time.perf_counter()
     next(iter(make(start)))
     return time.perf_counter() - started
 
 
 def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> None:
-    """Measures all and prints the tables."""
+    """Measures all pipelines and prints the tables."""
     print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -124,13 +125,13 @@ def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> No
                 best[label] = max(best[label], measured) if turn else best[label]
         total = sum(shard["examples"] for shard in manifest.find_manifest(f"{folder}/static-00000-of-00008")["shards"])
         print(f"\nInput pipeline alone, S=128, {total:,} examples in {FILES} files")
-        print(f"  {'':<28} {'examples/s':>12} {'ratio':>8} {'of a core':>12} {'real pieces':>12}")
+        print(f"  {'':<28} {'examples/s':>12} {'ratio':>8} {'per CPU s':>12} {'real tokens':>12}")
         for label, (rate, per_core, real) in best.items():
             ratio = rate / best["tf-models-official, static"][0]
             print(f"  {label:<28} {rate:>12,.0f} {ratio:>6.2f} x {per_core:>12,.0f} {real:>12.1%}")
         del iterators
         files, reading, options = read["dynamic masks, packed"]
-        print("\nSeconds from nothing to the first batch, dynamic masks, packed")
+        print("\nSeconds until the first batch, dynamic masks, packed")
         for what, start in (
             ("at the beginning", Position()),
             ("at the end of the first epoch", Position(0, total - total % 1024, 0)),
@@ -144,8 +145,8 @@ def main() -> None:
     """Reads the arguments and reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each; the best counts")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the best counts")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round in seconds")
     report(**vars(parser.parse_args()))
 
 

@@ -1,8 +1,8 @@
-"""Side by side with the peers that are installed, in one run: make bench.
+"""Runs all comparisons with the installed peers: `make bench`.
 
-Every row is the best of several rounds, the rounds of ours and the peers' taking turns, so that noise of the
-machine falls on all. Ratios are what counts; absolute rates hold for this machine and moment only, and each
-benchmark names its processor first.
+Each row is the best of several rounds. The rounds of all peers alternate, so that noise of the machine affects all of
+them. Compare ratios: absolute rates are valid only for this machine and run. Each benchmark first prints its
+processor.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Prints every table, each made by a process of its own."""
+    """Runs each benchmark in its own process."""
     for name in ("tokenizer", "generator", "input_pipeline", "step"):
         subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], check=True)
 

@@ -1,11 +1,11 @@
-"""A whole pre-training step beside tf-models-official's and Hugging Face's, in one run.
+"""Compares a whole pre-training step with tf-models-official's and Hugging Face's.
 
     python benchmarks/step.py --shapes=base,base_512,medium_384
 
 All do the same work: both tasks, dropout, bfloat16 with float32 weights, gradients clipped by their global norm, AdamW.
-Each peer has a process of its own, which waits while another is timed; rounds take turns, so that noise of the machine
-falls on all. Beside the ratios stands what share of the machine's bfloat16 product rate, measured in the same run, the
-arithmetic of the model comes to.
+Each peer has its own process, which waits while another one is timed. Rounds alternate, so that noise of the machine
+affects all peers. The table also shows the FLOP rate as a share of the machine's bfloat16 matrix product rate, which
+is measured in the same run.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PEERS = {
 
 
 def numpy_batch(shape: tuple[int, ...]) -> dict:
-    """Full rows of two segments, masked at random places."""
+    """Returns full rows of two segments with random masked positions."""
     import numpy as np
 
     _, _, _, vocabulary, batch_size, length, predictions = shape
@@ -58,7 +58,7 @@ def numpy_batch(shape: tuple[int, ...]) -> dict:
 
 
 def model_config(shape: tuple[int, ...]):
-    """The shape as our configuration."""
+    """Returns our configuration for a shape."""
     from bert_tf.config import BertConfig
 
     num_layers, hidden, heads, vocabulary, *_ = shape
@@ -66,7 +66,7 @@ def model_config(shape: tuple[int, ...]):
 
 
 def tensorflow_batch(shape: tuple[int, ...]) -> dict:
-    """The batch as tensors, under our names."""
+    """Returns the batch as tensors with our names."""
     import tensorflow as tf
 
     batch = {name: tf.constant(values, tf.int32) for name, values in numpy_batch(shape).items()}
@@ -74,7 +74,7 @@ def tensorflow_batch(shape: tuple[int, ...]) -> dict:
 
 
 def packed_batch(shape: tuple[int, ...]) -> dict:
-    """The same number of rows, each of two examples of half the length, which would be padded to the whole apart."""
+    """Returns the same number of rows, each with two examples of half the length."""
     import numpy as np
     import tensorflow as tf
 
@@ -92,7 +92,7 @@ def packed_batch(shape: tuple[int, ...]) -> dict:
 
 
 def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]:
-    """A step of our model with our optimizer."""
+    """Returns a step of our model with our optimizer."""
     import tensorflow as tf
 
     from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
@@ -116,7 +116,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
 
 
 def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
-    """The same step of tf-models-official's model with its optimizer."""
+    """Returns the same step of tf-models-official's model with its optimizer."""
     import tensorflow as tf
     import tf_keras as keras
     from official.modeling.optimization.legacy_adamw import AdamWeightDecay
@@ -150,7 +150,7 @@ def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
             logits = [tf.cast(outputs[name], tf.float32) for name in ("mlm_logits", "next_sentence")]
             labels = batch["masked_lm_ids"], batch["next_sentence_labels"]
             loss = tf.add_n([tf.reduce_mean(cross_entropy(*pair)) for pair in zip(labels, logits, strict=True)])
-        # the peer's own pooler is not in its loss
+        # The peer's own pooler does not contribute to its loss.
         variables = [v for v in model.trainable_variables if "pooler_transform" not in v.name]
         gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
@@ -160,7 +160,7 @@ def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
 
 
 def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], None]:
-    """The same step of Hugging Face's model on PyTorch with its fused AdamW, under bfloat16 autocast."""
+    """Returns the same step of Hugging Face's PyTorch model with fused AdamW, under bfloat16 autocast."""
     import torch
     import transformers
 
@@ -199,7 +199,7 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
 
 
 def product() -> Callable[[], None]:
-    """A large matrix product, to say what the machine can do while it is shared as it is."""
+    """Returns a large matrix product, which measures the peak rate of the machine under its current load."""
     import tensorflow as tf
 
     x = tf.Variable(tf.cast(tf.random.stateless_normal([PRODUCT_SIZE, PRODUCT_SIZE], [0, 1]), tf.bfloat16))
@@ -207,7 +207,7 @@ def product() -> Callable[[], None]:
 
 
 def work(peer: str, shape: tuple[int, ...]) -> None:
-    """A peer's process: sets up, then runs and times a step for each line that it is sent."""
+    """Runs as a peer's process: sets up, then runs and times one step per input line."""
     if peer == PRODUCT:
         step = product()
     elif peer in ("eager", "compiled"):
@@ -230,18 +230,18 @@ def work(peer: str, shape: tuple[int, ...]) -> None:
 
 
 def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
-    """The best time of a step of each peer; rounds take turns."""
+    """Returns the best time of a step of each peer in seconds, from alternating rounds."""
     command = [sys.executable, __file__, f"--shapes={name}", "--work"]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     workers = {}
     best = dict.fromkeys(peers, float("inf"))
     try:
-        for peer in peers:  # one after the other, since each sets up on all cores
+        for peer in peers:  # sequentially, because each setup uses all cores
             workers[peer] = subprocess.Popen([*command, peer], env=environment, **pipes)
             while (line := workers[peer].stdout.readline()) != "ready\n":
                 if not line:
-                    sys.exit(f"{PEERS.get(peer, peer)} cannot run here: {' '.join(command)} {peer} says why")
+                    sys.exit(f"{PEERS.get(peer, peer)} cannot run; for the error, run {' '.join(command)} {peer}")
         for _ in range(ROUNDS):
             for peer, worker in workers.items():
                 worker.stdin.write("step\n")
@@ -255,10 +255,10 @@ def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints a table for each shape."""
+    """Prints one table per shape."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", default="base,base_512,medium_384", help=f"of {', '.join(SHAPES)}, commas between")
-    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS))
+    parser.add_argument("--shapes", default="base,base_512,medium_384", help=f"comma-separated, of {', '.join(SHAPES)}")
+    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated, of " + ", ".join(PEERS))
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names = arguments.shapes.split(",")
@@ -277,8 +277,10 @@ def main() -> None:
         counted = flops.of_training(config, length, predictions, 2) * batch_size
         spared = flops.of_unread_positions(config, length, predictions + 1) * batch_size
         print(f"\nPre-training step, L={num_layers} H={hidden} A={heads} B={batch_size} S={length} P={predictions}")
-        print(f"  {counted / 1e12:.2f} TFLOP, of which ours leaves out {spared / 1e12:.2f}")
-        print(f"  a large bfloat16 product runs at {peak / 1e12:.2f} TFLOP/s; shares of that are of what is computed")
+        print(f"  {counted / 1e12:.2f} TFLOP, of which ours skips {spared / 1e12:.2f}")
+        print(
+            f"  a large bfloat16 product runs at {peak / 1e12:.2f} TFLOP/s; shares count only FLOPs actually computed"
+        )
         ours = best.get(OURS, float("nan"))
         for peer, seconds in best.items():
             share = (counted - (spared if peer in (OURS, PACKED) else 0)) / seconds / peak

@@ -1,7 +1,7 @@
-"""Tokens a second on one core: ours, the original's Python and Hugging Face's tokenizers, in one run.
+"""Compares tokens per second on one core: ours, the original's Python and Hugging Face's tokenizers.
 
-Without arguments it reads the demo's English with a vocabulary learned from it; `--corpus` and `--vocabulary` name
-files to read in their stead. It binds itself to one core, so `make bench` calls it as a process of its own.
+By default it reads the demo's English text with a vocabulary learned from it; `--corpus` and `--vocabulary` name other
+files. The process binds itself to one core, so `make bench` runs it as a separate process.
 """
 
 import argparse
@@ -15,10 +15,10 @@ from collections.abc import Callable
 import machine
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# before anything starts threads
+# Set these before any library starts threads.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
-MACHINE = machine.describe()  # of all cores, before one is left
+MACHINE = machine.describe()  # before the process is bound to one core
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -34,12 +34,12 @@ from data_gen.vocabulary import learn_vocabulary
 
 ROUNDS = 5
 BATCH = 1000
-# The slow ones read every tenth batch of a round; their rate is of what they read.
+# Slow tokenizers read every tenth batch of a round, and their rate counts only those batches.
 SLOW = 10
 
 
 def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """The demo's English and 8,000 pieces learned from it."""
+    """Writes the demo's English text and a vocabulary of 8,000 tokens learned from it; returns their paths."""
     corpus, vocabulary = folder / "text.txt", folder / "vocab.txt"
     demo_text.write_corpus(demo_text.read_modules(), corpus, dev=False)
     learn_vocabulary(VocabularySettings(input_file=str(corpus), output_file=str(vocabulary), vocab_size=8000))
@@ -47,7 +47,7 @@ def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], tf.Tensor], int]]]:
-    """Each tokenizer: every how many batches it reads, and what gives the number of tokens of a batch."""
+    """Returns, for each tokenizer, the stride of the batches that it reads, and a function that counts tokens."""
     tokenizer, original = BertTokenizer(vocabulary), original_tokenization.FullTokenizer(vocabulary)
     original.wordpiece_tokenizer.max_input_chars_per_word = 200
     signature = [tf.TensorSpec([None], tf.string)]
@@ -73,15 +73,15 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
         texts = [line.decode("utf-8", "ignore") for line in lines]
         return sum(len(row.ids) for row in peer.encode_batch(texts, add_special_tokens=False))
 
-    # before the original, the last row, to which ratios are given
+    # Keep the original as the last row, because ratios are relative to it.
     last = found.popitem()
     return {**found, "Hugging Face tokenizers": (SLOW, run_peer), last[0]: last[1]}
 
 
 def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
-    """The best tokens a second of each; rounds take turns, the first only warms up."""
-    pieces = [lines[i : i + BATCH] for i in range(0, len(lines), BATCH)]
-    batches = [(piece, tf.constant(piece)) for piece in pieces]
+    """Returns the best rate of each in tokens per second; rounds alternate, and the first round is a warm-up."""
+    chunks = [lines[i : i + BATCH] for i in range(0, len(lines), BATCH)]
+    batches = [(chunk, tf.constant(chunk)) for chunk in chunks]
     found = candidates(vocabulary)
     best = dict.fromkeys(found, 0.0)
     for round_number in range(ROUNDS + 1):
@@ -96,10 +96,10 @@ def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", help="text to read, one line a text; the demo's English if not given")
-    parser.add_argument("--vocabulary", help="vocab.txt; learned from the demo's English if not given")
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder that has both")
-    parser.add_argument("--lines", type=int, help="how many lines to read; all if not given")
+    parser.add_argument("--corpus", help="file with one text per line; default: the demo's English")
+    parser.add_argument("--vocabulary", help="vocab.txt; default: learned from the demo's English")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder with both files")
+    parser.add_argument("--lines", type=int, help="number of lines to read; default: all")
     arguments = parser.parse_args()
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)

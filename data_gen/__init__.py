@@ -1,1 +1,1 @@
-"""From text to masked-LM / next-sentence examples in TFRecords."""
+"""Generation of masked-LM and next-sentence examples: text in, TFRecords out."""

@@ -1,4 +1,4 @@
-"""Reading text files that may be compressed: gzip, bzip2 and xz by suffix, over any tf.io.gfile path."""
+"""Reads text files that may be compressed (gzip, bzip2 or xz, by suffix) from any tf.io.gfile path."""
 
 import bz2
 import io
@@ -11,29 +11,29 @@ import tensorflow as tf
 
 from tfrecords.errors import InputError
 
-_BLOCK = 1 << 18  # bytes asked of the file system at once
-_BUFFER = 1 << 20  # bytes of text kept ready
+_BLOCK = 1 << 18  # bytes per read from the file system
+_BUFFER = 1 << 20  # bytes of buffered text
 _UNREADABLE = (".zst", ".zip", ".7z", ".lz4", ".br")
 
 
 def open_binary(path: str) -> BinaryIO:
-    """Opens a file for reading and decompresses it on the way where its name ends in .gz, .bz2 or .xz.
+    """Opens a file for reading and decompresses it on the fly if its name ends in .gz, .bz2 or .xz.
 
-    Memory stays at a few MiB whatever the file's size. Files of several members (`cat a.gz b.gz`,
-    pbzip2, pixz) are read to their end. A plain file can seek, a compressed one cannot.
+    Memory stays at a few MiB for files of any size. Files of several members (`cat a.gz b.gz`, pbzip2, pixz)
+    are read completely. A plain file supports seeking, a compressed one does not.
 
     Args:
       path: any tf.io.gfile path.
 
     Returns:
-      A buffered reader; iterating gives lines with their line ends. Reading a compressed file that is
-      cut off, damaged or followed by something else raises InputError, which names the file.
+      A buffered reader; iteration yields lines with their line ends. Reading raises InputError, which names the
+      file, if a compressed file is truncated, damaged or followed by other data.
 
     Raises:
-      InputError: the suffix says a compression that is not known here.
+      InputError: the suffix denotes an unsupported compression.
     """
     if path.lower().endswith(_UNREADABLE):
-        raise InputError(f"{path}: this compression is not read; compress as .gz, .bz2 or .xz, or give plain text")
+        raise InputError(f"{path}: unsupported compression; compress as .gz, .bz2 or .xz, or give plain text")
     raw: io.RawIOBase = _GFileStream(path)
     decoder = _decoder_of(path)
     if decoder:
@@ -42,12 +42,12 @@ def open_binary(path: str) -> BinaryIO:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether `open_binary` decompresses the file."""
+    """Returns whether `open_binary` decompresses the file."""
     return _decoder_of(path) is not None
 
 
 def check_readable(files: Sequence[str]) -> None:
-    """Reads the first byte of every compressed file, so that a wrong one is found before long work starts.
+    """Reads the first byte of every compressed file, so that errors appear before long work starts.
 
     Raises:
       InputError: names the file.
@@ -92,7 +92,7 @@ def _decoder_of(path: str) -> Callable | None:
 
 
 class _GFileStream(io.RawIOBase):
-    """A tf.io.gfile file as a raw stream: GFile itself lacks readinto, readable and more."""
+    """A tf.io.gfile file as a raw stream; GFile itself lacks readinto, readable and other methods."""
 
     def __init__(self, path: str):
         super().__init__()
@@ -111,7 +111,7 @@ class _GFileStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        # a file that was not read yet is not open, and then GFile does not know where its end is
+        # GFile opens a file at the first read, and before that it cannot seek to the end.
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: 0}[whence]
         if whence == io.SEEK_END:
             start = tf.io.gfile.stat(self._path).length
@@ -128,17 +128,17 @@ class _GFileStream(io.RawIOBase):
 
 
 class _Decompressed(io.RawIOBase):
-    """The text of a compressed stream.
+    """The decompressed contents of a stream.
 
-    The standard library's file classes end without a word where a later member of a bzip2 or xz file
-    is damaged, and take an empty .gz for an empty text; here both are errors.
+    The standard library's file classes silently stop at a damaged later member of a bzip2 or xz file, and accept
+    an empty .gz as empty text. This class raises an error for both.
     """
 
     def __init__(self, path: str, raw: io.RawIOBase, new_decoder: Callable):
         super().__init__()
         self._path, self._raw, self._new_decoder = path, raw, new_decoder
         self._decoder = new_decoder()
-        # padding between members is zeros in gzip and xz, and not allowed in bzip2
+        # gzip and xz allow zero bytes as padding between members, bzip2 does not.
         self._padding = b"" if new_decoder is bz2.BZ2Decompressor else b"\0"
         self._rest = b""  # bytes that were read and belong to the next member
         self._failed = False
@@ -167,7 +167,7 @@ class _Decompressed(io.RawIOBase):
                 data = self._decoder.decompress(block, size)
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
                 raise InputError(
-                    f"{self._path}: is damaged, or not what its suffix says ({error}); "
+                    f"{self._path}: is damaged, or not of the format of its suffix ({error}); "
                     "make or fetch the file again, or rename it if it is not compressed"
                 ) from error
             if data:
@@ -176,7 +176,7 @@ class _Decompressed(io.RawIOBase):
                 raise InputError(f"{self._path}: ends in the middle of its compressed data; make or fetch it again")
 
     def _next_member(self) -> bool:
-        """Goes on to the member after this one; False at the file's end."""
+        """Advances to the next member; returns False at the end of the file."""
         rest = self._decoder.unused_data
         while not (rest := rest.lstrip(self._padding) if self._padding else rest):
             rest = self._raw.read(_BLOCK)

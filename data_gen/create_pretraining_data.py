@@ -1,4 +1,4 @@
-r"""Turns text into masked-LM / next-sentence examples in TFRecords.
+r"""Creates masked-LM and next-sentence examples from text and writes them as TFRecords.
 
 python -m data_gen.create_pretraining_data --input_file=corpus.txt --output_file=train.tfrecord \
       --vocab_file=vocab.txt --max_seq_length=128 --dupe_factor=5
@@ -7,7 +7,7 @@ python -m data_gen.create_pretraining_data --input_file=corpus.txt --output_file
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf import command_line
@@ -29,7 +29,7 @@ def main(settings: GeneratorSettings) -> None:
         from data_gen.run_local import LocalRunner
 
         runner = LocalRunner(settings.num_workers)
-    # the workers start first, before this process uses TensorFlow
+    # Start the workers before this process initializes TensorFlow.
     with runner:
         from data_gen.generator import create_pretraining_data
 

@@ -1,6 +1,6 @@
-"""Whether the disks have room for a set of records, estimated from a sample before the long work starts.
+"""Checks that the disks have room for a set of records, by an estimate from a sample.
 
-While records are shuffled they are on the disk twice: in the units' files and in the shards.
+The records are on disk twice while they are shuffled: in the files of the work units and in the shards.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_gen.examples import Pieces, example_columns, features_of
+from data_gen.examples import SpecialTokens, example_columns, features_of
 from data_gen.job import Job
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
@@ -29,27 +29,27 @@ class NoRoomError(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Bytes of all records of a set, in the units' files and in the shards."""
+    """Estimated bytes of all records of a set: in the files of the work units, and in the shards."""
 
     units: float
     shards: float
 
 
-def check(blocks: Sequence[Block], share: float, pieces: Pieces, job: Job) -> None:
-    """Refuses a set that its disks have no room for.
+def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, job: Job) -> None:
+    """Raises an error if a disk has too little free space for the set.
 
-    What an earlier run of the same job left counts as room. Remote file systems are not looked at.
+    Files of an earlier run of the same job count as free space. Remote file systems are not checked.
 
     Args:
-      blocks: the corpus as ids, or its beginning.
-      share: how much of the corpus they are, above 0 and at most 1.
-      pieces: what rows need to know of the vocabulary.
-      job: what is to be made.
+      blocks: the tokenized corpus, or its beginning.
+      share: fraction of the corpus that the blocks cover, above 0 and at most 1.
+      special_tokens: see `SpecialTokens`.
+      job: the set to generate.
 
     Raises:
-      NoRoomError: names the folder, what is needed there and what is free.
+      NoRoomError: names the folder, the space needed and the space available.
     """
-    need = estimate(blocks, share, pieces, job.settings, job.id)
+    need = estimate(blocks, share, special_tokens, job.settings, job.id)
     if need is None:
         return
     wanted: dict[int, float] = {}
@@ -69,29 +69,29 @@ def check(blocks: Sequence[Block], share: float, pieces: Pieces, job: Job) -> No
             raise NoRoomError(
                 f"--output_file: {folders[device]} has {_shown(free)} free, but about {_shown(size)} are needed: "
                 f"{_shown(need.shards)} for all records, and {_shown(need.units)} more while they are shuffled; free "
-                "some space and run the same command again, or start anew with --output_file on a larger disk or a "
+                "some space and run the same command again, or start over with --output_file on a larger disk or a "
                 "lower --dupe_factor"
             )
 
 
 def unit_paths(job: Job) -> list[str]:
-    """The units' files that an earlier run of the job left on a local disk."""
+    """Returns the files of work units that an earlier run of the job left on a local disk."""
     folder = f"{job.folder}/units"
     return [f"{folder}/{name}" for name in os.listdir(folder)] if os.path.isdir(folder) else []
 
 
 def estimate(
-    blocks: Sequence[Block], share: float, pieces: Pieces, settings: GeneratorSettings, job: str
+    blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, settings: GeneratorSettings, job: str
 ) -> Need | None:
-    """What a set needs, from the rows that the first documents give; None where these are too few to tell."""
+    """Estimates the space for a set from the rows of its first documents; None if there are too few documents."""
     sample = _first_blocks(blocks, 2 if settings.objective == "mlm_nsp" else 1)
     if not sample:
         return None
     window = load_window(sample, job)
-    ends = window.sentence_starts[window.document_starts[1:]]  # of the documents, in tokens
+    ends = window.sentence_starts[window.document_starts[1:]]  # end of each document, in tokens
     documents = range(min(len(ends), int(np.searchsorted(ends, _SAMPLED_TOKENS)) + 1))
     made: list[bytes] = []
-    for columns in example_columns(window, documents, settings, pieces, np.random.default_rng(0)):
+    for columns in example_columns(window, documents, settings, special_tokens, np.random.default_rng(0)):
         made += records.serialize(columns, features_of(settings))
     size = sum(map(len, made)) + FRAME_BYTES * len(made)
     tokens = sum(block.tokens for block in blocks) / share
@@ -100,7 +100,7 @@ def estimate(
 
 
 def _first_blocks(blocks: Sequence[Block], documents: int) -> Sequence[Block]:
-    """The fewest first blocks with so many documents; none where all have fewer."""
+    """Returns the shortest prefix of the blocks with this many documents; empty if all blocks have fewer."""
     found = 0
     for index, block in enumerate(blocks):
         found += block.documents
@@ -115,7 +115,7 @@ def _compressed(made: Sequence[bytes]) -> float:
 
 
 def _existing(folder: str) -> str:
-    """The folder, or the nearest one above it that is there."""
+    """Returns the folder, or its nearest parent that exists."""
     folder = os.path.abspath(folder or ".")
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -123,7 +123,7 @@ def _existing(folder: str) -> str:
 
 
 def _sizes(paths: Sequence[str]) -> dict[int, int]:
-    """Bytes of the files that are there, by device."""
+    """Returns the total bytes of the files that exist, by device number."""
     sizes: dict[int, int] = {}
     for path in paths:
         if os.path.isfile(path):

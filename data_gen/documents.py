@@ -1,8 +1,8 @@
-"""Corpora as streams of documents, each a list of sentences.
+"""Reads a corpus as a stream of documents, each a list of sentences.
 
-A file is read in ranges of bytes that end where a document ends, so that many workers can read one
-file, and none has to hold it. A compressed file cannot be entered in its middle: it is one range, read
-as a stream, and cut into chunks on the way.
+A plain file is split into byte ranges that end at document boundaries. Many workers can then read one file, and
+no worker holds all of it in memory. A compressed file does not support random access: it forms a single range,
+which is read as a stream and split into chunks on the fly.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ from typing import BinaryIO
 from data_gen import compressed
 from tfrecords.errors import InputError
 
-# What one work unit reads, about; small enough for two hundred thousand examples to fit in memory.
+# Approximate input of one work unit; its examples, up to two hundred thousand, fit in memory.
 CHUNK_BYTES = 2 << 20
-# A document is held in memory whole.
+# Each document is held in memory as a whole.
 MAX_DOCUMENT_BYTES = 64 << 20
-# Where a document ends, so that a file can be cut there.
+# Patterns that match the end of a document, where a file can be split.
 _ENDS = {
     "lines": re.compile(rb"\n[ \t\r\v\f]*\n"),
     "jsonl": re.compile(rb"\n"),
@@ -29,14 +29,14 @@ _MEND = {
     "jsonl": "give one JSON object a line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
-_OVERLAP = 1 << 10  # an end may lie across two reads; blank lines longer than this are not found
+_OVERLAP = 1 << 10  # a match may span two reads; blank lines longer than this are not found
 
 Document = list[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A range of a file's bytes; of a compressed file always all of it, `end` counting packed bytes."""
+    """A byte range of a file; for a compressed file the whole file, with `end` in compressed bytes."""
 
     path: str
     start: int
@@ -44,12 +44,12 @@ class Source:
 
 
 def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> list[Source]:
-    """Cuts a file into ranges of about `chunk_bytes` that end where a document ends.
+    """Splits a file into ranges of about `chunk_bytes` that end at document boundaries.
 
-    Only a few kilobytes around each cut are read.
+    Only a few kilobytes around each boundary are read.
 
     Raises:
-      InputError: a document is longer than can be held in memory.
+      InputError: a document exceeds MAX_DOCUMENT_BYTES.
     """
     with compressed.open_binary(path) as file:
         if compressed.is_compressed(path):
@@ -64,10 +64,10 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
 
 
 def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The source's text in chunks that end where a document ends: one chunk, or many of a compressed file.
+    """Yields the source's text in chunks that end at document boundaries; a plain source is one chunk.
 
     Raises:
-      InputError: a document is longer than can be held in memory, or a compressed file is damaged.
+      InputError: a document exceeds MAX_DOCUMENT_BYTES, or a compressed file is damaged.
     """
     with compressed.open_binary(source.path) as file:
         if not compressed.is_compressed(source.path):
@@ -88,9 +88,9 @@ def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTE
 def read_documents(
     source: Source, input_format: str, text_field: str = "text", chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[Document]]:
-    """The source's documents, a list for each of `read_chunks`.
+    """Yields the source's documents, one list per chunk of `read_chunks`.
 
-    Documents may hold empty sentences and may be empty themselves.
+    Documents may contain empty sentences and may be empty.
 
     Raises:
       InputError: a line or a page cannot be read; the message names the file and the line.
@@ -107,9 +107,9 @@ def read_documents(
 
 
 def split_lines(text: bytes) -> list[Document]:
-    """Documents in the original's format: one sentence a line, a blank line between documents.
+    """Splits text in the original's format: one sentence per line, a blank line between documents.
 
-    Invalid UTF-8 is dropped. White space is what Unicode calls so: a line of U+3000 is blank.
+    Invalid UTF-8 is dropped. White space follows Unicode, so a line of U+3000 is blank.
     """
     documents: list[Document] = [[]]
     for line in text.decode("utf-8", errors="ignore").split("\n"):
@@ -137,18 +137,18 @@ def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
 
     start, text = 0, chunk
     if position:
-        # what follows the last page is no page; what else is no page is damage, and must not be passed over
+        # Only the closing tag may follow the last page. Anything else is damage, which the parser must report.
         if chunk.strip() in (b"", b"</mediawiki>"):
             return []
         start = len(chunk) - len(chunk.lstrip())
         text = chunk[start:]
     elif chunk.rstrip().endswith(b"</page>") and not chunk.lstrip().startswith(b"<page>"):
-        text = chunk + b"</mediawiki>"  # the file's beginning, with its header
+        text = chunk + b"</mediawiki>"  # the first chunk contains the header, whose element must be closed
     return list(wikipedia.articles(io.BytesIO(text), path, position + start))
 
 
 def _line_number(path: str, position: int) -> int:
-    """The line, counted from 1, in which a byte of the (unpacked) text stands."""
+    """Returns the line number, counted from 1, of a byte position in the decompressed text."""
     lines = 1
     with compressed.open_binary(path) as file:
         while position > 0 and (block := file.read(min(position, 1 << 20))):
@@ -158,7 +158,7 @@ def _line_number(path: str, position: int) -> int:
 
 
 def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
-    """How far it is from here to where the next document ends, or the file."""
+    """Returns the number of bytes from the current position to the next document end or the end of the file."""
     passed, before = 0, b""
     while block := file.read(1 << 16):
         window = before + block
@@ -171,8 +171,8 @@ def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
 
 
 def _last_end(data: bytes, input_format: str) -> int:
-    """Where the last document that ends in `data` ends; 0 if none does."""
-    # searched from the back in growing steps, as most of it need not be looked at
+    """Returns the position after the last complete document in `data`; 0 if there is none."""
+    # Search backwards in growing steps: the last end is usually near the end of the data.
     step = 1 << 16
     while True:
         start = max(0, len(data) - step)

@@ -1,8 +1,8 @@
-"""One work unit: documents as ids -> rows -> records.
+"""Makes the examples of one work unit: documents as ids -> rows -> serialized records.
 
 Paper: section 3.1 and appendix A.2.
 
-Letters: R rows, S pieces of a row.
+Letters: R rows, S tokens per row.
 """
 
 import dataclasses
@@ -20,15 +20,15 @@ from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
 from tfrecords import records, schema, writer
 
-# Tell the units' streams of numbers, for rows and for their order, apart from others of the same seed.
+# Keys of the random streams of a work unit: one for its rows, one for their order. Other modules use other keys.
 _ROWS, _ORDER = 1, 2
-# so many rows at a time stay in the processor's cache
+# A batch of this many rows stays in the processor's cache.
 _ROWS_PER_STEP = 2048
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
-    """What rows need to know of the vocabulary: two ids, and how to mask."""
+class SpecialTokens:
+    """The ids of [CLS] and [SEP], and the masking rule, which holds the id of [MASK]."""
 
     cls_id: int
     sep_id: int
@@ -37,37 +37,37 @@ class Pieces:
 
 @dataclasses.dataclass(frozen=True)
 class UnitTask:
-    """A unit, the blocks of its window (its own at `own_block`), and where its records go."""
+    """A work unit, the blocks of its window (its own at index `own_block`), and the folder for its records."""
 
     unit: Unit
     window: Sequence[Block]
     own_block: int
     settings: GeneratorSettings
-    pieces: Pieces
+    special_tokens: SpecialTokens
     job: str
     folder: str
 
     @property
     def path(self) -> str:
-        """The file of the unit's records; `unit_files` writes and reads it."""
+        """The file with the unit's records, in the format of `unit_files`."""
         return f"{self.folder}/{self.unit.name}.tfrecord"
 
     @property
     def result_path(self) -> str:
-        """The file that says that the unit is done, and holds its facts."""
+        """The file that marks the unit as finished and holds its `Facts`."""
         return f"{self.folder}/{self.unit.name}.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a unit's records hold: to be added up.
+    """Counts over the records of one or several work units; the field names are the keys of `result_path`.
 
     Attributes:
-      examples: rows.
-      bytes: size of their records.
-      pieces: pieces of all rows, without padding.
-      predictions: masked positions of all rows.
-      random_next: rows whose B is a random sentence.
+      examples: number of rows.
+      bytes: total size of their records.
+      pieces: number of tokens, without padding.
+      predictions: number of masked positions.
+      random_next: number of rows whose segment B is random.
     """
 
     examples: int = 0
@@ -77,13 +77,13 @@ class Facts:
     random_next: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
-        """The facts of both together."""
+        """Returns the sums of both."""
         mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
         return Facts(*(a + b for a, b in zip(mine, others, strict=True)))
 
 
 def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
-    """What the records hold under these settings."""
+    """Returns the features of the records under these settings."""
     return schema.pretraining_features(
         settings.max_seq_length,
         settings.max_predictions_per_seq,
@@ -93,7 +93,7 @@ def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
 
 
 def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
-    """Writes the records of a unit, pass by pass, in random order; they are on disk when this returns."""
+    """Makes the records of a unit, pass by pass, and writes them to disk in random order."""
     settings, unit = task.settings, task.unit
     window = load_window(task.window, task.job)
     first = sum(block.documents for block in task.window[: task.own_block])
@@ -101,7 +101,7 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
     rng = _random_numbers(task, _ROWS)
     facts, made = Facts(), []
     for _ in range(unit.first_pass, unit.last_pass):
-        for columns in example_columns(window, documents, settings, task.pieces, rng):
+        for columns in example_columns(window, documents, settings, task.special_tokens, rng):
             facts += _facts_of(columns)
             made += records.serialize(columns, features_of(settings))
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
@@ -111,13 +111,13 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
 
 
 def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
-    """A stream of a unit's own: none depends on what was made before it."""
+    """Returns a random generator that depends only on the seed, the unit and the use, not on earlier units."""
     seeds = np.random.SeedSequence((task.settings.random_seed, use, task.unit.block, task.unit.first_pass))
     return np.random.Generator(np.random.PCG64(seeds))
 
 
 def read_facts(task: UnitTask) -> Facts | None:
-    """The facts of a unit that an earlier run finished; None if it did not."""
+    """Returns the facts of a unit that an earlier run finished; None if the unit is unfinished."""
     if not tf.io.gfile.exists(task.result_path) or not unit_files.exist(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
@@ -125,27 +125,31 @@ def read_facts(task: UnitTask) -> Facts | None:
 
 
 def example_columns(
-    window: Window, documents: range, settings: GeneratorSettings, pieces: Pieces, rng: np.random.Generator
+    window: Window,
+    documents: range,
+    settings: GeneratorSettings,
+    special_tokens: SpecialTokens,
+    rng: np.random.Generator,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """One pass over documents.
+    """Makes the examples of one pass over documents.
 
     Args:
-      window: holds the documents, and those that random next sentences come from.
-      documents: which of the window's documents to go through.
+      window: contains the documents and those from which random next sentences are drawn.
+      documents: range of the window's documents to process.
       settings: lengths, objective and masking.
-      pieces: see `Pieces`.
+      special_tokens: see `SpecialTokens`.
       rng: source of randomness.
 
     Yields:
-      Features of some rows, [R, length] each, as `features_of(settings)` says.
+      Columns of a batch of rows, [R, length] each, as described by `features_of(settings)`.
     """
     sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
     rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
     for start in range(0, len(rows.start_a), _ROWS_PER_STEP):
         part = Rows(*(column[start : start + _ROWS_PER_STEP] for column in dataclasses.astuple(rows)))
-        columns, lengths, is_text = fill_rows(window.tokens, part, settings.max_seq_length, pieces)
+        columns, lengths, is_text = fill_rows(window.tokens, part, settings.max_seq_length, special_tokens)
         if settings.masks:
-            masked = masking.mask(columns["input_ids"], lengths, is_text, pieces.rule, rng)
+            masked = masking.mask(columns["input_ids"], lengths, is_text, special_tokens.rule, rng)
             columns |= {
                 "input_ids": masked.input_ids,
                 "masked_lm_positions": masked.positions,
@@ -158,19 +162,19 @@ def example_columns(
 
 
 def fill_rows(
-    tokens: np.ndarray, rows: Rows, max_seq_length: int, pieces: Pieces
+    tokens: np.ndarray, rows: Rows, max_seq_length: int, special_tokens: SpecialTokens
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Builds [CLS] A [SEP] B [SEP], or [CLS] A [SEP] where B has length 0, padded with zeros.
+    """Builds rows [CLS] A [SEP] B [SEP], or [CLS] A [SEP] where B has length 0, padded with zeros.
 
     Args:
-      tokens: int [T], what the rows' ranges count in.
-      rows: R segments or pairs of them.
+      tokens: int [T], the token ids that the rows' ranges index.
+      rows: R segments or pairs of segments.
       max_seq_length: S.
-      pieces: see `Pieces`.
+      special_tokens: see `SpecialTokens`.
 
     Returns:
-      `input_ids` int32 [R, S], `input_mask` and `segment_ids` uint8 [R, S]; the rows' lengths int32 [R]; and
-      bool [R, S], True on the pieces of A and B.
+      `input_ids` int32 [R, S], `input_mask` and `segment_ids` uint8 [R, S]; the row lengths int32 [R]; and a
+      bool mask [R, S] that is True on the tokens of A and B.
     """
     column = np.arange(max_seq_length, dtype=np.int32)
     length_a = rows.length_a.astype(np.int32)[:, None]
@@ -183,8 +187,8 @@ def fill_rows(
     input_ids = tokens.take(source, mode="clip").astype(np.int32)
     in_row = column < lengths
     is_sep = (column == length_a + 1) | (column == lengths - 1)
-    input_ids[is_sep] = pieces.sep_id
-    input_ids[:, 0] = pieces.cls_id
+    input_ids[is_sep] = special_tokens.sep_id
+    input_ids[:, 0] = special_tokens.cls_id
     input_ids *= in_row
     is_text = in_row & ~is_sep
     is_text[:, 0] = False

@@ -1,7 +1,6 @@
-"""Making the records of a corpus: plan, tokenize, make the units, shuffle them into shards, manifest last.
+"""Generates the records of a corpus: plan, tokenize, make work units, shuffle them into shards, write the manifest.
 
-Every step's results are files that appear only when they are whole, so a run that was stopped at any
-moment goes on from them.
+Every step writes its results atomically, so that an interrupted run resumes from the files that exist.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from data_gen import compressed, disk_space
 from data_gen.documents import plan_sources
-from data_gen.examples import Facts, Pieces
+from data_gen.examples import Facts, SpecialTokens
 from data_gen.job import Job, corpus_entries, hash_range, output_paths, plan_hashes
 from data_gen.progress import Progress
 from data_gen.runner import Runner
@@ -26,16 +25,16 @@ from tfrecords.errors import InputError
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, and their manifest last.
+    """Writes the shards that `settings` describes, then their manifest.
 
-    A set that is there already is left as it is, and one that was begun is finished.
+    A finished set is left unchanged; an unfinished one is resumed.
 
     Returns:
       The shards.
 
     Raises:
-      InputError: a file is missing, empty or cannot be read, the vocabulary lacks a special token, the corpus has
-        fewer than the two documents that a random next sentence needs, or the set there was made otherwise.
+      InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; the corpus has
+        fewer than the two documents that a random next sentence needs; or the existing set has other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
@@ -46,7 +45,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
     if all(finished := job.finished_shards()):
         job.clear()
-        logging.info("%s: all shards are there, nothing to do (--verify checks their bytes)", job.manifest_path)
+        logging.info("%s: all shards exist, nothing to do (--verify checks their contents)", job.manifest_path)
         return finished
     try:
         job.open()
@@ -56,26 +55,26 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 
 
 def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Runner) -> list[manifest.Shard]:
-    """All steps from text to manifest."""
+    """Runs all steps from text to manifest."""
     settings = job.settings
     try:
-        # looked at again, now that no other run can change it
+        # Read the state again: now that this run holds the lock, no other run can change it.
         finished = job.finished_shards()
-        pieces = _pieces(vocabulary, settings)
-        blocks = _tokenize(files, pieces, job, runner)
+        special_tokens = _special_tokens(vocabulary, settings)
+        blocks = _tokenize(files, special_tokens, job, runner)
         _check_documents(blocks, settings)
-        disk_space.check(blocks, 1.0, pieces, job)
-        tasks = plan_unit_tasks(blocks, pieces, job)
+        disk_space.check(blocks, 1.0, special_tokens, job)
+        tasks = plan_unit_tasks(blocks, special_tokens, job)
         facts = make_units(tasks, runner)
         shards = make_shards(tasks, facts, job, runner, finished)
     except InputError as error:
-        # units are worth keeping until there is room for the rest; otherwise the corpus has to change, and nothing
-        # that was made of it is of use
+        # Keep finished units if only disk space is missing: a rerun resumes from them. Any other error requires a
+        # change of the corpus or the flags, which makes the work folder useless.
         if not (isinstance(error, disk_space.NoRoomError) and disk_space.unit_paths(job)):
             job.close()
         raise
-    if any(finished):  # then the manifest is there, and says the same
-        logging.info("made %d missing shard%s again", *_counted(finished.count(None)))
+    if any(finished):  # the manifest exists and is still valid
+        logging.info("recreated %d missing shard%s", *_counted(finished.count(None)))
     else:
         summary = _summary(blocks, sum(facts, Facts()), settings)
         entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
@@ -87,10 +86,10 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
 
 
 def verify(settings: GeneratorSettings) -> None:
-    """Checks a set against its manifest, byte by byte.
+    """Checks every byte of a set against its manifest.
 
     Raises:
-      InputError: the set is not what was written; the message names the first shard that is not.
+      InputError: a shard differs from what was written; the message names the first such shard.
     """
     outputs = output_paths(settings.output_file)
     path = manifest.manifest_path(outputs[0])
@@ -102,21 +101,22 @@ def verify(settings: GeneratorSettings) -> None:
     count = len(manifest.read_manifest(path)["shards"])
     if count != len(outputs):
         raise InputError(
-            f"{path}: names {count} shards, but --output_file={settings.output_file} {len(outputs)}; give it as it was"
+            f"{path}: lists {count} shards, but --output_file={settings.output_file} names {len(outputs)}; "
+            "give the --output_file with which the set was made"
         )
     logging.info("%s: %d shard%s as written", path, *_counted(count))
 
 
-def _pieces(vocabulary: Sequence[str], settings: GeneratorSettings) -> Pieces:
+def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> SpecialTokens:
     rule = MaskingRule.of_settings(vocabulary, dataclasses.asdict(settings), settings.max_predictions_per_seq)
-    return Pieces(vocabulary.index(CLS), vocabulary.index(SEP), rule)
+    return SpecialTokens(vocabulary.index(CLS), vocabulary.index(SEP), rule)
 
 
-def _tokenize(files: Sequence[str], pieces: Pieces, job: Job, runner: Runner) -> list[Block]:
-    """All blocks of the corpus, in its order.
+def _tokenize(files: Sequence[str], special_tokens: SpecialTokens, job: Job, runner: Runner) -> list[Block]:
+    """Tokenizes the corpus and returns its blocks in corpus order.
 
     Raises:
-      InputError: a file cannot be read, or what the first text gives says that the disk has no room for the set.
+      InputError: a file cannot be read, or the estimate from the first block exceeds the free disk space.
     """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)
@@ -132,7 +132,7 @@ def _tokenize(files: Sequence[str], pieces: Pieces, job: Job, runner: Runner) ->
 
         tokenize(tasks[:1])
         if tasks and tasks[0].size:
-            disk_space.check(blocks[tasks[0]], tasks[0].size / size, pieces, job)
+            disk_space.check(blocks[tasks[0]], tasks[0].size / size, special_tokens, job)
         tokenize(tasks[1:])
     return [block for task in tasks for block in blocks[task]]
 
@@ -156,18 +156,18 @@ def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
 
 def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
     documents = sum(block.documents for block in blocks)
-    where = f"--input_file={settings.input_file}: holds"
+    where = f"--input_file={settings.input_file}: contains"
     if not documents:
         raise InputError(f"{where} no text; check the file and --input_format={settings.input_format}")
     if documents < 2 and settings.objective == "mlm_nsp":
         raise InputError(
-            f"{where} 1 document, but a random next sentence needs two; set documents apart with a blank line, or give "
+            f"{where} 1 document, but a random next sentence needs two; separate documents by a blank line, or give "
             "--objective=mlm"
         )
 
 
 def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict:
-    """What a person wants to know of the set, and the trainer of its balance."""
+    """Returns the statistics of the set for the manifest."""
     tokens = sum(block.tokens for block in blocks)
     summary = {
         "documents": sum(block.documents for block in blocks),
@@ -187,15 +187,15 @@ def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings)
 def _in_words(summary: Mapping[str, float], shards: int) -> str:
     parts = [
         "wrote {examples:,} examples in {shards} shard{ending}",
-        "{documents:,} documents, {sentences:,} sentences, {tokens:,} pieces ({unknown_share:.2%} [UNK])",
+        "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens ({unknown_share:.2%} [UNK])",
         "{padding_share:.1%} padding",
         "{masked_share:.1%} masked" if "masked_share" in summary else "",
-        "next sentence random in {random_next_share:.1%}" if "random_next_share" in summary else "",
+        "{random_next_share:.1%} random next sentences" if "random_next_share" in summary else "",
     ]
     number, ending = _counted(shards)
     return "; ".join(filter(None, parts)).format(**summary, shards=number, ending=ending)
 
 
 def _counted(number: int) -> tuple[int, str]:
-    """A number, and the ending of what is counted."""
+    """Returns a number and the plural ending for it."""
     return number, "" if number == 1 else "s"

@@ -1,7 +1,7 @@
-"""What a run of the generator is a run of, and its folder: so that a rerun finishes it, or refuses.
+"""The identity of a generator run and its work folder, so that a rerun resumes it or is refused.
 
-Beside the shards stand `NAME.work/`, while the set is being made, and `NAME.manifest.json`, once it is whole.
-Both say with which settings, vocabulary and corpus.
+`NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once it is complete.
+Both record the settings, the vocabulary and the corpus.
 """
 
 import dataclasses
@@ -18,18 +18,18 @@ from data_gen.settings import GeneratorSettings
 from tfrecords import lock, manifest, writer
 from tfrecords.errors import InputError
 
-# Raised whenever the same settings give other records than before.
+# Increment this number whenever the same settings produce different records.
 _RECIPE = 2
-# What decides how the records are made and not what is in them; files are compared by what they hold.
+# Settings that do not affect the contents of the records. Files are compared by content, not by name.
 _IMMATERIAL = {"input_file", "output_file", "vocab_file", "num_workers", "runner", "spark_master", "verify"}
 _HASHED_AT_ONCE = 64 << 20
 
 
 def output_paths(output_file: str) -> list[str]:
-    """The files that `--output_file` names: a comma list, each part a path or PATH@N for N shards.
+    """Expands `--output_file`: a comma-separated list of paths, or of PATH@N for N shards.
 
     Raises:
-      InputError: it names none, or an impossible number of shards.
+      InputError: the list is empty, or a number of shards is out of range.
     """
     paths = []
     for part in filter(None, (part.strip() for part in output_file.split(","))):
@@ -48,14 +48,14 @@ def output_paths(output_file: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class HashTask:
-    """A range of a file to take the SHA-256 of."""
+    """A range of a file whose SHA-256 is to be computed."""
 
     path: str
     start: int
 
 
 def plan_hashes(files: Sequence[str]) -> list[HashTask]:
-    """Ranges that cover all files."""
+    """Splits all files into ranges."""
     return [
         HashTask(path, start)
         for path in files
@@ -64,7 +64,7 @@ def plan_hashes(files: Sequence[str]) -> list[HashTask]:
 
 
 def hash_range(task: HashTask) -> tuple[HashTask, str]:
-    """SHA-256 of a range."""
+    """Computes the SHA-256 of a range, in hexadecimal."""
     digest, left = hashlib.sha256(), _HASHED_AT_ONCE
     with tf.io.gfile.GFile(task.path, "rb") as file:
         file.seek(task.start)
@@ -75,7 +75,7 @@ def hash_range(task: HashTask) -> tuple[HashTask, str]:
 
 
 def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
-    """Name, size and fingerprint (SHA-256 of the SHA-256 of its ranges) of each file."""
+    """Returns name, size in bytes and fingerprint (SHA-256 over the SHA-256 of its ranges) of each file."""
     parts: dict[str, str] = dict.fromkeys(files, "")
     for task in sorted(hashes, key=lambda task: task.start):
         parts[task.path] += hashes[task]
@@ -87,12 +87,12 @@ def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list
 
 
 class Job:
-    """A set of shards to be made.
+    """A set of shards to generate.
 
     Args:
       settings: the resolved settings.
-      outputs: the shards.
-      vocab_sha256: of the vocabulary's bytes.
+      outputs: paths of the shards.
+      vocab_sha256: SHA-256 of the vocabulary file.
       corpus: see `corpus_entries`.
     """
 
@@ -109,19 +109,19 @@ class Job:
             "outputs": _names(outputs),
         }
         self._lock = lock.FolderLock(
-            self.folder, f"{self.folder}: another run is at work on this set; wait for it, or stop it"
+            self.folder, f"{self.folder}: another run is writing this set; wait for it, or stop it"
         )
 
     @property
     def id(self) -> str:
-        """A short name for the identity."""
+        """A short hash of the identity."""
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def finished_shards(self) -> list[manifest.Shard | None]:
-        """For each output its shard, if an earlier run finished the set and the file is still there, else None.
+        """Returns one entry per output: its shard if an earlier run finished the set and the file exists, else None.
 
         Raises:
-          InputError: the set there was made otherwise, or nothing says how.
+          InputError: the existing set has other settings, or no manifest.
         """
         entries = manifest.read_manifest(self.manifest_path)
         if entries is None:
@@ -130,8 +130,8 @@ class Job:
         shards = manifest.shards_of(self.manifest_path, entries)
         if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
             raise InputError(
-                f"{self.manifest_path}: the set there was made with other settings ({different}); "
-                "give another --output_file, or delete that set and its manifest"
+                f"{self.manifest_path}: this set was made with other settings ({different}); "
+                "give another --output_file, or delete the set and its manifest"
             )
         return [
             shard if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes else None
@@ -140,19 +140,16 @@ class Job:
 
     def _refuse_unknown_outputs(self) -> None:
         if tf.io.gfile.exists(f"{self.folder}/plan.json"):
-            return  # an unfinished run's, whose plan is compared when it is opened
+            return  # the outputs of an unfinished run; `open` compares its plan
         for path in self.outputs:
             if tf.io.gfile.exists(path):
-                raise InputError(
-                    f"--output_file: {path} exists, and no manifest says how it was made; delete it, or give another "
-                    "name"
-                )
+                raise InputError(f"--output_file: {path} exists but has no manifest; delete it, or give another name")
 
     def open(self) -> None:
-        """Makes the folder, or takes it over from an earlier run that was stopped.
+        """Creates the work folder, or resumes that of an interrupted run.
 
         Raises:
-          InputError: the folder is of another run, or that run is still at work.
+          InputError: the folder belongs to a run with other settings, or to a run that is still active.
         """
         tf.io.gfile.makedirs(self.folder)
         self._lock.take()
@@ -162,7 +159,7 @@ class Job:
     def _check_plan(self) -> None:
         path = f"{self.folder}/plan.json"
         if not tf.io.gfile.exists(path):
-            # what stands here without a plan is of a run that was killed while it removed its folder
+            # A folder without a plan remains from a run that was killed while it removed the folder.
             self._empty_folder()
             writer.write_text(path, json.dumps(self.identity, indent=2) + "\n")
         else:
@@ -173,18 +170,18 @@ class Job:
                     f"{self.folder}: an unfinished run with other settings ({different}); "
                     "finish it with its own command, or delete the folder, or give another --output_file"
                 )
-            logging.info("going on with the unfinished run in %s", self.folder)
+            logging.info("resuming the unfinished run in %s", self.folder)
 
     def close(self) -> None:
-        """Removes the folder of a run that is over."""
+        """Removes the work folder of a finished run."""
         tf.io.gfile.rmtree(self.folder)
         self.release()
 
     def clear(self) -> None:
-        """Removes what a run left that was killed after its manifest was written.
+        """Removes the leftovers of a run that was killed after it wrote the manifest.
 
         Raises:
-          InputError: that run is still at work.
+          InputError: that run is still active.
         """
         if tf.io.gfile.exists(self.folder):
             self._lock.take()
@@ -192,7 +189,7 @@ class Job:
         self._remove_leftovers()
 
     def release(self) -> None:
-        """Lets another run take the folder over."""
+        """Releases the lock on the work folder."""
         self._lock.release()
 
     def _empty_folder(self) -> None:
@@ -209,52 +206,53 @@ class Job:
         for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in ("tokens", "units", "shards"))):
             if not tf.io.gfile.isdir(folder or "."):
                 continue
-            # a listing, as a name may hold what a glob takes for a pattern
+            # List the folder instead of globbing: a name may contain glob characters.
             for name in tf.io.gfile.listdir(folder or "."):
                 whole, temporary, _ = name.rpartition(writer.TEMPORARY)
                 if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
                     tf.io.gfile.remove(os.path.join(folder, name))
 
     def _differences(self, other: Mapping) -> str:
-        """How this run differs from another one, in a few words; empty if it does not."""
+        """Describes how another run's identity differs from this one; empty if it does not."""
         mine = self.identity
         if mine["recipe"] != other.get("recipe"):
-            return "by another version of the generator"
+            return "another version of the generator"
         found = []
         settings = other.get("settings", {})
         for name, value in mine["settings"].items():
             if name not in _IMMATERIAL and settings.get(name) != value:
-                found.append(f"--{name}={_shown(settings.get(name))} there, {_shown(value)} now")
+                found.append(f"--{name} was {_shown(settings.get(name))}, is now {_shown(value)}")
         there, now = other.get("outputs", []), mine["outputs"]
         if len(there) != len(now):
-            found.append(f"{len(there)} shards there, {len(now)} now")
+            found.append(f"there were {len(there)} shards, now {len(now)}")
         elif there != now:
             old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
-            found.append(f"--output_file: {old} there, {new} now")
+            found.append(f"--output_file was {old}, is now {new}")
         if mine["vocab_sha256"] != other.get("vocab_sha256"):
-            found.append("another vocabulary")
+            found.append("the vocabulary has changed")
         return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
 
 
 def _shown(value) -> str:
-    """A setting as one would write the flag."""
+    """Formats a setting as on the command line."""
     return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names(outputs: Sequence[str]) -> list[str]:
-    """What the shards are called in the manifest, which stands beside the first one."""
+    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard."""
     folder = os.path.dirname(outputs[0])
     for path in outputs:
         if "://" in path and os.path.dirname(path) != folder:
-            raise InputError(f"--output_file: {path} is not in {folder}; give shards that stand in one folder")
+            raise InputError(f"--output_file: {path} is not in {folder}; give shards in one folder")
     return [os.path.relpath(path, folder or ".") for path in outputs]
 
 
 def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:
     if len(there) != len(now):
-        return [f"a corpus of {len(there)} file(s) there, of {len(now)} now"]
+        return [f"the corpus had {len(there)} file(s), has now {len(now)}"]
     return [
-        f"another corpus: {old['name']} of {old['bytes']} bytes there, {new['name']} of {new['bytes']} bytes now"
+        f"the corpus has changed: it had {old['name']} of {old['bytes']} bytes, "
+        f"has now {new['name']} of {new['bytes']} bytes"
         for old, new in zip(there, now, strict=True)
         if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
     ]

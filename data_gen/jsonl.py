@@ -1,4 +1,4 @@
-"""One line of a JSON Lines file to the sentences of its document."""
+"""Reads one line of a JSON Lines file as the sentences of a document."""
 
 import json
 
@@ -6,23 +6,23 @@ from data_gen.sentences import split_sentences
 
 
 class LineError(ValueError):
-    """A line that holds no document; the message says why, and the caller adds file and line."""
+    """A line that is not a document; the message states the reason, and the caller adds file and line."""
 
 
 def document(line: bytes, text_field: str) -> list[str]:
-    """The sentences of one JSON line.
+    """Returns the sentences of one JSON line.
 
     Args:
-        line: bytes, UTF-8, with or without its line end. Invalid bytes are dropped, as the original drops them; a byte
-            order mark is passed over.
-        text_field: str, the field that holds the text: a string, whose line ends divide paragraphs, or a list of
-            strings (sentences or paragraphs). No sentence goes over the end of either.
+        line: bytes, UTF-8, with or without its line end. Invalid bytes are dropped, as in the original; a byte
+            order mark is skipped.
+        text_field: str, the field with the text: a string, whose line ends separate paragraphs, or a list of
+            strings (sentences or paragraphs). No sentence spans two paragraphs or two strings.
 
     Returns:
-        list of str, the sentences; none for an empty line.
+        list of str, the sentences; empty for an empty line.
 
     Raises:
-        LineError: The line is no JSON object, or has no text in that field.
+        LineError: The line is not a JSON object, or the field does not contain text.
         InputError: The splitter's library is not installed.
     """
     content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
@@ -32,13 +32,13 @@ def document(line: bytes, text_field: str) -> list[str]:
         record = json.loads(content)
     except json.JSONDecodeError as error:
         raise LineError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
-    except (RecursionError, ValueError) as error:  # nested too deeply; an integer of too many digits
+    except (RecursionError, ValueError) as error:  # nesting is too deep, or an integer has too many digits
         raise LineError(f"JSON that cannot be read: {error}") from error
     if not isinstance(record, dict):
         raise LineError(f"expected a JSON object with the field {text_field!r}, found {_kind(record)}")
     if text_field not in record:
         found = ", ".join(map(repr, list(record)[:10])) or "none"
-        raise LineError(f"no field {text_field!r}; fields there: {found}")
+        raise LineError(f"no field {text_field!r}; its fields: {found}")
     text = record[text_field]
     if isinstance(text, str):
         paragraphs = text.splitlines()
@@ -53,11 +53,11 @@ def document(line: bytes, text_field: str) -> list[str]:
 
 
 def _without_surrogates(text: str) -> str:
-    """JSON can escape half a surrogate pair, which no UTF-8 can hold: invalid like the invalid bytes, so dropped."""
+    """Drops lone surrogates, which JSON can escape but UTF-8 cannot encode, like other invalid bytes."""
     return text.encode("utf-8", errors="ignore").decode("utf-8")
 
 
 def _kind(value: object) -> str:
-    """What JSON calls it."""
+    """Returns the JSON name of a value's type."""
     kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return kinds.get(type(value), "a number")

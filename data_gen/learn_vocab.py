@@ -2,8 +2,8 @@
 
 python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
 
-Special tokens come first, [PAD] with id 0, then --num_unused slots; the published vocabularies have
-their [unusedN] between [PAD] and [UNK] instead. To keep a vocabulary and add to it:
+The special tokens come first ([PAD] has id 0), followed by --num_unused reserved slots. The published
+vocabularies place their [unusedN] between [PAD] and [UNK] instead. To extend an existing vocabulary:
 
 python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.txt --vocab_size=31522
 """
@@ -11,7 +11,7 @@ python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=new.txt --e
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf import command_line

@@ -1,4 +1,4 @@
-"""The libraries of the extra `text`, loaded when first needed."""
+"""Imports the libraries of the extra `text` on first use."""
 
 import functools
 import importlib
@@ -9,7 +9,7 @@ from tfrecords.errors import InputError
 
 @functools.cache
 def load(name: str) -> types.ModuleType:
-    """A library of the extra `text`.
+    """Imports a library of the extra `text`.
 
     Args:
         name: str, the module's name.
@@ -18,12 +18,12 @@ def load(name: str) -> types.ModuleType:
         The module.
 
     Raises:
-        InputError: It is not installed.
+        InputError: The library is not installed.
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(
-            f"{name} is not installed, which raw text needs: pip install 'bert_tf[text]', or give text that stands one "
-            "sentence a line"
+            f"{name} is not installed, but raw text needs it: pip install 'bert_tf[text]', or give text with one "
+            "sentence per line"
         ) from error

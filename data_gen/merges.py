@@ -1,4 +1,4 @@
-"""Merging the most frequent pair of neighbouring pieces, again and again (byte-pair encoding over words).
+"""Byte-pair encoding over words: repeatedly merges the most frequent pair of adjacent tokens.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -15,30 +15,30 @@ Pair = tuple[str, str]
 
 
 class Merges:
-    """Words as lists of pieces, with the count of every pair of neighbours kept up to date.
+    """Words as lists of tokens, with up-to-date counts of all adjacent pairs.
 
-    Some 300 bytes a word of average length, and the strings of the pieces.
+    Memory: about 300 bytes for a word of average length, plus the token strings.
 
     Args:
-      words: each word's pieces; those that continue a word start with "##".
-      counts: how often each word occurs.
+      words: tokens of each word; tokens that continue a word start with "##".
+      counts: number of occurrences of each word.
     """
 
     def __init__(self, words: list[list[str]], counts: Sequence[int]):
         self._words, self._counts = words, counts
         self._pair_counts: collections.Counter[Pair] = collections.Counter()
-        # numbers of the words that hold a pair, or once held it; plain 32-bit integers to save memory
+        # Indices of the words that contain a pair or once did, as 32-bit integers to save memory.
         self._words_with: dict[Pair, array.array] = collections.defaultdict(lambda: array.array("i"))
         for index, symbols in enumerate(words):
             for pair in itertools.pairwise(symbols):
                 self._pair_counts[pair] += counts[index]
                 self._words_with[pair].append(index)
-        # an entry's count may be above its pair's count of today, never below for want of another entry
+        # The count of an entry may be outdated. Some entry of a pair is always at least the pair's current count.
         self._heap = [(-count, pair) for pair, count in self._pair_counts.items()]
         heapq.heapify(self._heap)
 
     def highest_count(self) -> int:
-        """The count of the most frequent pair; 0 when no pair is left. Equal counts go in the order of characters."""
+        """Returns the count of the most frequent pair, 0 if no pair is left; ties are broken by character order."""
         while self._heap:
             negative_count, pair = self._heap[0]
             count = self._pair_counts.get(pair, 0)
@@ -46,12 +46,12 @@ class Merges:
                 return count
             if 0 < count < -negative_count:
                 heapq.heapreplace(self._heap, (-count, pair))
-            else:  # merged meanwhile, or there is another entry of its higher count
+            else:  # the pair no longer exists, or another entry holds its higher count
                 heapq.heappop(self._heap)
         return 0
 
     def merge_most_frequent(self) -> str | None:
-        """Merges the most frequent pair everywhere; None when no pair is left."""
+        """Merges the most frequent pair in all words and returns the new token; None if no pair is left."""
         if not self.highest_count():
             return None
         _, pair = heapq.heappop(self._heap)
@@ -68,7 +68,7 @@ class Merges:
                 touched.add(other)
             for other in itertools.pairwise(after):
                 self._pair_counts[other] += count
-                if merged in other:  # the others were there before
+                if merged in other:  # all other pairs were in the word before
                     risen.add(other)
                     self._words_with[other].append(index)
         for other in touched:

@@ -6,12 +6,12 @@ from tfrecords.progress_bar import ProgressBar
 
 
 class Progress:
-    """Counts work done, on a bar or in log lines; a context manager.
+    """A context manager that counts finished work and reports it.
 
     Args:
-      what: a word or two for what is being done.
-      total: units of work in all; None if that is unknown.
-      unit: what is counted; "B" is shown in megabytes.
+      what: a short name of the work.
+      total: amount of work in `unit`; None if unknown.
+      unit: name of the unit; "B" is shown in megabytes.
     """
 
     def __init__(self, what: str, total: int | None, unit: str):
@@ -25,11 +25,11 @@ class Progress:
         self._bar.close()
 
     def start_at(self, done: int) -> None:
-        """Adds what an earlier run has done; it does not count in the rate."""
+        """Adds the work of an earlier run, which does not count towards the rate."""
         self._bar.add_done_before(done)
 
     def update(self, amount: int = 1, note: str = "") -> None:
-        """Adds work done; `note` stands at the line's end."""
+        """Adds finished work; `note` is appended to the line."""
         if self._bar.advance(amount, note):
             logging.info("%s%s", self._line(), f", {note}" if note else "")
 

@@ -1,6 +1,6 @@
-"""Work on this machine's cores: processes that take one task after the other.
+"""A runner for the cores of this machine: each worker process runs one task at a time.
 
-A worker that dies is noticed at once, and no worker outlives the process that started it.
+The death of a worker is noticed at once, and no worker outlives the process that started it.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from typing import Any
 
 from data_gen.runner import use_one_core
 
-# Imported once, before the workers are forked, so that they share its memory.
+# These modules are imported before the workers are forked, so that all workers share their memory.
 _PRELOAD = ["data_gen.token_blocks", "data_gen.examples"]
 
 
 class LocalRunner:
-    """Runs functions of tasks in processes; a context manager.
+    """A context manager that applies functions to tasks in worker processes.
 
     Args:
-      num_workers: number of processes; 1 works in this process; None for one a core.
+      num_workers: number of processes; 1 runs all tasks in this process; None means one per core.
     """
 
     def __init__(self, num_workers: int | None = None):
@@ -37,7 +37,8 @@ class LocalRunner:
         if self.num_workers > 1:
             self._context = _context()
             try:
-                # a server takes no module path from this process, and would preload what is installed, not what runs
+                # The fork server does not inherit sys.path. Without it, the server could preload an installed copy
+                # of this package instead of the running one.
                 with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
                     for _ in range(self.num_workers):
                         self._workers.append(_Worker(self._context))
@@ -52,11 +53,11 @@ class LocalRunner:
         self._workers = []
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
-        """Yields `function(task)` for every task, in the order in which they are done.
+        """Yields `function(task)` for every task, in order of completion.
 
         Raises:
           ChildProcessError: a worker died.
-          Exception: what `function` raises.
+          Exception: an error that `function` raised.
         """
         if not self._workers:
             use_one_core()
@@ -79,7 +80,8 @@ class LocalRunner:
                         raise error
                     yield result
         finally:
-            # nobody waits for what these do any more: they must neither write on nor answer the next call
+            # After an error or an early exit, stop the busy workers: they must neither write any further nor send
+            # their result to the next call of `map`.
             self._replace([worker for worker in busy.values() if worker in self._workers])
 
     def _replace(self, workers: list["_Worker"]) -> None:
@@ -90,12 +92,12 @@ class LocalRunner:
 
 
 def _context():
-    """How processes are started: forked from one that has TensorFlow loaded, but not at work."""
-    if "tensorflow" not in sys.modules:  # a script: nothing is at work in this process yet
+    """Returns a start method that forks from a process with TensorFlow imported but not initialized."""
+    if "tensorflow" not in sys.modules:  # a script: TensorFlow has no threads in this process yet
         for name in _PRELOAD:
             importlib.import_module(name)
         return multiprocessing.get_context("fork")
-    # a process that may use TensorFlow cannot be forked; a server that does not is started for that
+    # A process with TensorFlow's threads cannot be forked safely, so a fork server is started.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
     return context
@@ -114,13 +116,13 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 class _Worker:
-    """A process and the pipe through which it gets tasks."""
+    """A worker process and the pipe that carries its tasks and results."""
 
     def __init__(self, context):
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()
-        theirs.close()  # so that the pipe ends when the worker does
+        theirs.close()  # the pipe then reports EOF when the worker dies
 
     def give(self, function: Callable, task: Any) -> None:
         try:
@@ -131,7 +133,7 @@ class _Worker:
     def receive(self) -> tuple[Any, Exception | None]:
         try:
             return self.pipe.recv()
-        except (EOFError, OSError) as error:  # OSError: in the midst of an answer
+        except (EOFError, OSError) as error:  # OSError: the worker died while it sent a result
             raise self._died() from error
 
     def end(self) -> None:
@@ -144,13 +146,13 @@ class _Worker:
         code = self.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
         return ChildProcessError(
-            f"a worker process died ({how}; out of memory?); what is finished is kept: run the same command "
+            f"a worker process died ({how}; out of memory?); finished work is kept: run the same command "
             "again, with fewer --num_workers if memory is short"
         )
 
 
 def _work(pipe: connection.Connection) -> None:
-    # the terminal's Ctrl-C and a service manager's SIGTERM reach all processes; the first one decides
+    # Ctrl-C and a service manager's SIGTERM reach all processes. The parent handles them and stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -166,10 +168,10 @@ def _work(pipe: connection.Connection) -> None:
             message = (None, error)
         try:
             pipe.send(message)
-        except (TypeError, AttributeError, pickle.PicklingError) as problem:  # it holds what cannot be sent
+        except (TypeError, AttributeError, pickle.PicklingError) as problem:  # the result cannot be pickled
             pipe.send((None, RuntimeError(repr(message[1] or problem))))
         except BrokenPipeError:
-            return  # nobody is there any more
+            return  # the parent process has ended
 
 
 def _end_with_parent() -> None:

@@ -1,8 +1,8 @@
-"""Work on a Spark cluster: the same functions of the same tasks, on its executors.
+"""A runner for a Spark cluster: executors apply the functions to the tasks.
 
-Executors need this package (docs/scaling.md says how they get it) and a file system that the driver and all
-of them share: what a task writes is a file. A task that is run again, after a lost executor or in
-speculation, writes the same bytes under the same name.
+Executors need this package (see docs/scaling.md) and a file system shared with the driver, because tasks
+write files. A task may run again, after a lost executor or by speculation; it then writes the same bytes
+under the same name.
 """
 
 import contextlib
@@ -30,16 +30,16 @@ from tfrecords.errors import InputError
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_WARNINGS = 30.0
 _SECONDS_TO_CONNECT = 10.0
-# Spark ends the Python process of a cancelled task after two waits of two seconds.
+# Spark kills the Python process of a cancelled task after two waits of two seconds.
 _SECONDS_TO_CANCEL = 15.0
 
 
 class SparkRunner:
-    """Runs functions of tasks on PySpark; a context manager.
+    """A context manager that applies functions to tasks through PySpark.
 
     Args:
-      master: URL of the cluster's master; empty for what spark-submit was given.
-      num_workers: tasks at work at the same time, on a standalone cluster; None for what the cluster gives.
+      master: URL of the cluster's master; empty for the master given to spark-submit.
+      num_workers: maximum number of concurrent tasks on a standalone cluster; None for all that the cluster offers.
     """
 
     def __init__(self, master: str = "", num_workers: int | None = None):
@@ -50,7 +50,7 @@ class SparkRunner:
 
     @property
     def num_workers(self) -> int:
-        """Tasks at work at the same time, as far as executors are there already."""
+        """Number of concurrent tasks on the executors that have registered so far."""
         return self._asked or self._context.defaultParallelism
 
     def __enter__(self) -> "SparkRunner":
@@ -65,33 +65,33 @@ class SparkRunner:
                     raise
                 raise InputError(
                     f"--spark_master={self._master}: Spark does not start: {_reason(error, self._log)} "
-                    f"(its log: {self._log})"
+                    f"(Spark's log: {self._log})"
                 ) from error
         if not self._context.master.startswith("local"):
             self._attempts = int(self._context.getConf().get("spark.task.maxFailures", "4"))
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        with warnings.catch_warnings(), contextlib.suppress(Exception):  # where Spark's process has ended already
+        with warnings.catch_warnings(), contextlib.suppress(Exception):  # Spark's process may have ended already
             warnings.simplefilter("ignore")
             self._context.stop()
-        if not isinstance(error, ChildProcessError):  # whose message names the log
+        if not isinstance(error, ChildProcessError):  # keep the log that this error names
             os.remove(self._log)
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
-        """Yields `function(task)` for every task, in the order in which they are done.
+        """Yields `function(task)` for every task, in order of completion.
 
         Raises:
           ChildProcessError: Spark gave up.
-          Exception: what `function` raised on an executor: InputError at once, others after Spark's repetitions.
+          Exception: an error that `function` raised on an executor: InputError at once, others after Spark's retries.
         """
         tasks = list(tasks)
         if not tasks:
             return
-        # outcomes come home one by one in the accumulator, and all of them once more at the job's end
+        # The accumulator delivers outcomes one by one. The finished job returns all of them once more.
         outcomes = self._context.accumulator([], _Joined())
         attempt = _Attempt(function, outcomes, self._attempts)
-        # a partition a task: Spark hands them out one by one, and repeats only what was lost
+        # One partition per task: Spark schedules tasks one by one and repeats only those that were lost.
         job = _Job(lambda: self._context.parallelize(list(enumerate(tasks)), len(tasks)).map(attempt).collect())
         watch = _Watch(self._context)
         given, seen = set(), 0
@@ -109,16 +109,16 @@ class SparkRunner:
                     yield result
             if ended:
                 break
-            with contextlib.suppress(Exception):  # where Spark's process has ended, of which the job will tell
+            with contextlib.suppress(Exception):  # Spark's process may have ended, which the job will report
                 watch.look()
         if job.error is not None:
             raise ChildProcessError(
-                f"Spark gave up: {_reason(job.error, self._log)}; what is finished is kept: run the same command "
+                f"Spark gave up: {_reason(job.error, self._log)}; finished work is kept: run the same command "
                 f"again (Spark's log: {self._log})"
             ) from job.error
 
     def _cancel(self) -> None:
-        """Ends all tasks, so that none writes any more when this returns."""
+        """Cancels all tasks and waits until none is running."""
         self._context.cancelAllJobs()
         end = time.monotonic() + _SECONDS_TO_CANCEL
         tracker = self._context._jsc.sc().statusTracker()
@@ -127,10 +127,10 @@ class SparkRunner:
 
 
 class _Attempt:
-    """What an executor calls.
+    """The function that an executor calls.
 
-    An error that may pass (a disk, the network) is raised, for Spark to try the task again. The last one, and
-    bad input at once, come home as values: as exceptions Spark would wrap them in Java's.
+    A possibly transient error (disk, network) is raised, so that Spark retries the task. The error of the last
+    attempt, and any InputError, is returned as a value, because Spark would wrap an exception in a Java exception.
     """
 
     def __init__(self, function: Callable[[Any], Any], outcomes, attempts: int):
@@ -154,7 +154,7 @@ class _Attempt:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error if it can be pickled, else one with its words."""
+    """Returns the error if it can be pickled, else a RuntimeError with its text."""
     try:
         return pickle.loads(pickle.dumps(error))
     except Exception:
@@ -162,20 +162,20 @@ def _portable(error: Exception) -> Exception:
 
 
 class _Joined:
-    """An accumulator's rule: lists are joined."""
+    """The rule of an accumulator that concatenates lists."""
 
     def zero(self, value: list) -> list:
-        """What an executor begins with."""
+        """Returns the initial value on an executor."""
         return []
 
     def addInPlace(self, value: list, more: list) -> list:
-        """Both, in the first one's place."""
+        """Appends the second list to the first."""
         value.extend(more)
         return value
 
 
 class _Job:
-    """A job at work in a thread of its own, so that this one hears of signals and can report."""
+    """A Spark job in its own thread, so that the main thread can handle signals and report progress."""
 
     def __init__(self, collect: Callable[[], list]):
         self.outcomes: list = []
@@ -185,7 +185,7 @@ class _Job:
         self._thread.start()
 
     def ended(self, seconds: float) -> bool:
-        """Whether the job has ended, after waiting for at most so long."""
+        """Waits for at most `seconds` and returns whether the job has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -197,7 +197,7 @@ class _Job:
 
 
 class _Watch:
-    """Tells a person of what Spark keeps to itself: that nobody takes the work, that some of it was lost."""
+    """Logs problems that Spark does not report: no executor accepts tasks, or tasks were lost."""
 
     def __init__(self, context):
         self._context = context
@@ -211,19 +211,21 @@ class _Watch:
         for stage in filter(None, stages):
             if stage.numFailedTasks > self._failed:
                 self._failed = stage.numFailedTasks
-                logging.warning("%d task(s) failed or were lost with an executor; Spark makes them again", self._failed)
+                logging.warning("%d task(s) failed or were lost with an executor; Spark retries them", self._failed)
             if stage.numActiveTasks:
                 self._told = time.monotonic()
             elif time.monotonic() - self._told > _SECONDS_BETWEEN_WARNINGS:
                 self._told = time.monotonic()
-                logging.warning("no executor takes work: are master and executors there, with a free core and memory?")
+                logging.warning(
+                    "no executor accepts tasks; check that master and executors run and have free cores and memory"
+                )
 
 
 def _check(master: str) -> None:
-    """Finds at once what Spark would find late, or would tell in many words.
+    """Checks for problems that Spark would report late or at great length.
 
     Raises:
-      InputError: PySpark or Java is missing, or nobody answers at the master's address.
+      InputError: PySpark or Java is missing, or the master does not answer.
     """
     try:
         import pyspark  # noqa: F401
@@ -231,7 +233,7 @@ def _check(master: str) -> None:
         raise InputError("--runner=spark needs PySpark: pip install 'bert_tf[spark]'") from error
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which says that spark-submit started Java
+    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set where spark-submit has started Java
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise InputError(f"--runner=spark needs Java 17, and there is no java {where}; install openjdk-17-jre-headless")
     if master.startswith("spark://"):
@@ -241,7 +243,7 @@ def _check(master: str) -> None:
 
 
 def _unreachable(address: str) -> str:
-    """Why HOST:PORT cannot be reached; empty if it can."""
+    """Returns the reason why HOST:PORT cannot be reached; empty if it can."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return "is not spark://HOST:PORT"
@@ -253,14 +255,14 @@ def _unreachable(address: str) -> str:
 
 
 def _start(master: str, num_workers: int | None, log):
-    """A Spark context whose process writes its own log to `log`."""
+    """Starts a Spark context whose process writes its log to `log`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # tells of every connection that closes, and with a traceback of each that breaks, which the job tells in one line
+    # py4j logs every closed connection, and a traceback for each broken one. The job reports those in one line.
     logging.get_absl_handler().addFilter(lambda record: f"{os.sep}py4j{os.sep}" not in record.pathname)
-    warnings.filterwarnings("ignore", module="pyspark")  # of what it cannot do with a newer pandas
-    # so that executors on this machine run what runs here; a cluster's setting goes first
+    warnings.filterwarnings("ignore", module="pyspark")  # warnings about newer versions of pandas
+    # Executors on this machine use this Python unless the cluster's configuration sets another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName("create_pretraining_data").set("spark.ui.showConsoleProgress", "false")
     if master:
@@ -269,39 +271,39 @@ def _start(master: str, num_workers: int | None, log):
         conf.set("spark.cores.max", str(num_workers))
     gateway = None
     if SparkContext._gateway is None:
-        # in a session of its own: a signal to this process's group shall not end Spark before this process says so
+        # A new session keeps signals to this process group from ending Spark before this process stops it.
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     context = SparkContext(conf=conf, gateway=gateway)
     if num_workers and not context.master.startswith("spark://"):
         context.stop()
         raise InputError(
-            f"--num_workers={num_workers}: with the master {context.master} Spark's own settings say how many; leave "
-            "the flag out"
+            f"--num_workers={num_workers}: Spark's own settings decide the number with the master {context.master}; "
+            "omit the flag"
         )
     root = str(pathlib.Path(__file__).resolve().parents[1])
     if root != sysconfig.get_paths()["purelib"]:
-        # this is a checkout, which executors on this machine would not find by themselves
+        # Executors on this machine do not find a source checkout by themselves.
         context.environment["PYTHONPATH"] = root
     context.environment["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    # where Spark's process is lost it would print a traceback before the job can tell
+    # If Spark's process dies, this server would print a traceback before the job can report the error.
     context._accumulatorServer.handle_error = lambda *_: None
     return context
 
 
 def _reason(error: Exception, log: str) -> str:
-    """One line of what Spark says in hundreds."""
+    """Returns Spark's error message, which may have hundreds of lines, as one line."""
     java = getattr(error, "java_exception", None)
     text = str(error)
     if java is not None:
-        with contextlib.suppress(Exception):  # Java may have gone by now
+        with contextlib.suppress(Exception):  # the Java process may have ended
             text = java.getMessage() or java.toString()
             while java.getCause() is not None:
                 java = java.getCause()
             text = text if (java.getMessage() or "") in text else f"{text} ({java.toString()})"
-    elif "JAVA_GATEWAY_EXITED" in text:  # then only the log knows
+    elif "JAVA_GATEWAY_EXITED" in text:  # only the log contains the reason
         text = pathlib.Path(log).read_text(errors="replace")
         text = next((line for line in text.splitlines() if re.search(r"Exception|Error|\bmust\b", line)), text)
     lines = [line.strip() for line in text.partition("Driver stacktrace")[0].splitlines() if line.strip()]
-    # of a Python traceback the line that begins with the error's name
+    # Keep the line of a Python traceback that starts with the name of the error.
     errors = [line for line in lines[1:] if re.match(r"[\w.]*(Error|Exception)\b: ", line)]
     return " ".join([*lines[:1], *errors[-1:]])

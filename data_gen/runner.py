@@ -1,14 +1,14 @@
-"""What does the work: the same functions of the same tasks, here (`run_local`) or on a cluster (`run_spark`)."""
+"""The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 
 class Runner(Protocol):
-    """Runs functions of tasks; a context manager.
+    """A context manager that applies functions to tasks in parallel.
 
     Attributes:
-      num_workers: how many tasks are at work at the same time, about.
+      num_workers: approximate number of tasks that run at the same time.
     """
 
     num_workers: int
@@ -16,14 +16,14 @@ class Runner(Protocol):
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, in any order.
 
-        Functions and tasks must be picklable. A function may be called more than once for the same task, where
-        a cluster lost a worker or thinks it slow: it must write the same each time, under its name when whole.
-        When an error comes out of here, no task is at work any more.
+        Functions and tasks must be picklable. A cluster that lost a worker, or considers it slow, may run a task
+        more than once. A function must therefore write the same bytes each time, and write them atomically.
+        If this raises, no task is still running.
         """
 
 
 def use_one_core() -> None:
-    """Keeps TensorFlow in this process to one core, and off any GPU: there is a process for each core."""
+    """Restricts TensorFlow in this process to one core and no GPU, because there is one process per core."""
     import tensorflow as tf
 
     try:
@@ -31,4 +31,4 @@ def use_one_core() -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     except RuntimeError:
-        pass  # TensorFlow runs already: in a process that does other work too
+        pass  # TensorFlow is already initialized, as in a process that also does other work.

@@ -1,4 +1,4 @@
-"""How a vocabulary cuts a corpus's words: the tokenizer's greedy matching, and what it comes to."""
+"""Measures how a vocabulary splits the words of a corpus, by the tokenizer's greedy matching."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ class Fit:
     """How well a vocabulary fits a corpus.
 
     Attributes:
-      pieces_per_word: mean over the words of the running text; an [UNK] is one piece.
-      unknown_share: share of the words that become [UNK].
+      pieces_per_word: mean number of tokens per word of the running text; an [UNK] is one token.
+      unknown_share: fraction of the words that become [UNK].
     """
 
     pieces_per_word: float
@@ -25,10 +25,10 @@ class Fit:
 
 
 class Segmenter:
-    """Cuts normalised words as `BertTokenizer` does, for a vocabulary that is in no file yet.
+    """Splits normalized words as `BertTokenizer` does, for a vocabulary that is not in a file yet.
 
     Args:
-      vocabulary: pieces, position = id; [UNK] among them.
+      vocabulary: tokens in the order of their ids, including [UNK].
     """
 
     def __init__(self, vocabulary: Sequence[str]):
@@ -36,16 +36,16 @@ class Segmenter:
         self._tokenizer = word_cutter(list(vocabulary))
 
     def __call__(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Cuts words.
+        """Splits words into tokens.
 
         Returns:
-          int32 ids of all words' pieces one after another, and int64 number of pieces a word [words].
+          The concatenated token ids of all words, int32 [tokens], and the number of tokens per word, int64 [words].
         """
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for start in range(0, len(words), _WORDS_PER_BATCH):
-            pieces = self._tokenizer.tokenize(tf.constant(words[start : start + _WORDS_PER_BATCH], tf.string))
-            ids.append(pieces.values.numpy())
-            lengths.append(pieces.row_lengths().numpy())
+            tokens = self._tokenizer.tokenize(tf.constant(words[start : start + _WORDS_PER_BATCH], tf.string))
+            ids.append(tokens.values.numpy())
+            lengths.append(tokens.row_lengths().numpy())
         return np.concatenate(ids), np.concatenate(lengths)
 
 
@@ -53,18 +53,18 @@ def measure(vocabulary: Sequence[str], word_counts: Mapping[str, int]) -> Fit:
     """Measures how a vocabulary fits counted words.
 
     Args:
-      vocabulary: pieces, position = id; [UNK] among them.
-      word_counts: how often each word occurs; at least one word.
+      vocabulary: tokens in the order of their ids, including [UNK].
+      word_counts: number of occurrences of each word; at least one word.
     """
     segment = Segmenter(vocabulary)
-    pieces = unknown = total = 0
+    tokens = unknown = total = 0
     for words in _batches(word_counts):
         counts = np.array([word_counts[word] for word in words], np.int64)
         ids, lengths = segment(words)
-        pieces += int((counts * lengths).sum())
+        tokens += int((counts * lengths).sum())
         unknown += int(counts[ids[np.cumsum(lengths) - lengths] == segment.unk_id].sum())
         total += int(counts.sum())
-    return Fit(pieces / total, unknown / total)
+    return Fit(tokens / total, unknown / total)
 
 
 def _batches(words: Mapping[str, int]) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
-"""Sampling sentence pairs for the next-sentence task, as ranges of tokens.
+"""Samples sentence pairs for the next-sentence task, as ranges of tokens.
 
-Paper: section 3.1 (Task 2) and appendix A.2: half of the time B follows A, half of the time it comes
-from another document; pairs fill the row, some are cut short on purpose.
+Paper: section 3.1 (Task 2) and appendix A.2. B follows A in half of the pairs and comes from another document
+in the other half. Pairs fill the row, except for a share that is kept short on purpose.
 
 Letters: R rows, D documents, Q sentences, T tokens of a window.
 """
@@ -14,12 +14,12 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Neighbouring documents of a corpus, one after the other in flat arrays.
+    """Adjacent documents of a corpus in flat arrays.
 
     Attributes:
-      tokens: int [T], ids.
-      sentence_starts: int64 [Q + 1], where each sentence starts in `tokens`, and the end.
-      document_starts: int64 [D + 1], where each document starts among the sentences, and the end.
+      tokens: int [T], token ids.
+      sentence_starts: int64 [Q + 1], the start of each sentence in `tokens`, then the end of the last one.
+      document_starts: int64 [D + 1], the index of each document's first sentence, then Q.
     """
 
     tokens: np.ndarray
@@ -33,8 +33,8 @@ class Rows:
 
     Attributes:
       start_a, length_a: segment A.
-      start_b, length_b: segment B; length 0 where rows have one segment.
-      is_random_next: bool [R], whether B is a random sentence (the original's label 1).
+      start_b, length_b: segment B; length 0 in rows of one segment.
+      is_random_next: bool [R], whether B is random (the original's label 1).
     """
 
     start_a: np.ndarray
@@ -47,27 +47,27 @@ class Rows:
 def sample_pairs(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Rows:
-    """Cuts documents into pairs that fill rows of `max_seq_length`.
+    """Splits documents into pairs that fill rows of `max_seq_length`.
 
-    Sentences are gathered until they fill a row; the gathered ones are cut into A and its true
-    continuation, or A alone is kept and B drawn from another document of the window, in which case the
-    unused sentences are gathered again.
+    Sentences are collected until they fill a row. They are then split into A and its true continuation B, or only
+    A is kept and B is drawn from another document of the window. In the second case the unused sentences are
+    collected again for the next row.
 
     Args:
-      window: where the random B comes from; at least two documents.
-      documents: those to cut.
-      max_seq_length: row length, [CLS] and two [SEP] counted.
-      short_seq_prob: how often a document is cut to a shorter length than the maximum.
+      window: the documents from which a random B is drawn; at least two.
+      documents: range of the documents to split.
+      max_seq_length: row length, including [CLS] and two [SEP].
+      short_seq_prob: probability that a document is split to a target length below the maximum.
       rng: source of randomness.
     """
     longest = max_seq_length - 3
     targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
     first, last = window.document_starts[documents.start], window.document_starts[documents.stop]
-    # a row uses up a sentence or more, so there are never more rows than sentences
+    # Each row consumes at least one sentence, so there are never more rows than sentences.
     cuts, coins = rng.random(last - first).tolist(), rng.random(last - first).tolist()
     starts = window.sentence_starts[first : last + 1].tolist()
     document_ends = (window.document_starts[documents.start + 1 : documents.stop + 1] - first).tolist()
-    rows: list[tuple[int, int, int, bool, int]] = []  # start of A, its end, end of B, random?, document
+    rows: list[tuple[int, int, int, bool, int]] = []  # start of A, end of A, end of B, is B random, document
     sentence = 0
     for index, (end, target) in enumerate(zip(document_ends, targets.tolist(), strict=True)):
         while sentence < end:
@@ -76,7 +76,7 @@ def sample_pairs(
             end_of_a = sentence + (1 + int(cuts[row] * (count - 1)) if count > 1 else 1)
             is_random = count == 1 or coins[row] < 0.5
             rows.append((starts[sentence], starts[end_of_a], starts[gathered], is_random, index))
-            # what B would have been is gathered again, so that no text is lost
+            # If B is random, collect the true continuation again, so that no text is lost.
             sentence = end_of_a if is_random else gathered
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     start_a, end_of_a, end_of_b, is_random, index = columns
@@ -91,13 +91,13 @@ def sample_pairs(
 def sample_segments(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Rows:
-    """Cuts documents into single segments of whole sentences that fill rows of `max_seq_length`.
+    """Splits documents into single segments of whole sentences that fill rows of `max_seq_length`.
 
     Args:
-      window: holds the documents.
-      documents: those to cut.
-      max_seq_length: row length, [CLS] and [SEP] counted.
-      short_seq_prob: how often a document is cut to a shorter length than the maximum.
+      window: contains the documents.
+      documents: range of the documents to split.
+      max_seq_length: row length, including [CLS] and [SEP].
+      short_seq_prob: probability that a document is split to a target length below the maximum.
       rng: source of randomness.
     """
     longest = max_seq_length - 2
@@ -124,21 +124,25 @@ def _target_lengths(count: int, longest: int, short_seq_prob: float, rng: np.ran
 def _random_segments(
     window: Window, own: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences of another document from a random one on, until `wanted` tokens are there: starts and ends."""
+    """Draws segments of at least `wanted` tokens that start at a random sentence of a random other document.
+
+    Returns:
+      Starts and ends of the segments in tokens, int64 [R] each.
+    """
     other = rng.integers(0, len(window.document_starts) - 2, len(own))
-    other += other >= own  # never its own document
+    other += other >= own  # skip the row's own document
     first, end = window.document_starts[other], window.document_starts[other + 1]
     sentence = first + (rng.random(len(own)) * (end - first)).astype(np.int64)
     start = window.sentence_starts[sentence]
-    # the first sentence is taken whole, even if A has filled the row
+    # Take at least one whole sentence, even if A already fills the row.
     last = np.searchsorted(window.sentence_starts, start + np.maximum(wanted, 1))
     return start, window.sentence_starts[np.minimum(last, end)]
 
 
 def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
-    """Takes pieces from the longer segment, each from its front or its back at even odds, until both fit.
+    """Truncates the longer segment until both fit, removing each token from its front or back with equal probability.
 
-    One piece at a time, where both are equally long from B, in closed form.
+    This is the closed form of removing one token at a time, from B where both are equally long.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))

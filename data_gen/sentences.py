@@ -1,7 +1,4 @@
-"""Text to sentences.
-
-sentencex, the splitter of the Wikimedia foundation, does the work; its rules are those of English.
-"""
+"""Splits text into sentences with sentencex, the Wikimedia foundation's splitter, by its rules for English."""
 
 import functools
 import re
@@ -18,9 +15,10 @@ def _segment() -> Callable[[str, str], list[str]]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text.
+    """Splits a text into sentences.
 
-    Nothing is lost but white space: runs of it, line ends among them, become one space. A blank line ends a sentence.
+    No text is lost except white space: each run of it, including line ends, becomes one space. A blank line
+    ends a sentence.
 
     Args:
         text: str, any length, without lone surrogates.
@@ -34,13 +32,14 @@ def split_sentences(text: str) -> list[str]:
     segment = _segment()
     sentences = []
     for paragraph in _BLANK_LINE.split(text):
-        # Single spaces also keep the library from a panic: looking back over white space of several bytes
-        # (U+2028, U+3000) before an initial, it cuts within a character.
+        # Single spaces also prevent a panic of the library: before an initial, it looks back over white space of
+        # several bytes (U+2028, U+3000) and splits within a character.
         line = " ".join(paragraph.split())
         try:
             found = segment("en", line)
         except BaseException as error:
-            # a panic of the compiled library is no Exception; a paragraph left whole is better than a dead worker
+            # A panic of the compiled library is not an Exception. Keep the paragraph as one sentence rather than
+            # lose the worker.
             if type(error).__name__ != "PanicException":
                 raise
             found = [line]

@@ -1,4 +1,4 @@
-"""Settings of the data-generating scripts: every field is a flag."""
+"""Settings of the data generation scripts; every field is a flag."""
 
 import dataclasses
 import os
@@ -7,17 +7,17 @@ from bert_tf.command_line import require, setting
 
 
 def _input_format():
-    """The same flag of every script that reads text; a field belongs to one class, so it is made for each."""
+    """Makes the flag that all scripts which read text share; each class needs a field of its own."""
     return setting(
-        "lines: a sentence a line, a blank line or the end of a file after each document; jsonl: a JSON object with a "
-        "text a line; wikipedia: a MediaWiki XML dump",
+        "lines: one sentence per line, a blank line or the end of a file after each document; jsonl: one JSON object "
+        "with a text per line; wikipedia: a MediaWiki XML dump",
         "lines",
         choices=("lines", "jsonl", "wikipedia"),
     )
 
 
 def _text_field():
-    return setting("--input_format=jsonl: the field that holds the text", "text")
+    return setting("--input_format=jsonl: the field that contains the text", "text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,53 +25,55 @@ class GeneratorSettings:
     """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
 
     input_file: str = setting(
-        "text to read; commas and globs; .gz, .bz2 and .xz are unpacked; the end of a file ends a document", ""
+        "text to read: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed; the end of a file ends a "
+        "document",
+        "",
     )
-    output_file: str = setting("TFRecord file to write, or several with commas, or PATH@N for N shards")
-    vocab_file: str = setting("vocabulary, one piece a line", "")
+    output_file: str = setting("TFRecord file to write: one path, a comma-separated list, or PATH@N for N shards")
+    vocab_file: str = setting("vocabulary, one token per line", "")
     input_format: str = _input_format()
     text_field: str = _text_field()
-    do_lower_case: bool = setting("lower-case and strip accents; must fit the vocabulary", True)
-    do_whole_word_mask: bool = setting("mask whole words, not single pieces", False)
-    max_ngram_size: int | None = setting("mask up to so many words in a row; needs --do_whole_word_mask", None)
-    max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
-    max_predictions_per_seq: int = setting("at most so many masked positions a row", 20)
-    random_seed: int = setting("seed of every random choice", 12345)
+    do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True)
+    do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False)
+    max_ngram_size: int | None = setting("mask n-grams of up to this many words; needs --do_whole_word_mask", None)
+    max_seq_length: int = setting("sequence length in tokens, including [CLS] and [SEP]", 128)
+    max_predictions_per_seq: int = setting("maximum number of masked positions per sequence", 20)
+    random_seed: int = setting("seed of all random choices", 12345)
     dupe_factor: int | None = setting(
-        "how often the corpus is gone through, masked anew each time; default 10, or 1 where nothing is masked yet "
+        "number of passes over the corpus, each with other masks; default 10, or 1 if no masks are written "
         "(--masking=dynamic, --objective=ltr)",
         None,
     )
-    masked_lm_prob: float = setting("share of the pieces that is masked", 0.15)
-    short_seq_prob: float = setting("how often a document is cut into rows shorter than the maximum", 0.1)
-    mask_fraction: float = setting("share of the chosen pieces that becomes [MASK]", 0.8)
-    random_fraction: float = setting("share of the chosen pieces that becomes a random piece", 0.1)
-    keep_fraction: float = setting("share of the chosen pieces that stays as it is", 0.1)
+    masked_lm_prob: float = setting("fraction of the tokens to predict", 0.15)
+    short_seq_prob: float = setting("probability that a document is split into rows shorter than the maximum", 0.1)
+    mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8)
+    random_fraction: float = setting("fraction of the predicted tokens that a random token replaces", 0.1)
+    keep_fraction: float = setting("fraction of the predicted tokens that stay unchanged", 0.1)
     objective: str = setting(
-        "mlm_nsp: masked words and next sentence; mlm: masked words, one segment a row; "
-        "ltr: left to right, nothing masked",
+        "mlm_nsp: masked LM and next sentence; mlm: masked LM, one segment per row; "
+        "ltr: left-to-right language model, no masks",
         "mlm_nsp",
         choices=("mlm_nsp", "mlm", "ltr"),
     )
     masking: str = setting(
-        "static: mask when writing; dynamic: write unmasked, and mask anew in each epoch of training",
+        "static: write masked rows; dynamic: write unmasked rows, which training masks differently in each epoch",
         "static",
         choices=("static", "dynamic"),
     )
     gzip_compress: bool = setting("compress the records with gzip", False)
     num_workers: int | None = setting(
-        "processes to work with; default: one a core; --runner=spark: on a standalone cluster at most so many", None
+        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None
     )
     runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
-    spark_master: str = setting("--runner=spark: URL of the master; empty: what spark-submit was given", "")
-    verify: bool = setting("write nothing; check every byte of --output_file's set against its manifest", False)
+    spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")
+    verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
     def __post_init__(self):
         if self.verify:
             return
         for name, what in (
             ("input_file", "text to read"),
-            ("vocab_file", "vocabulary, learn_vocab's or a published one"),
+            ("vocab_file", "vocabulary, from learn_vocab or a published one"),
         ):
             require(bool(getattr(self, name)), f"--{name} is missing; name the {what}")
         if self.dupe_factor is None:
@@ -87,11 +89,11 @@ class GeneratorSettings:
 
     @property
     def masks(self) -> bool:
-        """Whether the records hold masked rows."""
+        """Whether the records contain masked rows."""
         return self.masking == "static" and self.objective != "ltr"
 
     def with_absolute_paths(self) -> "GeneratorSettings":
-        """The same, for workers in other working directories."""
+        """Returns a copy with absolute paths, for workers in other working directories."""
         paths = {name: _absolute(getattr(self, name)) for name in ("input_file", "output_file", "vocab_file")}
         return dataclasses.replace(self, **paths)
 
@@ -115,11 +117,11 @@ class GeneratorSettings:
         require(size is None or size >= 0, f"--max_ngram_size={size}: must be at least 0")
         require(
             not size or self.do_whole_word_mask,
-            f"--max_ngram_size={size} needs --do_whole_word_mask: n-grams are made of words",
+            f"--max_ngram_size={size} needs --do_whole_word_mask, because n-grams consist of words",
         )
         require(
             self.masking == "static" or self.objective != "ltr",
-            "--masking=dynamic contradicts --objective=ltr, where nothing is masked; drop one of them",
+            "--masking=dynamic contradicts --objective=ltr, which masks nothing; omit one of them",
         )
         fractions = (self.mask_fraction, self.random_fraction, self.keep_fraction)
         require(
@@ -138,25 +140,25 @@ def _absolute(paths: str) -> str:
 class VocabularySettings:
     """Settings of `learn_vocab`."""
 
-    input_file: str = setting("text to learn from, plain, .gz, .bz2 or .xz; commas and globs")
+    input_file: str = setting("text to learn from: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed")
     output_file: str = setting("vocabulary file to write")
     input_format: str = _input_format()
     text_field: str = _text_field()
     vocab_size: int = setting(
-        "number of pieces, special tokens and [unusedN] counted; fewer if the text has no more", 30522
+        "number of tokens, including special tokens and [unusedN]; fewer if the text does not contain that many", 30522
     )
-    do_lower_case: bool = setting("lower-case and strip accents, as the tokenizer will", True)
-    num_unused: int = setting("so many [unusedN] to fill later, right after the five special tokens", 0)
+    do_lower_case: bool = setting("lower-case and strip accents; must match the tokenizer's setting", True)
+    num_unused: int = setting("number of reserved [unusedN] slots after the five special tokens", 0)
     max_words: int = setting(
-        "at most so many different words in memory, some 150 bytes each; beyond it the rarest are dropped", 4_000_000
+        "maximum number of different words in memory, about 150 bytes each; the rarest above it are dropped", 4_000_000
     )
-    extend_vocab: str = setting("vocabulary to keep, ids unchanged, and to add the text's most useful pieces to", "")
+    extend_vocab: str = setting("vocabulary to extend by the most useful tokens of the text; its ids do not change", "")
     extend_slots: str = setting(
-        "where --extend_vocab puts them: end, up to --vocab_size in all; unused, into the file's [unusedN]",
+        "where --extend_vocab adds tokens: end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots",
         "end",
         choices=("end", "unused"),
     )
-    num_added: int = setting("with --extend_slots=unused: how many slots to fill; 0 fills all", 0)
+    num_added: int = setting("--extend_slots=unused: number of slots to fill; 0 fills all", 0)
 
     def __post_init__(self):
         require(self.num_unused >= 0, f"--num_unused={self.num_unused}: must be at least 0")
@@ -169,12 +171,12 @@ class VocabularySettings:
         if self.extend_vocab:
             require(
                 not self.num_unused,
-                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own; leave one out",
+                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one flag",
             )
             require(
                 not self.num_added or self.extend_slots == "unused",
                 f"--num_added={self.num_added}: goes with --extend_slots=unused; "
-                "at the end, --vocab_size says how many pieces there are in all",
+                "with --extend_slots=end, give the total number of tokens as --vocab_size",
             )
         else:
             require(

@@ -1,4 +1,4 @@
-"""From blocks of ids to shards: all units are made, then their records are dealt to the shards in random order."""
+"""Makes shards from blocks of ids: makes all work units, then distributes their records randomly over the shards."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from data_gen import unit_files
-from data_gen.examples import Facts, Pieces, UnitTask, make_unit, read_facts
+from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
 from data_gen.job import Job
 from data_gen.progress import Progress
 from data_gen.runner import Runner
@@ -23,9 +23,9 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 from tfrecords.manifest import Shard
 
-# Told apart from the streams of numbers of units (`examples`).
+# Keys of the random streams used here; `examples` uses other keys.
 _TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
-# A shard is shuffled in buckets of about so many bytes, each held in memory.
+# A shard is shuffled in buckets of about this size, each of which fits in memory.
 BUCKET_BYTES = 64 << 20
 _RECORDS_AT_ONCE = 1024
 _SECONDS_BETWEEN_LINES = 10.0
@@ -36,12 +36,13 @@ class ShardTask:
     """A shard to write.
 
     Attributes:
-      path, name: where it goes, and what the manifest calls it.
-      result_path: the file that says that the shard is done, and holds its entry in the manifest.
-      units_path: the file that lists all units.
-      shard, shards: which one of how many.
-      buckets: in how many parts, each held in memory, it is shuffled.
-      seed: decides the order of the set's records.
+      path, name: the output path, and the shard's name in the manifest.
+      result_path: the file that marks the shard as finished and holds its manifest entry.
+      units_path: the file that lists all work units.
+      shard, shards: index of the shard and number of shards.
+      buckets: number of buckets in which the shard is shuffled.
+      seed: seed of the order of the records.
+      gzip_compress: whether to compress the shard.
     """
 
     path: str
@@ -55,16 +56,16 @@ class ShardTask:
     gzip_compress: bool
 
 
-def plan_unit_tasks(blocks: Sequence[Block], pieces: Pieces, job: Job) -> list[UnitTask]:
-    """What to do for a corpus, in its order: neighbouring units have most blocks of their windows in common."""
+def plan_unit_tasks(blocks: Sequence[Block], special_tokens: SpecialTokens, job: Job) -> list[UnitTask]:
+    """Returns the unit tasks of a corpus in its order, so that adjacent units share most blocks of their windows."""
     settings = job.settings
 
     def task_of(unit: Unit) -> UnitTask:
-        # without random next sentences nothing but the unit's own block is read
+        # Only random next sentences need text from other blocks.
         own = range(unit.block, unit.block + 1)
         window = window_around(blocks, unit.block) if settings.objective == "mlm_nsp" else own
         return UnitTask(
-            unit, blocks[window.start : window.stop], unit.block - window.start, settings, pieces, job.id,
+            unit, blocks[window.start : window.stop], unit.block - window.start, settings, special_tokens, job.id,
             f"{job.folder}/units",
         )  # fmt: skip
 
@@ -72,7 +73,7 @@ def plan_unit_tasks(blocks: Sequence[Block], pieces: Pieces, job: Job) -> list[U
 
 
 def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
-    """Makes the units that an earlier run has not made; returns the facts of all, in the order of the tasks."""
+    """Makes the units that an earlier run did not finish; returns the facts of all units in the order of the tasks."""
     if tasks:
         tf.io.gfile.makedirs(tasks[0].folder)
     facts = {task.unit: found for task in tasks if (found := read_facts(task)) is not None}
@@ -90,14 +91,14 @@ def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
 def make_shards(
     tasks: Sequence[UnitTask], facts: Sequence[Facts], job: Job, runner: Runner, finished: Sequence[Shard | None]
 ) -> list[Shard]:
-    """Makes what is missing of a job's shards.
+    """Makes the missing shards of a job.
 
     Args:
-      tasks: all units, on the disk.
-      facts: of each unit.
-      job: says what to make.
-      runner: does the work.
-      finished: for each of the job's outputs its shard, or None where it is to be made.
+      tasks: all units, whose records are on disk.
+      facts: the facts of each unit.
+      job: the set to make.
+      runner: runs the tasks.
+      finished: one entry per output: its shard, or None if it is missing.
 
     Returns:
       All shards.
@@ -108,7 +109,7 @@ def make_shards(
     examples = sum(found.examples for found in facts)
     if examples < len(job.outputs):
         raise InputError(
-            f"--output_file names {len(job.outputs)} shards, but the corpus gives {examples} example(s); give at most "
+            f"--output_file names {len(job.outputs)} shards, but the corpus yields {examples} example(s); give at most "
             f"{examples} shards"
         )
     tf.io.gfile.makedirs(f"{job.folder}/shards")
@@ -136,7 +137,7 @@ def _shard_tasks(job: Job, buckets: int) -> list[ShardTask]:
 
 
 def write_shard(task: ShardTask) -> tuple[int, Shard]:
-    """Writes a shard: its share of every unit's records, shuffled as a whole."""
+    """Writes a shard: a random share of every unit's records, in random order."""
     with tf.io.gfile.GFile(task.units_path) as file:
         paths, examples = zip(*json.load(file), strict=True)
     only = range(task.shard, task.shard + 1)
@@ -149,7 +150,7 @@ def write_shard(task: ShardTask) -> tuple[int, Shard]:
 
 
 def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task: ShardTask) -> Iterator[bytes]:
-    """The records of a shard in their final order, bucket by bucket, some at a time."""
+    """Yields the records of a shard in their final order, several records per item."""
     last_line = time.monotonic()
     for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.shard))):
         data, edges = bytearray(), [np.zeros(1, np.int64)]
@@ -170,7 +171,7 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
 
 
 def _read_result(task: ShardTask) -> Shard | None:
-    """The entry of a shard that an earlier run finished; None if it did not, or the shard has gone since."""
+    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted."""
     if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:

@@ -1,9 +1,9 @@
-"""A uniformly random permutation of all records of a set, dealt out without holding them together.
+"""Draws a uniformly random permutation of all records of a set without holding them all in memory.
 
-Each unit's records stand in random order in its own file. What is left to choose is how many of each unit go to
-each part: that follows the multivariate hypergeometric distribution, and a part takes so many of the unit's next
-records. With each part then shuffled by itself, every order of all records is equally likely, and the parts
-have equal sizes. Rao (1961) and Sandelius (1962) shuffle decks of cards this way.
+The file of each work unit holds its records in random order. It remains to draw how many records of each unit go
+to each part. These numbers follow the multivariate hypergeometric distribution, and each part takes the next
+records of the unit. Each part is then shuffled by itself. Every order of all records is therefore equally likely,
+and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this way to shuffle.
 
 Letters: U units.
 """
@@ -12,26 +12,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# NumPy draws from at most so many records at once.
+# NumPy draws from at most this many records at once.
 _MOST_RECORDS = 999_999_999
 
 
 def deal(
     counts: np.ndarray, parts: int, seed: tuple[int, ...], wanted: range | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Deals the records of U units to parts at random; the parts' sizes differ by one record at most.
+    """Distributes the records of U units randomly over parts whose sizes differ by at most one record.
 
-    All records are halved again and again, each half with a seed of its own. So one part of a thousand is found in
-    ten draws, and does not depend on who else looks.
+    The records are halved recursively, and each split has its own seed. One part of a thousand therefore takes ten
+    draws, and the result does not depend on which other parts are computed.
 
     Args:
-      counts: int64 [U], the records of each unit.
-      parts: how many parts.
-      seed: integers of at least 0 that decide what goes where.
-      wanted: which parts to yield; default all.
+      counts: int64 [U], number of records of each unit.
+      parts: number of parts.
+      seed: non-negative integers that determine the result.
+      wanted: range of the parts to yield; default all.
 
     Yields:
-      For each wanted part in turn the first record to take from each unit, and how many, int64 [U] both.
+      For each wanted part in turn: the first record to take from each unit, and the number of records, int64 [U] each.
     """
     total = int(counts.sum())
     wanted = range(parts) if wanted is None else wanted
@@ -52,11 +52,11 @@ def deal(
 
 
 def _draw(counts: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """How many of `size` records, drawn from all without putting them back, are of each unit: int64 [U]."""
+    """Draws `size` records without replacement and returns the number drawn from each unit, int64 [U]."""
     total = int(counts.sum())
     if total <= _MOST_RECORDS:
         return rng.multivariate_hypergeometric(counts, size, method="marginals")
-    # more than that is drawn in strata: each half of the units gives its share, to the nearest record
+    # Larger totals are drawn in strata: each half of the units contributes its share, rounded to whole records.
     middle = len(counts) // 2
     share = round(size * int(counts[:middle].sum()) / total)
     return np.concatenate([_draw(counts[:middle], share, rng), _draw(counts[middle:], size - share, rng)])

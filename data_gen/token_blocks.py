@@ -1,7 +1,6 @@
-"""Text as ids on disk: every chunk of the corpus is tokenized once, and read as often as it is needed.
+"""Stores the corpus as token ids on disk: each chunk is tokenized once and read by several work units.
 
-A random next sentence comes from anywhere in a window of many chunks; so the ids of a chunk are wanted
-by many work units.
+Random next sentences come from a window of many chunks, so many work units need the ids of a chunk.
 """
 
 import dataclasses
@@ -20,19 +19,19 @@ from data_gen.documents import CHUNK_BYTES, Document, Source, read_documents
 from data_gen.sentence_pairs import Window
 from tfrecords import writer
 
-# What is tokenized at once: a call takes some 50 bytes of memory a character.
+# Characters per call of the tokenizer, which takes about 50 bytes of memory per character.
 _CHARACTERS_PER_CALL = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One chunk of the corpus as ids, and what is in it.
+    """One tokenized chunk of the corpus.
 
     Attributes:
-      path: the file of ids.
-      documents, sentences, tokens: how many it holds; documents without a piece are left out.
-      unknown: how many of the tokens are [UNK].
-      text_bytes: size of the sentences as text.
+      path: the file with the token ids.
+      documents, sentences, tokens: numbers of each; documents without tokens are omitted.
+      unknown: number of tokens that are [UNK].
+      text_bytes: approximate size of the sentences as text.
     """
 
     path: str
@@ -45,7 +44,7 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizeTask:
-    """Neighbouring sources to tokenize: what to read and how, and the path that the task's files begin with."""
+    """Adjacent sources to tokenize, how to read them, and the path prefix of the output files."""
 
     sources: tuple[Source, ...]
     input_format: str
@@ -57,17 +56,17 @@ class TokenizeTask:
 
     @property
     def result_path(self) -> str:
-        """The file that says that the task is done, and holds its result."""
+        """The file that marks the task as finished and holds its result."""
         return f"{self.prefix}.json"
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """Number of bytes to read."""
         return sum(source.end - source.start for source in self.sources)
 
 
 def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
-    """Neighbouring sources of CHUNK_BYTES together, so that many small files are no more blocks than a large one."""
+    """Groups adjacent sources of up to CHUNK_BYTES, so that small files do not increase the number of blocks."""
     groups: list[list[Source]] = []
     size = 0
     for source in sources:
@@ -81,7 +80,7 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
 
 
 def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
-    """Tokenizes sources into blocks, on disk when this returns with them.
+    """Tokenizes sources, writes the blocks to disk and returns them.
 
     Raises:
       InputError: a source cannot be read.
@@ -97,7 +96,7 @@ def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
 
 
 def _collected(task: TokenizeTask) -> Iterator[list[Document]]:
-    """The task's documents, in lists of about CHUNK_BYTES of text."""
+    """Yields the task's documents in lists of about CHUNK_BYTES of text."""
     documents: list[Document] = []
     size = 0
     for source in task.sources:
@@ -112,7 +111,7 @@ def _collected(task: TokenizeTask) -> Iterator[list[Document]]:
 
 
 def read_blocks(task: TokenizeTask) -> list[Block] | None:
-    """The result of a task that an earlier run finished; None if it did not."""
+    """Returns the result of a task that an earlier run finished; None if the task is unfinished."""
     if not tf.io.gfile.exists(task.result_path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
@@ -121,11 +120,11 @@ def read_blocks(task: TokenizeTask) -> list[Block] | None:
 
 
 def load_window(blocks: Sequence[Block], job: str) -> Window:
-    """Neighbouring blocks as one window.
+    """Loads adjacent blocks as one window.
 
     Args:
-      blocks: in their order.
-      job: what the blocks belong to; keeps those of an earlier run under the same name out of the cache.
+      blocks: the blocks in corpus order.
+      job: id of the job, part of the cache key: blocks of an earlier job may have the same path.
     """
     arrays = [_load_block(block.path, job) for block in blocks]
     tokens, sentences, documents = (np.concatenate(parts) for parts in zip(*arrays, strict=True))
@@ -134,11 +133,11 @@ def load_window(blocks: Sequence[Block], job: str) -> Window:
 
 @functools.lru_cache(maxsize=1)
 def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertTokenizer:
-    del vocab_sha256  # part of the key: the file may have changed
+    del vocab_sha256  # part of the cache key, because the file may have changed
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-# neighbouring units share most of their windows; a window of 64 MiB is some 33 blocks of 1 MB each
+# Adjacent units share most of their windows. A window of 64 MiB consists of about 33 blocks of 1 MB each.
 @functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job
@@ -148,7 +147,7 @@ def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
     tokens, sentence_lengths = _encode([s for document in documents for s in document], tokenizer)
-    # sentences without a piece are left out, then documents without a sentence
+    # Drop sentences without tokens, then documents without sentences.
     kept = sentence_lengths > 0
     document_of = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
     sizes = np.bincount(document_of[kept], minlength=len(documents))
@@ -164,7 +163,7 @@ def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokeni
 
 
 def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of all sentences, one after the other, and the length of each."""
+    """Returns the concatenated token ids of all sentences, and the length of each sentence."""
     dtype = np.uint16 if len(tokenizer.vocabulary) <= 1 << 16 else np.int32
     parts = [_parts(sentence) for sentence in sentences]
     texts = [text for texts in parts for text in texts]
@@ -172,7 +171,7 @@ def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndar
     edges = np.searchsorted(sizes, np.arange(_CHARACTERS_PER_CALL, sizes[-1] if texts else 0, _CHARACTERS_PER_CALL))
     tokens, lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
     for start, end in itertools.pairwise([0, *edges.tolist(), len(texts)]):
-        # eagerly: tracing a graph would take longer than a small corpus does
+        # Run eagerly: tracing a graph would take longer than tokenizing a small corpus.
         encoded = tokenizer.encode(tf.constant(texts[start:end], tf.string, [end - start]))
         tokens.append(encoded.values.numpy().astype(dtype))
         lengths.append(encoded.row_lengths().numpy())
@@ -182,10 +181,10 @@ def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndar
 
 
 def _parts(sentence: str) -> list[str]:
-    """A sentence, cut at spaces where it is too long for one call; words are cut into pieces each by itself."""
+    """Splits a sentence at spaces if it is too long for one call, which does not change its tokens."""
     if len(sentence) <= _CHARACTERS_PER_CALL:
         return [sentence]
-    # only at an ASCII space: others that Python takes for white space the tokenizer may drop within a word
+    # Split only at ASCII spaces: the tokenizer drops some characters that Python treats as white space.
     return re.findall(rf"(?s).{{1,{_CHARACTERS_PER_CALL}}}(?![^ ])|[^ ]+", sentence)
 
 

@@ -1,4 +1,4 @@
-"""A unit's records on disk: in random order, with an index, so that any range of them is a random sample."""
+"""Files with the records of a work unit, in random order with an index, so that any range is a random sample."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ _OFFSET = np.dtype("<i8")
 
 
 def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
-    """Writes serialized records in random order, and beside them the byte at which each begins.
+    """Writes serialized records in random order, and an index of their byte offsets.
 
     Args:
-      path: TFRecord file to write; the index is `path` with a suffix. Each file appears when it is whole.
+      path: TFRecord file to write; the index is `path` with a suffix. Each file is written atomically.
       records: N serialized records.
-      rng: decides the order.
+      rng: source of the random order.
 
     Returns:
       Size of the TFRecord file in bytes.
@@ -33,20 +33,23 @@ def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
 
 
 def exist(path: str) -> bool:
-    """Whether the records and their index are there."""
+    """Returns whether the records and their index exist."""
     return tf.io.gfile.exists(path) and tf.io.gfile.exists(path + _INDEX)
 
 
 def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
-    """Reads a range of records as they stand in the file, each with its length and checksums around it.
+    """Reads a range of records with their TFRecord framing (length and checksums).
 
     Args:
-      path: what `write` was given.
-      start: the first record.
+      path: the path given to `write`.
+      start: index of the first record.
       count: number of records, at least 1.
 
     Returns:
-      The bytes of the range, and int64 [count + 1], where in it each record begins and the last one ends.
+      The bytes of the range, and int64 [count + 1], the offset of each record in them and the end of the last one.
+
+    Raises:
+      OSError: the file or its index is shorter than when it was written.
     """
     with _open(path + _INDEX) as index:
         index.seek(start * _OFFSET.itemsize)
@@ -60,5 +63,5 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
 
 
 def _open(path: str):
-    # TensorFlow's file reads half a megabyte at a time, many times the length of a range
+    # TensorFlow reads half a megabyte at a time, much more than a range.
     return tf.io.gfile.GFile(path, "rb") if "://" in path else open(path, "rb")

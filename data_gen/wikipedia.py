@@ -1,6 +1,6 @@
-"""A MediaWiki XML export, or a part of one, to articles.
+"""Extracts the articles of a MediaWiki XML export, or of a part of one.
 
-Paper: section 3.1, pre-training data: of Wikipedia only the text passages.
+Paper: section 3.1, pre-training data: only the text passages of Wikipedia.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tfrecords.errors import InputError
 _CHUNK = 1 << 18
 _ROOT, _ROOT_END = b"<mediawiki>", b"</mediawiki>"
 _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
-# From -2 on. For exports older than schema 0.6, which do not number a page's namespace.
+# Namespaces from number -2 on, for exports older than schema 0.6, which do not state the number of a page's namespace.
 _NAMESPACES = (
     "Media Special Main Talk User User_talk Project Project_talk File File_talk MediaWiki MediaWiki_talk Template "
     "Template_talk Help Help_talk Category Category_talk"
@@ -25,13 +25,13 @@ _NAMESPACES = (
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """One page of a wiki, in its newest revision that the export holds.
+    """One page of a wiki, in the newest revision of the export.
 
     Attributes:
         title: str.
         namespace: int, 0 for articles.
         is_redirect: bool.
-        wikitext: str, empty for a deleted one.
+        wikitext: str, empty for a deleted page.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Page:
 
 
 class _PageParser:
-    """Expat's events to pages; holds one page at a time."""
+    """Builds pages from expat's events, one page at a time."""
 
     def __init__(self, source: str):
         self.source = source
@@ -95,19 +95,19 @@ class _PageParser:
 
 
 def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[Page]:
-    """The pages of a MediaWiki XML export of any schema version, one at a time, in constant memory.
+    """Yields the pages of a MediaWiki XML export of any schema version, in constant memory.
 
     Args:
-        stream: BinaryIO, a whole export, or a part of one that begins at a `<page>` and ends behind a `</page>` or
-            behind the export's `</mediawiki>`. Which it is, its first bytes say. An empty one has no pages.
+        stream: BinaryIO, a whole export, or a part that starts at a `<page>` and ends after a `</page>` or after the
+            export's `</mediawiki>`. The first bytes tell which it is. An empty stream has no pages.
         source: str, the file's name, for messages.
-        start: int, the byte of the file at which the stream begins, for messages.
+        start: int, the byte offset of the stream in the file, for messages.
 
     Yields:
         Page.
 
     Raises:
-        InputError: It is something else, damaged, or ends too early; the message names the byte.
+        InputError: The stream is not an export, is damaged, or ends too early; the message names the byte.
     """
     chunk = stream.read(_CHUNK)
     head = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -117,10 +117,10 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
     if not is_part and re.match(rb"<\?xml\s|<(?:\w+:)?mediawiki[\s>]|<!--", head) is None:
         raise InputError(
             f"{source}: at byte {start}: expected a MediaWiki XML export (<mediawiki ...>) or a part of one that "
-            f"begins at <page>, found {head[:40]!r}; unpack it first if it is packed"
+            f"starts at <page>, found {head[:40]!r}; decompress it first if it is compressed"
         )
     parser = _PageParser(source)
-    # where the file's first byte stands in what expat sees
+    # Offset between positions in the text given to expat and positions in the stream.
     shift = len(_ROOT) - (len(chunk) - len(head)) if is_part else 0
     if is_part:
         chunk = _ROOT + head
@@ -134,24 +134,24 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
     except expat.ExpatError as error:
         position = start + max(0, parser.expat.ErrorByteIndex - shift)
         raise InputError(
-            f"{source}: damaged XML at byte {position}: {expat.ErrorString(error.code)}; get the file anew, or give "
-            "its undamaged pages"
+            f"{source}: damaged XML at byte {position}: {expat.ErrorString(error.code)}; download the file again, or "
+            "give its undamaged pages"
         ) from error
 
 
 def articles(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[list[str]]:
-    """The articles of an export: pages of namespace 0 that are no redirects and have a passage of text.
+    """Yields the articles of an export: pages of namespace 0 that contain text and are not redirects.
 
     Args:
         stream: BinaryIO, as in `pages`.
         source: str, the file's name, for messages.
-        start: int, the byte of the file at which the stream begins, for messages.
+        start: int, the byte offset of the stream in the file, for messages.
 
     Yields:
         list of str, the sentences of one article.
 
     Raises:
-        InputError: As `pages`, or a library of the extra `text` is not installed.
+        InputError: As in `pages`, or a library of the extra `text` is not installed.
     """
     for page in pages(stream, source, start):
         if page.namespace == 0 and not page.is_redirect:

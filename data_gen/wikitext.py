@@ -1,10 +1,11 @@
-"""Wikitext to its passages of running text.
+"""Extracts the passages of running text from wikitext.
 
 Paper: section 3.1, pre-training data: "we extract only the text passages and ignore lists, tables, and headers."
 
-Two steps. A pass of linear time takes out what holds no prose or can nest: templates, tables, references, files. What
-is left of a paragraph, mwparserfromhell reads: links, tags, marks. On whole pages its time grows with the square of the
-marks left open (10,000 "{{a|" take it 40 s), and most of what it would read there is thrown away.
+There are two steps. The first removes, in linear time, what can nest or contains no prose: templates, tables,
+references, files. The second parses links, tags and marks of each remaining paragraph with mwparserfromhell. That
+parser is not applied to whole pages, because its time grows with the square of the number of unclosed marks
+(10,000 "{{a|" take 40 s) and most of its result would be dropped.
 """
 
 import html
@@ -13,8 +14,8 @@ from collections import Counter
 
 from data_gen.libraries import load
 
-# Elements whose contents are no wikitext, and those with wikitext in them: both go with all they hold, but for nowiki,
-# whose contents are text.
+# Elements whose contents are not wikitext (_RAW), and elements that contain wikitext (_DROPPED). Both are removed with
+# their contents, except for nowiki, whose contents are text.
 _RAW = "nowiki pre math chem ce syntaxhighlight source score timeline hiero templatedata graph gallery imagemap"
 _DROPPED = "ref references table ul ol dl h1 h2 h3 h4 h5 h6 section mapframe maplink inputbox categorytree"
 _RAW_TAGS = frozenset(_RAW.split())
@@ -30,15 +31,15 @@ _TOKEN = re.compile(
 _CLOSES = {"}}": "{{", "]]": "[["}
 _MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>=*:!_-"})
 
-# Links to pages of these namespaces show a file or file the page; the names are canonical, so every wiki knows the
-# first line, and the large ones their own words besides.
+# Links into these namespaces show a file or categorize the page. Every wiki knows the canonical names of the first
+# line; the other names are those of large wikis in their own languages.
 _NAMESPACES = frozenset(
     """file image media category
     datei bild kategorie fichier catégorie archivo imagen categoría ficheiro imagem categoria immagine bestand
     afbeelding plik grafika kategoria fil файл изображение категория 文件 图像 分类 ファイル 画像 カテゴリ""".split()
 )
 _INTERWIKI = re.compile(r"^\s*(?:\[\[\s*[a-z-]{2,12}:[^][|]*\]\]\s*)+$")
-# Templates that stand in the midst of sentences: name -> the text a reader sees of its arguments.
+# Templates that are used within sentences: name -> the text that a reader sees, from the arguments.
 _SHOWN = {
     "nowrap": lambda values: values[0],
     "nobr": lambda values: values[0],
@@ -60,13 +61,13 @@ _NAMED = re.compile(r"\s*[\w-]+\s*=")
 
 _HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*$")
 _NO_PROSE = ("*", "#", ";", ":", "|", "!", "----")
-# A section of this name and all below it hold references and lists.
+# Sections with these names, and their subsections, contain references and lists.
 _END_SECTIONS = frozenset(
     """see also|references|external links|further reading|notes|bibliography|footnotes|citations|sources|notes and
     references|references and notes|works cited|literature|external link""".replace("\n    ", " ").split("|")
 )
 _SWITCH = re.compile(r"__[A-Z]+__")
-# What mwparserfromhell gets to read at most: its time grows with the square of the marks left open.
+# Limits for mwparserfromhell, whose time grows with the square of the number of unclosed marks.
 _LONGEST, _MOST_MARKS = 50_000, 500
 _MARK = re.compile(r"\[+|<|'{2,}")
 _HAS_MARKUP = re.compile(r"[\[<{]|''|//")
@@ -81,18 +82,18 @@ _FEWEST_WORDS = 3
 
 
 def passages(wikitext: str) -> list[str]:
-    """The paragraphs of running text of a page.
+    """Returns the paragraphs of running text of a page.
 
-    Lists, tables, headings, templates, references, comments, formulas, files, galleries, categories and the sections
-    behind the article proper (See also, References, ...) are left out, and paragraphs of fewer than three words. Links,
-    tags and marks become the text a reader sees. Templates are not expanded, but for a few that stand in the midst of
-    sentences.
+    Removed are lists, tables, headings, templates, references, comments, formulas, files, galleries, categories,
+    paragraphs of fewer than three words, and the sections after the article proper (See also, References, ...).
+    Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that are
+    used within sentences.
 
     Args:
-        wikitext: str, any text; broken wikitext loses what is broken, and never raises.
+        wikitext: str, any text; malformed parts may be lost but never raise an error.
 
     Returns:
-        list of str, one a paragraph, on one line each.
+        list of str, one line per paragraph.
 
     Raises:
         InputError: mwparserfromhell is not installed.
@@ -102,15 +103,15 @@ def passages(wikitext: str) -> list[str]:
 
 
 def _without_nesting(wikitext: str) -> str:
-    """The text without comments, templates, tables, dropped elements and file links, in linear time.
+    """Removes comments, templates, tables, dropped elements and file links in linear time.
 
-    One walk with a stack of what is open. A closing mark closes the nearest open one of its kind and drops what was
-    opened since; marks without their other half vanish, and what they would have held stays.
+    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind and discards those
+    opened since. Unmatched marks are removed, and the text around them is kept.
     """
     kept: list[str] = []
-    opened: list[tuple[str, int]] = []  # kind, and the length of `kept` where it was opened
-    count: Counter[str] = Counter()  # of the kinds in `opened`, so that a search for one always finds it
-    unclosed: set[str] = set()  # raw elements that no end tag follows any more
+    opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` at that point
+    count: Counter[str] = Counter()  # number of each kind in `opened`, so that a search for one always succeeds
+    unclosed: set[str] = set()  # raw elements without an end tag in the rest of the text
     position = 0
     while token := _TOKEN.search(wikitext, position):
         kept.append(wikitext[position : token.start()])
@@ -139,7 +140,7 @@ def _without_nesting(wikitext: str) -> str:
 
 
 def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
-    """What a token opens or closes, and whether it closes; no kind for what just vanishes."""
+    """Returns the kind of a token and whether it closes; the kind is None for tokens that are only removed."""
     if mark := token["mark"]:
         return _CLOSES.get(mark, mark), mark in _CLOSES
     if token["table"] or token["table_end"]:
@@ -149,31 +150,31 @@ def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _shown(kind: str, pieces: list[str]) -> list[str]:
-    """What stays of something closed, given what it holds."""
+def _shown(kind: str, contents: list[str]) -> list[str]:
+    """Returns the text that remains of a closed element with these contents."""
     if kind == "[[":
-        content = "".join(pieces)
+        content = "".join(contents)
         target, bar, label = content.partition("|")
         namespace, colon, _ = target.partition(":")
         if colon and namespace.strip().lower() in _NAMESPACES:
             return []
-        # links do not nest, so the inner one counts
+        # Links do not nest, so the inner link is the valid one.
         return [label if bar else content] if "[[" in content else ["[[", content, "]]"]
     if kind == "{{":
-        content = "".join(pieces)
+        content = "".join(contents)
         show = _SHOWN.get(content.partition("|")[0].strip().lower()) if len(content) <= _LONGEST_SHOWN else None
         values = [value.strip() for value in _ARGUMENT_BOUNDARY.split(content)[1:]] if show else []
         try:
             return [show([value for value in values if not _NAMED.match(value)])] if show else []
-        except IndexError:  # it lacks the argument
+        except IndexError:  # the template lacks the argument
             return []
     return []
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Paragraphs of prose: lines between blank lines, headings, and lines of lists and tables."""
+    """Returns the paragraphs of prose: the lines between blank lines, headings, and lines of lists and tables."""
     paragraphs: list[list[str]] = [[]]
-    skipped_level = 0  # of the heading whose section is passed over; 0: none
+    skipped_level = 0  # level of the heading whose section is skipped; 0: none
     for line in text.split("\n"):
         line = line.strip()
         heading = _HEADING.match(line)
@@ -189,7 +190,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _visible_text(paragraph: str) -> str:
-    """What a reader sees of a paragraph; nothing of one that no person wrote."""
+    """Returns the text that a reader sees of a paragraph; empty for one with too much markup to be prose."""
     text = _SWITCH.sub("", paragraph)
     if _HAS_MARKUP.search(text):
         if len(text) > _LONGEST or len(_MARK.findall(text)) > _MOST_MARKS:
@@ -203,7 +204,7 @@ def _visible_text(paragraph: str) -> str:
 
 
 def _read(wikicode) -> str:
-    """The visible text of parsed wikitext, entities as they stand."""
+    """Returns the visible text of parsed wikitext, without decoding entities."""
     nodes = load("mwparserfromhell").nodes
     texts = []
     for node in wikicode.nodes:

@@ -1,8 +1,8 @@
-"""Counting a corpus's words in bounded memory, as the tokenizer sees them.
+"""Counts the words of a corpus in bounded memory, split as by the tokenizer.
 
-The counts are exact while the corpus has no more different words than the limit. Beyond it the
-rarest words are dropped and counted anew when they come again (lossy counting), so that a word's
-count can only be too low, by at most `WordCounts.largest_error`.
+The counts are exact while the corpus has no more different words than the limit. Beyond it the rarest words are
+dropped, and counted from zero if they occur again (lossy counting). A count can then be too low, by at most
+`WordCounts.largest_error`, but never too high.
 """
 
 import collections
@@ -19,21 +19,21 @@ from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
 from data_gen.progress import Progress
 
-# Bytes of text that go through the tokenizer's table at once.
+# Bytes of text that are split into words at once.
 _BLOCK = 1 << 18
-# Words of web noise are long: their bytes are bounded too, at so many for each word of the limit.
+# The words of noisy web text are long, so their total size is bounded too: this many bytes per word of the limit.
 _BYTES_PER_WORD = 24
 
 
 @dataclasses.dataclass(frozen=True)
 class WordCounts:
-    """How often each word occurs, and what the limit on different words cost.
+    """Word counts, and the effect of the limit on different words.
 
     Attributes:
-      counts: word to number of occurrences.
-      dropped_words: words dropped for being rare; a word dropped twice counts twice.
-      dropped_occurrences: occurrences that went uncounted with them.
-      largest_error: no count is too low by more; 0 where nothing was dropped.
+      counts: number of occurrences of each word.
+      dropped_words: number of rare words dropped; a word dropped twice counts twice.
+      dropped_occurrences: number of occurrences of the dropped words.
+      largest_error: upper bound of the error of a count; 0 if no word was dropped.
     """
 
     counts: dict[str, int]
@@ -45,18 +45,17 @@ class WordCounts:
 def count_words(
     files: Sequence[str], do_lower_case: bool, max_words: int, input_format: str = "lines", text_field: str = "text"
 ) -> WordCounts:
-    """Counts words as the tokenizer sees them: normalised, split at spaces and punctuation.
+    """Counts words as the tokenizer splits them: normalized, split at spaces and punctuation.
 
     Args:
-      files: text, compressed or not (see `compressed.open_binary`).
-      do_lower_case: as the tokenizer will.
-      max_words: largest number of different words held at a time, some 150 bytes each.
-      input_format: as `documents.read_documents` takes it.
-      text_field: the same.
+      files: paths of text files, compressed or not (see `compressed.open_binary`).
+      do_lower_case: the tokenizer's setting.
+      max_words: maximum number of different words in memory, about 150 bytes each.
+      input_format: as in `documents.read_documents`.
+      text_field: as in `documents.read_documents`.
 
     Returns:
-      The counts. Without drops they do not depend on the order of lines; with drops they are the
-      same for the same text.
+      The counts. They are deterministic, and without drops they do not depend on the order of lines.
 
     Raises:
       InputError: a compressed file is damaged, or a line or a page cannot be read.
@@ -80,8 +79,8 @@ def count_words(
 
 
 def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
-    """A file's text in blocks, one sentence a line, and how many bytes of the file each stands for."""
-    if input_format == "lines":  # where documents end does not matter, so none is too long
+    """Yields a file's text in blocks, one sentence per line, and the number of bytes of the file for each block."""
+    if input_format == "lines":  # document boundaries do not matter, so no document is too long
         with open_binary(path) as file:
             yield from ((block, len(block)) for block in read_blocks(file))
         return
@@ -94,10 +93,10 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
 
 
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """A text in blocks of bounded size, cut at line ends wherever a line ends within a block.
+    """Yields a text in blocks of bounded size, split at line ends where possible.
 
-    A longer line is cut at a space, and where it has none between two characters: such a word is
-    longer than the tokenizer looks at, or a script without spaces, whose characters are words.
+    A line longer than a block is split at a space, or between two characters if it has no space. Such text is
+    either longer than any word of the tokenizer, or in a script without spaces, where each character is a word.
     """
     rest = b""
     while block := file.read(_BLOCK):
@@ -111,17 +110,17 @@ def read_blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _start_of_last_character(block: bytes) -> int:
-    # a UTF-8 character has at most three bytes after its first
+    # A UTF-8 character has at most three continuation bytes.
     starts = (i for i in range(len(block) - 1, max(len(block) - 5, -1), -1) if block[i] & 0xC0 != 0x80)
     return next(starts, len(block))
 
 
 class _BoundedCounter:
-    """Counts words, dropping the rarer half whenever there are too many."""
+    """Counts words and drops the rarer half whenever there are too many."""
 
     def __init__(self, max_words: int):
         self._max_words, self._max_bytes = max_words, _BYTES_PER_WORD * max_words
-        # as bytes: of a short word they take less memory than a str, and need no decoding
+        # Bytes take less memory than str for short words and need no decoding.
         self._counts: dict[bytes, int] = {}
         self._bytes = 0
         self._dropped_words = self._dropped_occurrences = self._largest_error = 0
@@ -131,20 +130,20 @@ class _BoundedCounter:
         before = len(total)
         for word, count in zip(words, counts, strict=True):
             total[word] = total.get(word, 0) + count
-        if len(total) > before:  # new words stand last
+        if len(total) > before:  # a dict keeps insertion order, so new words are last
             self._bytes += sum(map(len, itertools.islice(reversed(total), len(total) - before)))
             if len(total) > self._max_words or self._bytes > self._max_bytes:
                 self._drop_rarest()
 
     def result(self) -> WordCounts:
-        self._counts.pop(chr(TOO_LONG).encode(), None)  # words that the tokenizer does not look at
-        # taken out one by one, so that not every word is held twice
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # stands for words that are too long for the tokenizer
+        # Move words one by one, so that they are not all in memory twice.
         words = list(self._counts)
         counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}
         return WordCounts(counts, self._dropped_words, self._dropped_occurrences, self._largest_error)
 
     def _drop_rarest(self) -> None:
-        """Keeps the most frequent words, half of what fits; of equally rare ones those that came last."""
+        """Keeps the most frequent words, up to half of the limits; among equal counts, those added last."""
         words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
         for word, count in self._counts.items():
             bytes_of[count] += len(word)
@@ -156,7 +155,7 @@ class _BoundedCounter:
             bytes_left -= bytes_of[count]
         rarest, last = count, set()
         for word in reversed(self._counts):
-            # the longer ago a word came, the longer it has failed to come again
+            # Prefer words added last: an older word of the same count has not recurred for longer.
             if self._counts[word] == rarest:
                 words_left -= 1
                 bytes_left -= len(word)

@@ -1,7 +1,7 @@
-"""The plan: blocks of ids -> deterministic work units.
+"""Plans deterministic work units from blocks of ids.
 
-A unit is one block in some of the passes over the corpus. What it writes depends on the settings, the seed and its
-place in the corpus alone, not on who does it, or when.
+A work unit is one block in some of the passes over the corpus. Its output depends only on the settings, the seed
+and its position in the corpus, not on the worker or the time.
 """
 
 import dataclasses
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from data_gen.token_blocks import Block
 
-# A random next sentence comes from so much text around the unit, or from the whole corpus if that is less.
+# Random next sentences come from this much text around the unit, or from the whole corpus if it is smaller.
 WINDOW_BYTES = 64 << 20
-# So that the records of a unit, about 7 bytes a token, fit in memory several times.
+# The records of a unit, about 7 bytes per token, must fit in memory several times.
 TOKENS_PER_UNIT = 8 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A block of so many documents, in passes `first_pass` to `last_pass`, the last one not included."""
+    """A block with its number of documents, in the passes from `first_pass` up to, but not including, `last_pass`."""
 
     block: int
     documents: int
@@ -28,17 +28,17 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Names the unit's files; no other unit of the plan has the same."""
+        """The base name of the unit's files, unique within the plan."""
         return f"{self.block:06d}-{self.first_pass:04d}"
 
     @property
     def work(self) -> int:
-        """Documents to go through, each pass counted."""
+        """Number of documents to process, summed over passes."""
         return self.documents * (self.last_pass - self.first_pass)
 
 
 def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
-    """Cuts the passes over the corpus into units: one per block, or more where that is too much for memory."""
+    """Splits the passes over the corpus into units: one per block, or more if one would not fit in memory."""
     units = []
     for index, block in enumerate(blocks):
         groups = min(passes, math.ceil(passes * block.tokens / TOKENS_PER_UNIT))
@@ -48,9 +48,9 @@ def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
 
 
 def window_around(blocks: Sequence[Block], index: int) -> range:
-    """The blocks from which the random next sentences of block `index` come.
+    """Returns the range of blocks from which the random next sentences of block `index` are drawn.
 
-    The nearest ones, until they hold WINDOW_BYTES of text and two documents, or are all there are.
+    The range grows from the nearest blocks until it contains WINDOW_BYTES of text and two documents, or all blocks.
     """
     start, stop = index, index + 1
     size, documents = blocks[index].text_bytes, blocks[index].documents

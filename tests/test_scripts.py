@@ -99,4 +99,4 @@ def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
     assert done.returncode == 0, done.stderr
     pieces = (tmp_path / "vocab.txt").read_text().splitlines()
     assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(pieces) == 120
-    assert "wrote 120 pieces to vocab.txt" in done.stderr
+    assert "wrote 120 tokens to vocab.txt" in done.stderr

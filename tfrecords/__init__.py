@@ -1,1 +1,1 @@
-"""The contract between both sides of the disk: what a record holds, how it is written and read."""
+"""The record format shared by data generation and training: its schema, writer and reader."""

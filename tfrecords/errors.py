@@ -1,11 +1,11 @@
-"""The one exception for input that cannot be used.
+"""The exception for invalid input.
 
-It stands here, at the bottom of the import order, so that every package raises the same one.
+It is defined here, at the bottom of the import order, so that every package can raise it.
 """
 
 
 class InputError(ValueError):
-    """Something a user gave cannot be used; the message says what, where and how to mend it.
+    """Invalid input from the user; the message states what is wrong, where, and how to fix it.
 
-    Scripts print the message as one line and exit with code 1; no traceback unless `--debug`.
+    Scripts print the message as one line and exit with code 1, without a traceback unless `--debug` is given.
     """

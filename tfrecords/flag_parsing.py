@@ -1,4 +1,4 @@
-"""How a script reads its flags: help ends with exit code 0, a wrong flag in one line."""
+"""Parses a script's flags: `--help` exits with code 0, an invalid flag gives a one-line error."""
 
 import os
 import sys
@@ -8,25 +8,25 @@ from absl import flags
 
 
 def parse_flags(words: Sequence[str]) -> list[str]:
-    """Reads the flags of the process; for `absl.app.run(main, flags_parser=parse_flags)`.
+    """Parses the flags of the process, for `absl.app.run(main, flags_parser=parse_flags)`.
 
-    absl's own parser ends `--help` with exit code 1, and a wrong flag with several lines.
+    absl's own parser exits with code 1 after `--help` and prints several lines for an invalid flag.
 
     Args:
-      words: the command line, the program's name first.
+      words: the command line, starting with the program's name.
 
     Returns:
-      The words that are no flags, the program's name first.
+      The positional arguments, starting with the program's name.
 
     Raises:
-      SystemExit: help was asked for and is printed (exit code 0), or a flag is wrong (1).
+      SystemExit: help was requested and printed (exit code 0), or a flag is invalid (exit code 1).
     """
     try:
         return flags.FLAGS(words)
     except flags.Error as error:
         print(f"error: {' '.join(str(error).split())} (--help lists the flags)", file=sys.stderr)
         sys.exit(1)
-    except SystemExit:  # absl prints the help while it parses, and nothing else ends the process there
+    except SystemExit:  # absl prints the help while it parses; nothing else exits here
         flush_output()
         sys.exit(0)
     except BrokenPipeError:
@@ -35,7 +35,7 @@ def parse_flags(words: Sequence[str]) -> list[str]:
 
 
 def flush_output() -> None:
-    """Writes out what was printed; quietly where nobody reads it any more, as behind `| head`."""
+    """Flushes standard output and ignores a closed pipe, as after `| head`."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -43,5 +43,5 @@ def flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Makes standard output lead nowhere, so that Python's own flush at exit finds no broken pipe."""
+    """Redirects standard output to the null device, so that Python's flush at exit does not fail on a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The manifest beside a set of shards: with which settings they were made, and what is in them."""
+"""The manifest beside a set of shards: the settings that made them, and their sizes and checksums."""
 
 import dataclasses
 import json
@@ -16,7 +16,14 @@ _SUFFIX = ".manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of a set: its path from the manifest's folder, number of examples, size, SHA-256 of its bytes."""
+    """One file of a set.
+
+    Attributes:
+      name: path relative to the manifest's folder.
+      examples: number of examples.
+      bytes: size of the file.
+      sha256: SHA-256 of the file, in hexadecimal.
+    """
 
     name: str
     examples: int
@@ -25,32 +32,32 @@ class Shard:
 
 
 def manifest_path(first_output: str) -> str:
-    """Where the manifest of a set stands: the first shard's path, its shard number cut off."""
+    """Returns the path of a set's manifest: the first shard's path without its shard number, plus a suffix."""
     return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + _SUFFIX
 
 
 def work_folder(path: str) -> str:
-    """Where a set is made whose manifest will stand at `path`."""
+    """Returns the work folder of the set with the manifest at `path`."""
     return path.removesuffix(_SUFFIX) + ".work"
 
 
 def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
-    """The manifest's text.
+    """Returns the text of a manifest.
 
     Args:
       settings: the resolved settings that made the shards.
-      shards: every file of the set.
-      **facts: further entries: the vocabulary's size and SHA-256, say.
+      shards: all files of the set.
+      **facts: further entries, such as the size and SHA-256 of the vocabulary.
     """
     entries = {**facts, "settings": settings, "shards": [dataclasses.asdict(shard) for shard in shards]}
     return json.dumps(entries, indent=2) + "\n"
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest; None where there is none (records of other tools carry none).
+    """Reads a manifest; returns None if the file does not exist, as for records of other tools.
 
     Raises:
-      InputError: the file is there but is not JSON.
+      InputError: the file exists but is not a JSON object.
     """
     if not tf.io.gfile.exists(path):
         return None
@@ -65,24 +72,24 @@ def read_manifest(path: str) -> dict | None:
 
 
 def shards_of(path: str, entries: Mapping) -> list[Shard]:
-    """The shards that a manifest names.
+    """Returns the shards that a manifest lists.
 
     Raises:
-      InputError: the manifest at `path` does not say what this version writes.
+      InputError: the manifest at `path` has another format than this version's.
     """
     try:
         return [Shard(**shard) for shard in entries["shards"]]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: made by another version ({error}); make the data again") from error
+        raise InputError(f"{path}: made by another version of this program ({error}); make the data again") from error
 
 
 def find_manifest(path: str) -> dict | None:
-    """The manifest of the set that a shard belongs to; None where there is none.
+    """Returns the manifest of the set that a shard belongs to; None if there is none.
 
-    Where the names of the shards were given one by one, it stands beside the first of them.
+    If the shards were named one by one, the manifest is beside the first of them.
 
     Raises:
-      InputError: the manifest that bears the shard's name cannot be read.
+      InputError: the manifest with the shard's name cannot be read.
     """
     if entries := read_manifest(manifest_path(path)):
         return entries
@@ -91,7 +98,7 @@ def find_manifest(path: str) -> dict | None:
         if name.endswith(_SUFFIX):
             try:
                 entries = read_manifest(os.path.join(folder, name))
-            except InputError:  # of another set, maybe
+            except InputError:  # probably the manifest of another set
                 continue
             if entries and _shard_entry(path, entries):
                 return entries
@@ -105,10 +112,10 @@ def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
 
 
 def examples_of(path: str) -> int | None:
-    """How many examples a shard holds; None where no manifest says it.
+    """Returns the number of examples in a shard; None if no manifest states it.
 
     Raises:
-      InputError: the manifest that bears the shard's name cannot be read.
+      InputError: the manifest with the shard's name cannot be read.
     """
     entries = find_manifest(path)
     examples = (_shard_entry(path, entries) or {}).get("examples") if entries else None
@@ -116,10 +123,10 @@ def examples_of(path: str) -> int | None:
 
 
 def check_size(path: str, entries: Mapping) -> None:
-    """Checks that a shard has the size that its manifest says, where that says one.
+    """Checks that a shard has the size that its manifest states, if it states one.
 
     Raises:
-      InputError: it has not.
+      InputError: the size differs.
     """
     expected = (_shard_entry(path, entries) or {}).get("bytes")
     if expected is None:
@@ -127,29 +134,29 @@ def check_size(path: str, entries: Mapping) -> None:
     size = tf.io.gfile.stat(path).length
     if size != expected:
         raise InputError(
-            f"{path}: has {size} bytes, but its manifest says {expected}; delete it and make it again with the same "
-            "command"
+            f"{path}: has {size} bytes, but its manifest says {expected}; delete the file and run the command that "
+            "made it again"
         )
 
 
 def find_faults(path: str) -> Iterator[str]:
-    """Checks every shard of a set against its manifest, reading all bytes.
+    """Checks all bytes of a set's shards against the manifest.
 
     Yields:
-      One line for each shard that is missing or is not what was written.
+      One line for each shard that is missing or differs from what was written.
 
     Raises:
-      InputError: there is no manifest, or none that can be read.
+      InputError: the manifest is missing or cannot be read.
     """
     entries = read_manifest(path)
     if entries is None:
         if tf.io.gfile.exists(work_folder(path)):
-            raise InputError(f"{path}: no such manifest: the set is unfinished; run the command that makes it again")
-        raise InputError(f"{path}: no such manifest; check --output_file, or the set was made by something else")
+            raise InputError(f"{path}: no such manifest: the set is unfinished; run the same command without --verify")
+        raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
     for shard in shards_of(path, entries):
         name = os.path.join(os.path.dirname(path), shard.name)
         if not tf.io.gfile.exists(name):
             yield f"{name}: missing; run the command that made it again"
         elif writer.sha256(name) != shard.sha256:
-            damage = reader.find_damage([name]) or f"{name}: other records than were written"
+            damage = reader.find_damage([name]) or f"{name}: differs from what was written"
             yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

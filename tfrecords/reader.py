@@ -1,4 +1,4 @@
-"""Finding record files and checking them before any long work starts."""
+"""Finds record files and checks them before long work starts."""
 
 import gzip
 import re
@@ -11,13 +11,13 @@ from tfrecords import schema
 from tfrecords.errors import InputError
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-# Around each record: its length, and a checksum of the length and of the record.
+# TFRecord framing of a record: its length, a checksum of the length, and a checksum of the record.
 FRAME_BYTES = 16
 _BLOCK_BYTES = 1 << 20
 
 
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
-    """Expands a comma-separated list of paths and globs, in the order given, each glob sorted.
+    """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
 
     Raises:
       InputError: the list is empty, a file is missing, or a glob matches nothing.
@@ -26,57 +26,57 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     for pattern in (part.strip() for part in patterns.split(",")):
         if not pattern:
             continue
-        # a name may hold a bracket without being a glob
+        # An existing file may have a bracket in its name without being a glob.
         names = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
         found = sorted(name for name in names if not tf.io.gfile.isdir(name))
         if not found:
             if tf.io.gfile.isdir(pattern):
-                raise InputError(f"--{flag}: {pattern} is a folder; give its files, say '{pattern.rstrip('/')}/*'")
+                raise InputError(f"--{flag}: {pattern} is a folder; give its files, e.g. '{pattern.rstrip('/')}/*'")
             what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
             raise InputError(f"--{flag}: {pattern}: {what}; check the path")
         files += found
     if not files:
-        raise InputError(f"--{flag} is empty; give one path, a glob, or several with commas between")
+        raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
     return files
 
 
 def compression(path: str) -> str:
-    """How a record file is compressed, as `tf.data.TFRecordDataset` wants it: "GZIP" or ""."""
+    """Returns the compression of a record file as `tf.data.TFRecordDataset` expects it: "GZIP" or ""."""
     with tf.io.gfile.GFile(path, "rb") as file:
         return "GZIP" if file.read(3) == _GZIP_MAGIC else ""
 
 
 def first_example(path: str) -> tf.train.Example:
-    """The first record of a file.
+    """Returns the first record of a file.
 
     Raises:
-      InputError: the file holds no record, is no TFRecord file, or its first record is damaged.
+      InputError: the file contains no record, is not a TFRecord file, or its first record is damaged.
     """
     for record in checked_records(path):
         return parse_example(record, path, 0)
-    raise InputError(f"{path}: holds no record; delete it and make it again, or leave it out")
+    raise InputError(f"{path}: contains no record; delete it and make it again, or omit it")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
-    """A record as a message.
+    """Parses a record.
 
     Raises:
-      InputError: the record is something else; the message names the file and the record.
+      InputError: the record is not a `tf.train.Example`; the message names the file and the record.
     """
     try:
         return tf.train.Example.FromString(record)
     except Exception as error:
-        # protobuf's DecodeError has moved between modules from version to version
+        # The module of protobuf's DecodeError differs between versions, so compare its name.
         if type(error).__name__ != "DecodeError":
             raise
-        raise InputError(f"{path}: record {index} is no tf.train.Example; delete it and make it again") from error
+        raise InputError(f"{path}: record {index} is not a tf.train.Example; delete it and make it again") from error
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
-    """Checks that the first record of every file has the features and lengths that are asked for.
+    """Checks that the first record of every file has the expected features and lengths.
 
     Raises:
-      InputError: names the file, the feature, its length there and the length asked for.
+      InputError: names the file, the feature, and its actual and expected length.
     """
     for path in files:
         found = first_example(path).features.feature
@@ -98,7 +98,7 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
 
 
 def find_damage(files: Sequence[str]) -> str | None:
-    """Reads files through and tells where the first damaged or cut off record stands; None where all are whole."""
+    """Reads all files and describes the first damaged or truncated record; returns None if all are intact."""
     for path in files:
         try:
             for _ in checked_records(path):
@@ -109,10 +109,10 @@ def find_damage(files: Sequence[str]) -> str | None:
 
 
 def checked_records(path: str) -> Iterator[bytes]:
-    """The records of a file.
+    """Yields the records of a file.
 
     Raises:
-      InputError: names the file and the record that is damaged, or cut off because the file ends within it.
+      InputError: a record is damaged or truncated; the message names the file and the record.
     """
     packed = compression(path)
     count, size = 0, 0
@@ -124,20 +124,20 @@ def checked_records(path: str) -> Iterator[bytes]:
     except tf.errors.DataLossError as error:
         cut = "truncated" in str(error)
         raise InputError(f"{path}: {_fault(count, cut)}") from error
-    # TensorFlow passes over the beginning of a record that is shorter than its frame, over a missing end of what
-    # is compressed, and over all that follows some of the places where one gzip member ends and another begins
+    # TensorFlow silently ignores a truncated record shorter than its frame, a missing end of compressed data, and in
+    # some files everything after the first gzip member.
     whole, unpacked = _unpacked_size(path) if packed else (True, tf.io.gfile.stat(path).length)
     if whole and unpacked - size > FRAME_BYTES:
         raise InputError(
-            f"{path}: TensorFlow reads {count} record(s) and leaves {unpacked - size} bytes unread, since the file was "
-            "compressed in several parts; unpack it, or compress it again as a whole"
+            f"{path}: TensorFlow reads {count} record(s) and leaves {unpacked - size} bytes unread, because the file "
+            "was compressed in several parts; decompress it, or compress it again as a whole"
         )
     if not whole or unpacked != size:
         raise InputError(f"{path}: {_fault(count, cut=True)}")
 
 
 def _unpacked_size(path: str) -> tuple[bool, int]:
-    """Whether a gzip file has its end, and how many bytes are in it."""
+    """Returns whether a gzip file is complete, and the size of its decompressed contents in bytes."""
     size = 0
     with tf.io.gfile.GFile(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
         try:
@@ -153,4 +153,4 @@ def _fault(index: int, cut: bool) -> str:
         return f"record {index} (counted from 0) is cut off: the file ends within it; delete it and make it again"
     if index:
         return f"record {index} (counted from 0) is damaged; delete it and make it again"
-    return "record 0 cannot be read; it is damaged or no TFRecord file; delete it and make it again"
+    return "record 0 cannot be read; the file is damaged or not a TFRecord file; delete it and make it again"

@@ -1,8 +1,7 @@
-"""Many records at once as bytes: `tf.train.Example` in protobuf's wire format, written by columns.
+"""Serializes many records at once: `tf.train.Example` in protobuf's wire format, encoded by columns.
 
-Building one `tf.train.Example` object a record takes longer than everything else that the generator
-does. Here whole columns are encoded by NumPy; `tests/tfrecords/test_records.py` holds the result to
-protobuf's own.
+Building one `tf.train.Example` object per record takes longer than everything else that the generator does. This
+module encodes whole columns with NumPy. `tests/tfrecords/test_records.py` compares the result with protobuf's.
 
 Letters: N records, L values of a feature.
 """
@@ -15,7 +14,7 @@ import numpy as np
 
 from tfrecords.schema import Feature
 
-# Field numbers of Example, Features, the map's entries, Feature and the two lists, as tags of length-delimited fields.
+# Tags of the length-delimited fields of Example, Features, map entries, Feature and the two lists.
 _FEATURES, _ENTRY, _KEY, _VALUE, _PACKED = b"\x0a", b"\x0a", b"\x0a", b"\x12", b"\x0a"
 _LIST = {"float": b"\x12", "int64": b"\x1a"}
 
@@ -24,14 +23,14 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
     """Serializes N records.
 
     Args:
-      columns: feature name to [N, L] values: integers of at least 0, or floats.
-      features: what each record must hold, with the L of each.
+      columns: values [N, L] by feature name: non-negative integers, or floats.
+      features: the features of each record, with their lengths L.
 
     Returns:
-      N times the bytes of a `tf.train.Example`, features in the order of their names.
+      N serialized `tf.train.Example`, each with its features sorted by name.
 
     Raises:
-      ValueError: a column has another length or type than stated, or holds a negative integer.
+      ValueError: a column has another length or type than its feature, or contains a negative integer.
     """
     blocks: list[_Block] = []
     for feature in sorted(features, key=lambda feature: feature.name):
@@ -39,7 +38,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
         if values.ndim != 2 or values.shape[1] != feature.length:
             raise ValueError(f"{feature.name} has shape {values.shape}, the schema says [N, {feature.length}]")
         block = _encode_column(feature, values)
-        # neighbours of fixed size become one, so that fewer parts are joined for each record
+        # Merge adjacent blocks of fixed size, so that each record is joined from fewer parts.
         if block.stride and blocks and blocks[-1].stride:
             block = _joined(blocks.pop(), block)
         blocks.append(block)
@@ -52,7 +51,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
 
 
 class _Block:
-    """One or several features of every record: bytes of a fixed size, or of a size that varies."""
+    """One or several encoded features of all records, with a fixed or a variable size per record."""
 
     def __init__(
         self, data: bytes, *, stride: int = 0, offsets: np.ndarray | None = None, feature: Feature | None = None
@@ -60,7 +59,7 @@ class _Block:
         self.data, self.stride, self.offsets, self.feature = data, stride, offsets, feature
 
     def parts(self) -> list[bytes]:
-        """The bytes of each record."""
+        """Returns the bytes of each record."""
         data = self.data
         if self.stride:
             return [data[start : start + self.stride] for start in range(0, len(data), self.stride)]
@@ -99,7 +98,7 @@ def _fixed(feature: Feature, payload: np.ndarray) -> _Block:
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Integers as varints one after the other, and where each one ends."""
+    """Encodes integers as concatenated varints; returns the bytes and the end offset of each integer."""
     sizes = np.ones(len(values), np.uint8)
     for bits in range(7, int(values.max()).bit_length(), 7):
         sizes += values >= 1 << bits
@@ -116,7 +115,7 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _header(name: str, kind: str, payload: int) -> bytes:
-    """Everything of a map entry before its packed values, which take `payload` bytes."""
+    """Returns the part of a map entry before its packed values, which take `payload` bytes."""
     key = name.encode()
     packed = _PACKED + _varint(payload)
     values = _LIST[kind] + _varint(len(packed) + payload) + packed

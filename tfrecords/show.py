@@ -1,9 +1,9 @@
-r"""Prints records as text, with what is masked and what stood there.
+r"""Prints records as text, with the masked positions and their original tokens.
 
 python -m tfrecords.show train.tfrecord --num_examples=3 --vocab_file=vocab.txt
 
-In the text, {[MASK]<word} is a word that became [MASK], {other<word} one that became another, and {=word}
-one that is predicted but stayed as it was.
+In the text, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a word that another word replaces, and
+{=word} is a word that is predicted but unchanged.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from absl import app, flags
@@ -28,17 +28,17 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
 
     Args:
       path: TFRecord file, compressed or not.
-      vocabulary: pieces in the order of their ids.
-      first: the record to begin with, counted from 0.
-      count: at most so many.
+      vocabulary: tokens in the order of their ids.
+      first: index of the first record, counted from 0.
+      count: maximum number of records.
 
     Raises:
-      InputError: the file is damaged, holds something else, or has no such record.
+      InputError: the file is damaged, contains other data, or has no such record.
     """
     from tfrecords import reader
 
     found = 0
-    # no record beyond those asked for is looked at: it may be damaged
+    # Read no record after the requested ones, because it may be damaged.
     for index, record in enumerate(itertools.islice(reader.checked_records(path), first + count)):
         found += 1
         if index >= first:
@@ -49,10 +49,10 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
-    """The lines that show one `tf.train.Example`.
+    """Returns the lines that describe one `tf.train.Example`.
 
     Raises:
-      InputError: it has no `input_ids`, or ids beyond the vocabulary.
+      InputError: the example has no `input_ids`, has ids outside the vocabulary, or is not pre-training data.
     """
     values = {
         name: list(feature.int64_list.value or feature.float_list.value)
@@ -66,50 +66,50 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     length = sum(values.get("input_mask", [1] * len(values["input_ids"])))
     segments = values.get("segment_ids", [0] * length)
     labels = _labels(values, vocabulary)
-    pieces = [_marked(vocabulary[values["input_ids"][i]], labels.get(i)) for i in range(length)]
-    facts = [f"{length} of {len(values['input_ids'])} pieces"]
+    tokens = [_marked(vocabulary[values["input_ids"][i]], labels.get(i)) for i in range(length)]
+    facts = [f"{length} of {len(values['input_ids'])} tokens"]
     facts.append(f"{len(labels)} predicted" if "masked_lm_weights" in values else "not masked")
     if "next_sentence_labels" in values:
         facts.append("B is random" if values["next_sentence_labels"][0] else "B follows A")
     lines = [f"{title}: {', '.join(facts)}"]
     for name, segment in (("A", 0), ("B", 1)):
-        text = [pieces[i] for i in range(length) if segments[i] == segment]
+        text = [tokens[i] for i in range(length) if segments[i] == segment]
         if text:
             lines.append(f"  {name}: " + " ".join(text).replace(" ##", ""))
     return lines
 
 
-def _check(values: Mapping[str, list], pieces: int, title: str) -> None:
-    """Raises InputError for ids beyond the vocabulary, and features whose lengths do not go together."""
+def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
+    """Raises InputError for ids outside the vocabulary and for features with inconsistent lengths."""
     ids = [*values["input_ids"], *values.get("masked_lm_ids", [])]
-    wrong = [number for number in ids if not 0 <= number < pieces]
+    wrong = [number for number in ids if not 0 <= number < vocab_size]
     if wrong:
         raise InputError(
-            f"{title}: holds id {wrong[0]}, but the vocabulary has {pieces} pieces; give the --vocab_file that the "
-            "data was made with"
+            f"{title}: contains id {wrong[0]}, but the vocabulary has {vocab_size} tokens; give the --vocab_file with "
+            "which the data was made"
         )
     for names in (("input_ids", "input_mask", "segment_ids"), _PREDICTIONS):
         lengths = {name: len(values[name]) for name in names if name in values}
         if len(set(lengths.values())) > 1 or (names == _PREDICTIONS and len(lengths) in (1, 2)):
-            raise InputError(f"{title}: its features do not go together: {lengths}; is it pre-training data?")
+            raise InputError(f"{title}: its features do not match in length: {lengths}; is it pre-training data?")
     if not set(values.get("input_mask", [])) <= {0, 1}:
-        raise InputError(f"{title}: its input_mask holds other numbers than 0 and 1; is it pre-training data?")
+        raise InputError(f"{title}: its input_mask contains values other than 0 and 1; is it pre-training data?")
 
 
 def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
-    """Position to the piece that is to be predicted there."""
+    """Returns the token to predict at each predicted position."""
     columns = (values.get(name, []) for name in _PREDICTIONS)
-    return {position: vocabulary[piece] for position, piece, weight in zip(*columns, strict=True) if weight}
+    return {position: vocabulary[label] for position, label, weight in zip(*columns, strict=True) if weight}
 
 
-def _marked(piece: str, label: str | None) -> str:
+def _marked(token: str, label: str | None) -> str:
     if label is None:
-        return piece
-    return f"{{={label}}}" if piece == label else f"{{{piece}<{label}}}"
+        return token
+    return f"{{={label}}}" if token == label else f"{{{token}<{label}}}"
 
 
 def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """The vocabulary given, or the one that the manifest beside the file names."""
+    """Reads the given vocabulary, or the one named by the manifest beside the file."""
     import tensorflow as tf
 
     from tfrecords import manifest, reader
@@ -118,21 +118,21 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
         raise InputError(f"{path}: no such file; check the path")
     if path.endswith(".manifest.json"):
         raise InputError(f"{path}: is a manifest; name a shard instead")
-    reader.first_example(path)  # or it is no such file, and a vocabulary would not help
+    reader.first_example(path)  # report an invalid file before a missing vocabulary
     if not vocab_file:
         entries = manifest.find_manifest(path) or {}
         vocab_file = entries.get("settings", {}).get("vocab_file", "")
     if not vocab_file or not tf.io.gfile.exists(vocab_file):
-        raise InputError(f"{path}: no manifest leads to its vocabulary; give --vocab_file")
+        raise InputError(f"{path}: no manifest names its vocabulary; give --vocab_file")
     try:
         with tf.io.gfile.GFile(vocab_file) as file:
             return [line.strip() for line in file]
     except UnicodeDecodeError as error:
-        raise InputError(f"{vocab_file}: no text in UTF-8 ({error}); give the vocabulary of the data") from error
+        raise InputError(f"{vocab_file}: not UTF-8 text ({error}); give the vocabulary of the data") from error
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the script on the command line's words: the files."""
+    """Runs the script on the files named on the command line."""
     values = flags.FLAGS
     try:
         if not words[1:]:
@@ -143,7 +143,7 @@ def main(words: Sequence[str]) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # into head, say
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         discard_output()
     return 0
 
@@ -151,12 +151,12 @@ def main(words: Sequence[str]) -> int:
 def run() -> None:
     """Runs the script with the process's flags."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     sys.modules["__main__"].__doc__ = __doc__
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
-    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one its manifest names", **own)
-    flags.DEFINE_integer("first", 0, "record to begin with, counted from 0", lower_bound=0, **own)
-    flags.DEFINE_integer("num_examples", 5, "how many to show", lower_bound=1, **own)
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one that its manifest names", **own)
+    flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
+    flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     app.run(main, flags_parser=parse_flags)
 
 

@@ -1,4 +1,4 @@
-"""Atomic writing: a file appears under its name only when it is whole and on the disk."""
+"""Writes files atomically: a file appears under its name only when it is complete and on disk."""
 
 import contextlib
 import gzip
@@ -11,19 +11,19 @@ import tensorflow as tf
 
 from tfrecords.errors import InputError
 
-# Stands in the names of files that are being written; what a killed process leaves behind has it.
+# Part of the names of files being written, so that the leftovers of a killed process can be recognized.
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
 def atomic_path(path: str) -> Iterator[str]:
-    """Gives a temporary name beside `path`, renamed to `path` when the block ends without an error.
+    """Yields a temporary path beside `path` and renames it to `path` if the block succeeds.
 
-    Local files are flushed to the disk before the rename, so that a power cut cannot leave a
-    whole name on half a file. On an error the temporary file is removed and `path` is as before.
+    Local files are flushed to disk before the rename, so that a power failure cannot leave an incomplete file
+    under the final name. On an error the temporary file is removed and `path` is unchanged.
     """
-    # no two processes have the same name, even on different machines
+    # The random part keeps the names of two processes different, even on different machines.
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         yield temporary
@@ -38,10 +38,10 @@ def atomic_path(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def atomic_folder(path: str) -> Iterator[str]:
-    """Gives a temporary folder beside `path`, renamed to `path` when the block ends without an error.
+    """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
 
-    `path` must not exist, or be an empty folder. Local files are flushed to the disk before the rename. On an
-    error the temporary folder is removed.
+    `path` must not exist or must be an empty folder. Local files are flushed to disk before the rename. On an error
+    the temporary folder is removed.
     """
     path = path.rstrip("/")
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
@@ -53,7 +53,7 @@ def atomic_folder(path: str) -> Iterator[str]:
                 for name in names:
                     with open(os.path.join(folder, name), "rb") as written:
                         os.fsync(written.fileno())
-        if tf.io.gfile.exists(path):  # an empty folder, which a rename would not replace
+        if tf.io.gfile.exists(path):  # an empty folder, which a rename cannot replace everywhere
             tf.io.gfile.rmtree(path)
         tf.io.gfile.rename(temporary, path)
     finally:
@@ -62,22 +62,22 @@ def atomic_folder(path: str) -> Iterator[str]:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Refuses an output folder that holds something.
+    """Raises an error if the output folder is not empty.
 
     Raises:
       InputError: names the flag and the path.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
-        raise InputError(f"--{flag}={path}: holds something already; give a new folder")
+        raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
-    """Refuses outputs that would overwrite what is read or each other, or that are folders.
+    """Raises an error for outputs that are folders, or that would overwrite inputs or each other.
 
     Raises:
       InputError: names the path.
     """
-    taken = {_real_path(path): "is read too" for path in read}
+    taken = {_real_path(path): "is also an input" for path in read}
     for path in outputs:
         reason = "is a folder" if path.endswith("/") or tf.io.gfile.isdir(path) else taken.get(_real_path(path))
         if reason:
@@ -97,12 +97,12 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
 
 
 def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False) -> tuple[int, str]:
-    """Writes records that have their lengths and checksums around them already, atomically, making the folder.
+    """Writes records that already have their TFRecord framing, atomically, and creates the folder.
 
     Args:
       path: the TFRecord file to write.
-      parts: bytes of one or several whole records each.
-      gzip_compress: whether to compress what is written.
+      parts: bytes of one or several framed records each.
+      gzip_compress: whether to compress the file with gzip.
 
     Returns:
       The number of bytes written and their SHA-256 in hexadecimal.
@@ -120,7 +120,7 @@ def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False)
 
 
 class _CountingFile:
-    """Takes the size and SHA-256 of what is written to a file on its way."""
+    """A file wrapper that computes the size and SHA-256 of the bytes written."""
 
     def __init__(self, file):
         self._file = file
@@ -137,7 +137,7 @@ class _CountingFile:
 
 
 def sha256(path: str) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Computes the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -146,7 +146,7 @@ def sha256(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a small text file atomically, making its folder where needed."""
+    """Writes a small text file atomically and creates its folder if needed."""
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "w") as file:
         file.write(text)

@@ -1,1 +1,1 @@
-"""The training step compiled for TPUs without a TPU: what it needs of memory, arithmetic and memory traffic."""
+"""Compiles the training step for TPUs without a TPU: memory, FLOPs and memory traffic."""

@@ -1,4 +1,4 @@
-"""The check: steps lowered, compiled for each chip, and shown in one table.
+"""Lowers training steps, compiles them for each chip, and prints the results in one table.
 
 Letters: B batch, S sequence length, P predictions.
 """
@@ -26,10 +26,11 @@ _STANDARD = (
 )
 _OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-official"
 _LEGEND = """
-GiB of the chip's memory: weights, optimizer and batch; what lives within the step; all. /formula: FLOPs over those of
-the products (bert_tf/training/flops.py). GB accessed: by all fusions, in the cores' own memory too, as the compiler
-counts; GB moved: from and to the chip's memory. ms: what arithmetic, what is moved, and what is accessed takes at
-least, at the chip's published peaks; the larger of the first two bounds the step.
+GiB of the chip's memory: args = weights, optimizer and batch; temp = temporaries within the step; total. /formula:
+FLOPs divided by the FLOPs of the matrix products (bert_tf/training/flops.py). GB accessed: by all fusions, including
+accesses to the cores' own memory (the compiler's count). GB moved: from and to the chip's memory. ms: lower bounds of
+the times for FLOPs, bytes moved and bytes accessed at the chip's published peaks; the larger of the first two bounds
+the step.
 """
 _HEADER = (
     f"{'':<47} {'GiB':>22} {'':>17} {'GB':>22} {'ms':>23}\n"
@@ -41,14 +42,14 @@ _HEADER = (
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One step on one chip.
+    """One step compiled for one chip.
 
     Attributes:
-      model: its name.
-      shape: of the batch.
-      chip: what it was compiled for.
-      step: whose.
-      compiled: what the compiler says.
+      model: name of the model.
+      shape: shape of the batch.
+      chip: the chip for which the step was compiled.
+      step: name of the implementation.
+      compiled: the compiler's results.
       formula: FLOPs of the step by `flops.of_training`.
     """
 
@@ -60,7 +61,7 @@ class Row:
     formula: float
 
     def line(self, official: Compiled | None) -> str:
-        """The row as text, beside tf-models-official's where there is one."""
+        """Formats the row, with the ratio to tf-models-official's step if there is one."""
         found, chip, moved = self.compiled, self.chip, sum(self.compiled.moved.values())
         ratio = f"{found.accessed / official.accessed:.2f}" if official else ""
         return (
@@ -74,10 +75,10 @@ class Row:
 
 
 def run_check(settings: TpuCheckSettings) -> None:
-    """Compiles, and prints what was found.
+    """Compiles all steps and prints the table.
 
     Raises:
-      InputError: some step does not compile or fit, has shapes that are not static, or calls the host; after the table.
+      InputError: after the table, if a step does not compile, does not fit, has dynamic shapes, or calls the host.
     """
     compiler = Compiler(settings.compiler, settings.cache_dir)
     cases = list(_cases(settings))
@@ -124,7 +125,7 @@ def _formula(config: BertConfig, shape: Shape) -> float:
 
 
 def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
-    """From a shape to the checked program of one of the steps; made when first asked for."""
+    """Returns a function from a shape to the checked program of a step; programs are cached."""
     recompute = settings.recompute_activations or step == _RECOMPUTED
     device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=recompute)
     make = steps.official_step if step == _OFFICIAL else steps.our_step
@@ -132,7 +133,7 @@ def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Calla
 
     def program(shape: Shape) -> str:
         if shape not in made:
-            logging.info("%s: from TensorFlow to StableHLO, S=%d B=%d", step, shape.length, shape.batch_size)
+            logging.info("%s: lowering to StableHLO, S=%d B=%d", step, shape.length, shape.batch_size)
             made[shape] = make(config, shape, device)
             if step != _OFFICIAL:
                 check(made[shape])

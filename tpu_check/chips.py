@@ -1,4 +1,4 @@
-"""The TPU chips that a step can be compiled for, with their published figures."""
+"""The TPU chips for which a step can be compiled, with their published specifications."""
 
 import dataclasses
 
@@ -8,12 +8,12 @@ class Chip:
     """One kind of TPU chip.
 
     Attributes:
-      name: as in --chips.
-      topology: the smallest group of such chips that the compiler knows; a step is compiled for one of them.
-      accelerator_type: the same for the TPU library's environment.
-      flops: published peak of bfloat16 products, FLOP/s.
-      bandwidth: published, of the chip's memory, bytes/s.
-      memory: bytes.
+      name: name in --chips.
+      topology: the smallest topology that the compiler supports; a step is compiled for one chip of it.
+      accelerator_type: the name of this topology in the environment of the TPU library.
+      flops: published peak of bfloat16 matrix products, FLOP/s.
+      bandwidth: published memory bandwidth, bytes/s.
+      memory: memory size in bytes.
     """
 
     name: str

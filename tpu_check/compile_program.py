@@ -1,6 +1,6 @@
-r"""Compiles a program for a TPU chip without a TPU, and writes what it takes as JSON.
+r"""Compiles a program for a TPU chip without a TPU, and writes its memory, FLOPs and bytes accessed as JSON.
 
-Runs in the environment with the TPU compiler, which has no TensorFlow, so it imports nothing of this repository.
+It runs in the environment of the TPU compiler, which has no TensorFlow, so it imports nothing from this repository.
 
 python tpu_check/compile_program.py step.mlir --topology=v5e:2x2 --accelerator_type=v5litepod-4 --output=step.json
 """
@@ -12,29 +12,30 @@ import pathlib
 import re
 import time
 
-# "Ran out of memory in memory space hbm. Used 20.15G of 15.75G hbm."
+# Matches "Ran out of memory in memory space hbm. Used 20.15G of 15.75G hbm."
 _OUT_OF_MEMORY = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def compile_program(program: str, topology: str, accelerator_type: str) -> tuple[dict, str]:
-    """Compiles for the first chip of a topology.
+    """Compiles a program for the first chip of a topology.
 
     Args:
       program: StableHLO text.
-      topology: as the TPU compiler names it.
-      accelerator_type: the kind of TPU VM it would run on.
+      topology: the TPU compiler's name of the topology.
+      accelerator_type: type of the TPU VM.
 
     Returns:
-      What was found, and the optimized program as text ("" where it does not compile). Found are in bytes `arguments`,
-      `outputs`, `aliased` (outputs that take their argument's place), `temporaries`, `code`, `accessed`; `flops`; or
-      `error`, and `memory_used` and `memory_limit` where the error is that memory does not suffice.
+      A dict of results, and the text of the optimized program ("" if the program does not compile). The results are
+      `arguments`, `outputs`, `aliased` (outputs that reuse the memory of an argument), `temporaries`, `code` and
+      `accessed` in bytes, and `flops`. If compilation fails, the result is `error`; if memory is too small, also
+      `memory_used` and `memory_limit` in bytes.
     """
     os.environ.update(
-        TPU_SKIP_MDS_QUERY="1",  # no look for a TPU VM's metadata server, which would wait for minutes
+        TPU_SKIP_MDS_QUERY="1",  # do not query the metadata server of a TPU VM, which would take minutes to time out
         TPU_ACCELERATOR_TYPE=accelerator_type,
         TPU_WORKER_HOSTNAMES="localhost",
-        ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # there is no TPU that only one process could have
+        ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # no TPU is used, so several processes may load the library
         JAX_PLATFORMS="cpu",
     )
     from jax._src.interpreters import mlir
@@ -86,7 +87,7 @@ def main() -> None:
     found["seconds"] = round(time.monotonic() - start, 1)
     if optimized:
         arguments.output.with_suffix(".hlo").write_text(optimized)
-    # last, and under its name at once, since this file says that the program has been compiled
+    # Write this file last and atomically: its existence marks the program as compiled.
     unfinished = arguments.output.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(found, indent=2) + "\n")
     unfinished.replace(arguments.output)

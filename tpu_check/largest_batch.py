@@ -1,28 +1,28 @@
-"""The largest batch that fits, in few compilations, since each takes minutes."""
+"""Searches for the largest batch that fits, with few compilations, because each takes minutes."""
 
 import dataclasses
 from collections.abc import Callable
 
 from tpu_check.programs import Compiled, DoesNotFit
 
-# A batch that is refused, at most this share above one that fits, settles it.
+# The search ends when the smallest refused batch is at most this share above the largest one that fits.
 _RESOLUTION = 1 / 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Rows of a batch that fits (0: none does), and of a slightly larger one that does not."""
+    """Number of rows of the largest batch found to fit (0: none), and of a slightly larger one that does not fit."""
 
     fits: int
     refused: int
 
 
 def search(compiled: Callable[[int], Compiled], start: int) -> Found:
-    """Finds it by the line through what two batches take, as long as that leads on, and by halves where it does not.
+    """Finds the largest batch by linear interpolation of the memory use, or by halving while no batch fits.
 
     Args:
-      compiled: from rows of a batch to what they take; raises DoesNotFit.
-      start: rows to begin with.
+      compiled: compiles a batch of this many rows; raises DoesNotFit.
+      start: number of rows of the first batch.
     """
     fits, refused, used = 0, 0, {}
     rows = start
@@ -42,10 +42,10 @@ def search(compiled: Callable[[int], Compiled], start: int) -> Found:
 
 
 def _between(fits: int, refused: int, used: dict[int, int], limit: int) -> int:
-    """A batch above one that fits and below one that does not; where the line through both meets the limit."""
+    """Returns a batch size between one that fits and one that does not, by linear interpolation to the limit."""
     if not fits:
         return max(1, refused // 2)
     share = (limit - used[fits]) / (used[refused] - used[fits])
-    # not so near to either that the other end would stay where it is
+    # Keep a distance from both ends, so that the interval shrinks in each step.
     step = max(1, int(fits * _RESOLUTION))
     return min(max(fits + int((refused - fits) * share), fits + step), refused - 1)

@@ -1,4 +1,4 @@
-"""Programs on their way to a chip: what they must not hold, and what the compiler says of them, kept for a rerun."""
+"""Checks programs and compiles them for a chip, with a cache of the compiler's results."""
 
 import dataclasses
 import hashlib
@@ -14,10 +14,10 @@ from tpu_check.chips import Chip
 
 _COMPILE = pathlib.Path(__file__).with_name("compile_program.py")
 
-# A size that is known only at run time, and the operations that make one.
+# Dynamic sizes, and the operations that produce them.
 _DYNAMIC = re.compile(r"tensor<[^>]*\?|\bstablehlo\.(?:dynamic_reshape|dynamic_iota|real_dynamic_slice|dynamic_pad)\b"
                       r"|@(?:PadToStatic|SliceToDynamic)\b|\bset_dimension_size\b")  # fmt: skip
-# What waits for the host in the midst of a step.
+# Operations that wait for the host within a step.
 _HOST = re.compile(
     r"\bstablehlo\.(?:infeed|outfeed|send|recv)\b|\bcustom_call @(?:\w*callback\w*|MoveToHost|MoveToDevice)"
 )
@@ -28,15 +28,15 @@ _HOST_WHEN_COMPILED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What the compiler says of a program on one chip; sizes in bytes.
+    """The compiler's results for a program on one chip; sizes in bytes.
 
     Attributes:
-      arguments: weights, optimizer, and the batch.
-      temporaries: what lives within a step.
-      total: all that the chip's memory must hold.
-      flops: of a step, elementwise arithmetic included.
-      accessed: read and written by all fusions of a step, wherever it lies; the compiler's own count.
-      moved: from and to the chip's memory, see `traffic`, by the operations of the model.
+      arguments: size of weights, optimizer state, and batch.
+      temporaries: size of temporaries within a step.
+      total: total memory use.
+      flops: FLOPs of a step, including elementwise arithmetic.
+      accessed: bytes read and written by all fusions of a step, in any memory; the compiler's own count.
+      moved: bytes moved from and to the chip's memory, by operation of the model; see `traffic`.
     """
 
     arguments: int
@@ -48,11 +48,11 @@ class Compiled:
 
 
 class DoesNotFit(InputError):
-    """The program compiles, but not into the chip's memory.
+    """The program needs more memory than the chip has.
 
     Attributes:
-      used: bytes it would take.
-      limit: bytes there are.
+      used: bytes needed.
+      limit: bytes available.
     """
 
     def __init__(self, message: str, used: int, limit: int):
@@ -61,7 +61,7 @@ class DoesNotFit(InputError):
 
 
 def check(program: str) -> None:
-    """Refuses a program that a TPU would run badly or not at all.
+    """Checks that a program has only static shapes and does not call the host, as a TPU needs it.
 
     Args:
       program: StableHLO text.
@@ -69,7 +69,7 @@ def check(program: str) -> None:
     Raises:
       InputError: names the operation.
     """
-    for kind, pattern in (("a shape that is not static", _DYNAMIC), ("a call to the host", _HOST)):
+    for kind, pattern in (("a dynamic shape", _DYNAMIC), ("a call to the host", _HOST)):
         found = pattern.search(program)
         if found:
             line = program[program.rfind("\n", 0, found.start()) + 1 : found.end()].strip()[-200:]
@@ -77,11 +77,14 @@ def check(program: str) -> None:
 
 
 class Compiler:
-    """The TPU compiler, in an environment of its own.
+    """The TPU compiler, which runs in a separate environment.
 
     Args:
-      python: of that environment.
-      cache_dir: where programs and what became of them are kept.
+      python: path of that environment's Python.
+      cache_dir: folder for programs and their results.
+
+    Raises:
+      InputError: the Python does not exist.
     """
 
     def __init__(self, python: str, cache_dir: str):
@@ -90,14 +93,14 @@ class Compiler:
         self._python, self._cache = python, pathlib.Path(cache_dir)
 
     def compile(self, program: str, chip: Chip) -> Compiled:
-        """Compiles, unless that has been done before.
+        """Compiles a program, or reads the result from the cache.
 
         Args:
           program: StableHLO text.
-          chip: what for.
+          chip: the chip to compile for.
 
         Raises:
-          DoesNotFit: the chip's memory does not suffice.
+          DoesNotFit: the program needs more memory than the chip has.
           InputError: the program does not compile, or calls the host.
         """
         key = hashlib.sha256(f"{self._version()} {chip.topology}\n{program}".encode()).hexdigest()[:24]
@@ -110,7 +113,7 @@ class Compiler:
         if "memory_used" in found:
             used, limit = found["memory_used"], found["memory_limit"]
             raise DoesNotFit(
-                f"needs {gib(used)} GiB, of which {chip.name} has {gib(limit)} to use; take a smaller batch",
+                f"needs {gib(used)} GiB, but {chip.name} has {gib(limit)} available; use a smaller batch",
                 used,
                 limit,
             )
@@ -135,11 +138,11 @@ class Compiler:
             raise InputError(f"the TPU compiler ended with code {done.returncode}: {lines[-1] if lines else ''}")
 
     def _version(self) -> str:
-        """The compiler's version, by the folders of its installed packages."""
+        """Returns the compiler's version from the name of its package's metadata folder."""
         site = sorted(pathlib.Path(self._python).parent.parent.glob("lib/python*/site-packages/libtpu-*.dist-info"))
         return site[0].name if site else ""
 
 
 def gib(size: float) -> str:
-    """Bytes as GiB, for people."""
+    """Formats bytes as GiB."""
     return f"{size / (1 << 30):.2f}"

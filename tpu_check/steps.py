@@ -1,4 +1,4 @@
-"""Training steps as programs: ours, and tf-models-official's beside it, from TensorFlow to StableHLO.
+"""Lowers training steps, ours and tf-models-official's, from TensorFlow to StableHLO.
 
 Letters: B batch, S sequence length, P predictions.
 """
@@ -20,16 +20,16 @@ from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords.errors import InputError
 
-# Any will do: the schedule is a formula of the step, which is an input.
+# The values do not matter: the program computes the schedule from the step, which is an input.
 _LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS = 1e-4, 1_000_000, 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a step works on.
+    """The shape of a batch.
 
     Attributes:
-      batch_size: B, rows of one chip.
+      batch_size: B, number of rows on one chip.
       length: S.
       predictions: P.
     """
@@ -40,15 +40,15 @@ class Shape:
 
 
 def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
-    """The step that `Trainer` runs under TPUStrategy on each replica, as StableHLO text.
+    """Lowers the step that `Trainer` runs on each replica of a TPUStrategy to StableHLO text.
 
     Args:
-      config: the model.
-      shape: of the batch.
+      config: configuration of the model.
+      shape: shape of the batch.
       settings: dtype, optimizer, and whether activations are recomputed.
 
     Raises:
-      InputError: the step cannot be compiled by XLA at all.
+      InputError: XLA cannot compile the step.
     """
     with _dtype(settings.dtype):
         strategy = tf.distribute.get_strategy()
@@ -61,7 +61,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
 
 
 def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
-    """tf-models-official's pre-training step with its AdamW, as StableHLO text; arguments as for `our_step`."""
+    """Lowers tf-models-official's pre-training step with its AdamW to StableHLO text; arguments as in `our_step`."""
     with _dtype(settings.dtype):
         encoder = encoders.EncoderConfig(
             type="bert",
@@ -90,14 +90,14 @@ def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) ->
         metrics = task.build_metrics(training=True)
         names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
         batch = {names.get(name, name): value for name, value in _batch(shape).items()}
-        # its slots, which its first step would make inside the program
+        # Create the optimizer's slots, which the first step would otherwise create inside the program.
         optimizer._create_all_weights(model.trainable_variables)
         return lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
 
 
 @contextlib.contextmanager
 def _dtype(dtype: str) -> Iterator[None]:
-    # names are numbered by the session; the same step is to give the same program
+    # Reset the numbering of names, so that the same step gives the same program.
     keras.backend.clear_session()
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
@@ -123,10 +123,10 @@ def _batch(shape: Shape) -> dict[str, tf.Tensor]:
 
 
 def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -> str:
-    """A step as a program: batch and variables are its arguments, and the variables that it changes its results.
+    """Lowers a step to a program from the batch and the variables to the changed variables.
 
     Args:
-      step: called with the batch.
+      step: function of the batch.
       batch: tensors of the shapes to compile for.
 
     Raises:
@@ -139,7 +139,9 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
     try:
         program = tf.function(run, jit_compile=True).experimental_get_compiler_ir(batch)(stage="stablehlo")
     except (tf.errors.OpError, ValueError) as error:
-        raise InputError(f"the step is nothing that XLA can compile: {' '.join(str(error).split())[-400:]}") from error
-    # every variable's new value ends in a copy of XLA's own, which StableHLO has no word for; compilers drop either
-    program = re.sub(r"^module @\S+", "module @step", program, flags=re.MULTILINE)  # numbered by the process
+        raise InputError(f"XLA cannot compile the step: {' '.join(str(error).split())[-400:]}") from error
+    # The process numbers its modules, so replace the module's name.
+    program = re.sub(r"^module @\S+", "module @step", program, flags=re.MULTILINE)
+    # The new value of each variable is an mhlo.copy, which is not part of StableHLO. A reshape to the same shape is
+    # equivalent, and the compiler removes it.
     return re.sub(r"\bmhlo\.copy (\S+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", program)

@@ -1,7 +1,7 @@
-"""Where the bytes of a compiled step go: between the chip's memory and its cores, by the operations of the model.
+"""Counts the bytes that a compiled step moves between the chip's memory and its cores, by operation of the model.
 
-The compiler's own count of bytes accessed does not tell the chip's memory (HBM) from the cores' own (VMEM, which
-v5e has 128 MiB of), where it places much of what a step passes on. Here only what crosses between the two counts.
+The compiler's own count of bytes accessed does not distinguish the chip's memory (HBM) from the cores' own memory
+(VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only bytes moved from and to HBM.
 """
 
 import collections
@@ -13,21 +13,22 @@ _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, 
 _ARRAY = re.compile(r"\b(pred|bf16|[suf]\d+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%[\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _NAME = re.compile(r'op_name="([^"]*)"')
-# What moves nothing by itself; a copy counts where it starts.
+# Instructions that move no bytes; an asynchronous copy is counted at its start.
 _STILL = ("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "copy-done", "slice-done", "async-done")
 _NUMBER = re.compile(r"_?\d+")
 
 
 def by_operation(compiled: str) -> collections.Counter:
-    """Bytes read from and written to the chip's memory in a step.
+    """Counts the bytes read from and written to the chip's memory in a step.
 
-    Operands and results of each instruction are counted whole; of a gather too, of whose table only some rows are read.
+    The full size of all operands and results of an instruction is counted, even for a gather, which reads only some
+    rows of its table.
 
     Args:
       compiled: the optimized program as text.
 
     Returns:
-      From the name of an operation of the model, numbers left out (what layers do alike is one), to bytes.
+      Bytes by operation of the model. Numbers are removed from the names, so that all layers share one entry.
     """
     types, counted = {}, collections.Counter()
     for line in compiled[compiled.index("\nENTRY") :].splitlines()[2:]:
@@ -54,7 +55,7 @@ def by_operation(compiled: str) -> collections.Counter:
 
 
 def _arrays(text: str) -> list[tuple[int, bool]]:
-    """Bytes of each array of a type, and whether it lies in the cores' own memory."""
+    """Returns the size in bytes of each array of a type, and whether it is in the cores' own memory."""
     arrays = []
     for dtype, sizes, layout in _ARRAY.findall(text):
         count = math.prod(int(size) for size in sizes.split(",") if size)

@@ -229,7 +229,7 @@ def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(sour
 
 
 def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(values, source, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="holds something already; give a new folder"):
+    with pytest.raises(InputError, match="exists and is not an empty folder; give a new folder"):
         convert(source, source, "tf1")
     monkeypatch.setattr("bert_tf.conversion.tf.io.gfile.copy", lambda *_: 1 / 0)
     write_vocabulary(source / "vocab.txt", OLD)

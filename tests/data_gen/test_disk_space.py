@@ -76,6 +76,6 @@ def test_finished_units_are_kept_for_when_there_is_room_and_count_as_room(genera
 def test_few_documents_give_no_estimate_and_are_not_refused(generator, tmp_path, free):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\n\nand to\n")
-    assert disk_space.estimate([], 1.0, examples.Pieces(2, 3, None), generator.settings(), "") is None
+    assert disk_space.estimate([], 1.0, examples.SpecialTokens(2, 3, None), generator.settings(), "") is None
     free(1 << 20)
     assert generator.run(input_file=corpus)

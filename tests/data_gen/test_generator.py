@@ -86,10 +86,10 @@ def test_another_corpus_or_setting_is_refused_and_the_set_untouched(generator, t
     corpus.write_text("the of\nand to\n\nin is\n")
     generator.run(input_file=corpus)
     before = generator.files()
-    with pytest.raises(InputError, match=r"made with other settings \(--max_seq_length=32 there, 40 now\)"):
+    with pytest.raises(InputError, match=r"made with other settings \(--max_seq_length was 32, is now 40\)"):
         generator.run(input_file=corpus, max_seq_length=40)
     corpus.write_text("the of\nand to\n\nin as\n")
-    with pytest.raises(InputError, match="another corpus: corpus of 21 bytes there"):
+    with pytest.raises(InputError, match="the corpus has changed: it had corpus of 21 bytes"):
         generator.run(input_file=corpus)
     assert generator.files() == before
 
@@ -275,21 +275,21 @@ def test_odd_text_is_read(generator, tmp_path, read_rows, unmask):
     [
         ({"input_file": "{0}/none.txt"}, "--input_file: {0}/none.txt: no such file"),
         ({"input_file": "{0}/*.text"}, "--input_file: {0}/*.text: the glob matches no file"),
-        ({"input_file": "{0}/one.txt"}, "--input_file={0}/one.txt: holds 1 document, but"),
-        ({"input_file": "{0}/empty.txt"}, "--input_file={0}/empty.txt: holds no text"),
-        ({"input_file": "{0}/blank.txt"}, "--input_file={0}/blank.txt: holds no text"),
-        ({"input_file": "{0}/blank.txt", "objective": "mlm"}, "--input_file={0}/blank.txt: holds no text"),
+        ({"input_file": "{0}/one.txt"}, "--input_file={0}/one.txt: contains 1 document, but"),
+        ({"input_file": "{0}/empty.txt"}, "--input_file={0}/empty.txt: contains no text"),
+        ({"input_file": "{0}/blank.txt"}, "--input_file={0}/blank.txt: contains no text"),
+        ({"input_file": "{0}/blank.txt", "objective": "mlm"}, "--input_file={0}/blank.txt: contains no text"),
         ({"input_file": "{0}/bad.jsonl", "input_format": "jsonl"}, "{0}/bad.jsonl, line 3: not JSON"),
         ({"input_file": "{0}/cut.txt.gz"}, "{0}/cut.txt.gz: ends in the middle of its compressed data"),
         ({"input_file": "{0}/one.txt", "input_format": "wikipedia"}, "{0}/one.txt: at byte 0: expected a MediaWiki"),
         ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),
         ({"vocab_file": "{0}/no-mask.txt"}, "{0}/no-mask.txt: the special token [MASK] is missing"),
         ({"output_file": " , "}, "--output_file is empty"),
-        ({"output_file": "{0}/out,{0}/two.txt"}, "--output_file: {0}/two.txt is read too"),
-        ({"output_file": "{0}/link.txt"}, "--output_file: {0}/link.txt is read too"),
-        ({"output_file": "{0}/../{1}/two.txt"}, "is read too"),
+        ({"output_file": "{0}/out,{0}/two.txt"}, "--output_file: {0}/two.txt is also an input"),
+        ({"output_file": "{0}/link.txt"}, "--output_file: {0}/link.txt is also an input"),
+        ({"output_file": "{0}/../{1}/two.txt"}, "is also an input"),
         ({"output_file": "{0}/out,{0}/out"}, "is given twice"),
-        ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists, and no manifest says how"),
+        ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists but has no manifest"),
         ({"output_file": "{0}/folder"}, "--output_file: {0}/folder is a folder"),
     ],
 )

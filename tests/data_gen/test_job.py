@@ -84,14 +84,18 @@ def test_a_file_given_twice_is_there_twice(tmp_path):
 @pytest.mark.parametrize(
     "first, second, difference",
     [
-        ({"max_seq_length": 64}, {}, "--max_seq_length=64 there, 128 now"),
-        ({"random_seed": 1}, {"random_seed": 2}, "--random_seed=1 there, 2 now"),
-        ({"masking": "dynamic"}, {}, "--dupe_factor=1 there, 10 now; --masking=dynamic there, static now"),
-        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "2 shards there, 3 now"),
-        ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "--output_file: b there, c now"),
-        ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "another vocabulary"),
-        ({"texts": ["abc"]}, {"texts": ["abd"]}, "another corpus: 0.txt of 3 bytes there, 0.txt of 3 bytes now"),
-        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "a corpus of 1 file(s) there, of 2 now"),
+        ({"max_seq_length": 64}, {}, "--max_seq_length was 64, is now 128"),
+        ({"random_seed": 1}, {"random_seed": 2}, "--random_seed was 1, is now 2"),
+        ({"masking": "dynamic"}, {}, "--dupe_factor was 1, is now 10; --masking was dynamic, is now static"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "there were 2 shards, now 3"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "--output_file was b, is now c"),
+        ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "the vocabulary has changed"),
+        (
+            {"texts": ["abc"]},
+            {"texts": ["abd"]},
+            "the corpus has changed: it had 0.txt of 3 bytes, has now 0.txt of 3 bytes",
+        ),
+        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "the corpus had 1 file(s), has now 2"),
     ],
 )
 def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tmp_path, first, second, difference):
@@ -128,7 +132,7 @@ def test_another_recipe_is_another_set(tmp_path, monkeypatch):
 def test_two_runs_at_once_are_refused_until_the_first_lets_go(tmp_path):
     first, second = make(tmp_path), make(tmp_path)
     first.open()
-    with pytest.raises(InputError, match="another run is at work on this set"):
+    with pytest.raises(InputError, match="another run is writing this set"):
         second.open()
     second.release()
     assert os.path.exists(first.folder + "/plan.json"), "the first one's folder stays"

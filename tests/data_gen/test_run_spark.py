@@ -109,8 +109,7 @@ def test_a_python_process_and_an_executor_killed_in_mid_run_change_no_byte(spark
     assert re.search(r"Removing executor \S+ because it is EXITED", log)
     # both losses were told, and Spark's own log was kept out
     assert (
-        len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark makes them again", output))
-        == 2
+        len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark retries them", output)) == 2
     )
     assert not other_lines(output)
 
@@ -126,7 +125,7 @@ def test_sigterm_ends_the_run_on_the_cluster_too_and_a_local_one_goes_on(spark, 
     assert kept
     # on this machine now
     code, output = start(spark, cluster, corpus, "stopped", runner="local", spark_master="", num_workers=2).finish()
-    assert code == 0 and "going on with the unfinished run" in output
+    assert code == 0 and "resuming the unfinished run" in output
     check_whole(spark, corpus, "stopped", local)
 
 

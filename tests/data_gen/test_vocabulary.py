@@ -39,8 +39,8 @@ def test_merges_of_the_textbook_corpus_by_hand():
         "##er",  # e-r 2, low-e 2
         "lower",
     ]
-    assert vocabulary.learn_pieces(SENNRICH, 1000) == alphabet + merges
-    assert vocabulary.learn_pieces(SENNRICH, 15) == alphabet + merges[:4]
+    assert vocabulary.learn_tokens(SENNRICH, 1000) == alphabet + merges
+    assert vocabulary.learn_tokens(SENNRICH, 15) == alphabet + merges[:4]
 
 
 def learn_by_counting_anew(word_counts, size):
@@ -52,8 +52,8 @@ def learn_by_counting_anew(word_counts, size):
             frequency[symbol] += word_counts[word]
     alphabet = sorted(sorted(frequency, key=lambda s: (-frequency[s], s))[:size])
     words = {word: symbols for word, symbols in words.items() if set(symbols) <= set(alphabet)}
-    pieces = list(alphabet)
-    while len(pieces) < size:
+    tokens = list(alphabet)
+    while len(tokens) < size:
         pairs = collections.Counter()
         for word, symbols in words.items():
             for pair in itertools.pairwise(symbols):
@@ -71,9 +71,9 @@ def learn_by_counting_anew(word_counts, size):
                 else:
                     result.append(symbol)
             words[word] = result
-        if merged not in pieces:
-            pieces.append(merged)
-    return pieces
+        if merged not in tokens:
+            tokens.append(merged)
+    return tokens
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -82,27 +82,27 @@ def learn_by_counting_anew(word_counts, size):
     st.integers(1, 40),
 )
 def test_pieces_are_those_that_counting_anew_before_each_merge_gives(word_counts, size):
-    assert vocabulary.learn_pieces(word_counts, size) == learn_by_counting_anew(word_counts, size)
+    assert vocabulary.learn_tokens(word_counts, size) == learn_by_counting_anew(word_counts, size)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.permutations(["ab", "ba", "aab", "abb", "cab", "bac", "ccc", "abcabc"]))
 def test_equal_counts_give_the_same_pieces_in_whatever_order_words_come(order):
-    in_order = vocabulary.learn_pieces(dict.fromkeys(sorted(order), 1), 14)
-    assert vocabulary.learn_pieces(dict.fromkeys(order, 1), 14) == in_order
+    in_order = vocabulary.learn_tokens(dict.fromkeys(sorted(order), 1), 14)
+    assert vocabulary.learn_tokens(dict.fromkeys(order, 1), 14) == in_order
     assert len(in_order) == 14
 
 
 def test_a_small_alphabet_keeps_the_most_frequent_characters_and_learns_from_words_of_them_only():
     # totals: a 9, ##b 6, c 5, ##d 5, ##e 3
-    assert vocabulary.learn_pieces({"ab": 6, "cd": 5, "ae": 3}, 2) == ["##b", "a"]
-    assert vocabulary.learn_pieces({"ab": 6, "cd": 5, "ae": 3}, 4) == ["##b", "##d", "a", "c"]
+    assert vocabulary.learn_tokens({"ab": 6, "cd": 5, "ae": 3}, 2) == ["##b", "a"]
+    assert vocabulary.learn_tokens({"ab": 6, "cd": 5, "ae": 3}, 4) == ["##b", "##d", "a", "c"]
 
 
 def test_a_word_that_the_tokenizer_gives_up_on_teaches_no_merge():
-    pieces = vocabulary.learn_pieces({"a" * 201: 100, "b" * 200: 1}, 20)
-    assert "bb" in pieces or "##bb" in pieces
-    assert not {"aa", "##aa"} & set(pieces)
+    tokens = vocabulary.learn_tokens({"a" * 201: 100, "b" * 200: 1}, 20)
+    assert "bb" in tokens or "##bb" in tokens
+    assert not {"aa", "##aa"} & set(tokens)
 
 
 def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
@@ -110,20 +110,20 @@ def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
     files = ",".join(str(tmp_path / f"{number}.txt") for number in range(len(texts)))
     output = tmp_path / name
-    pieces = vocabulary.learn_vocabulary(
+    tokens = vocabulary.learn_vocabulary(
         VocabularySettings(input_file=files, output_file=str(output), vocab_size=vocab_size, **changes)
     )
-    assert output.read_text(encoding="utf-8").splitlines() == pieces
-    return pieces, output
+    assert output.read_text(encoding="utf-8").splitlines() == tokens
+    return tokens, output
 
 
 @pytest.mark.parametrize("size", [60, 100, 150])
 def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_path, corpus_file, size):
     with open(corpus_file, encoding="utf-8") as file:
         text = file.read()
-    pieces, output = learn(tmp_path, [text], size)
-    assert len(pieces) == len(set(pieces)) == size
-    assert pieces[:5] == SPECIAL_TOKENS
+    tokens, output = learn(tmp_path, [text], size)
+    assert len(tokens) == len(set(tokens)) == size
+    assert tokens[:5] == SPECIAL_TOKENS
     tokenizer = BertTokenizer(str(output))
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
         0,
@@ -140,13 +140,13 @@ def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_p
 
 
 def test_case_and_accents_stay_where_asked(tmp_path):
-    pieces, _ = learn(tmp_path, ["Été Été"], 12, do_lower_case=False)
-    assert pieces[5:] == ["##t", "##é", "É", "##té", "Été"]
+    tokens, _ = learn(tmp_path, ["Été Été"], 12, do_lower_case=False)
+    assert tokens[5:] == ["##t", "##é", "É", "##té", "Été"]
 
 
 def test_learning_stops_where_nothing_is_left_to_merge(tmp_path):
-    pieces, _ = learn(tmp_path, ["ab ab c"], 1000)
-    assert pieces == [*SPECIAL_TOKENS, "##b", "a", "c", "ab"]
+    tokens, _ = learn(tmp_path, ["ab ab c"], 1000)
+    assert tokens == [*SPECIAL_TOKENS, "##b", "a", "c", "ab"]
 
 
 def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
@@ -160,7 +160,7 @@ def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        (["\n \x00\n"], "holds no word to learn from; check the file and --input_format=lines"),
+        (["\n \x00\n"], "contains no word to learn from; check the file and --input_format=lines"),
         ([], "--input_file is empty"),
     ],
 )
@@ -171,40 +171,40 @@ def test_a_corpus_without_a_word_is_refused_and_nothing_written(tmp_path, texts,
 
 
 def test_a_word_too_long_for_the_tokenizer_leaves_no_trace(tmp_path):
-    pieces, _ = learn(tmp_path, ["ab " + "x" * 201 + " ab"], 20)
-    assert set(pieces[5:]) == {"a", "##b", "ab"}
+    tokens, _ = learn(tmp_path, ["ab " + "x" * 201 + " ab"], 20)
+    assert set(tokens[5:]) == {"a", "##b", "ab"}
 
 
 def test_the_corpus_is_never_overwritten(tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("the of and")
     own = VocabularySettings(input_file=str(corpus), output_file=f"{tmp_path}/../{tmp_path.name}/corpus.txt")
-    with pytest.raises(InputError, match="is read too"):
+    with pytest.raises(InputError, match="is also an input"):
         vocabulary.learn_vocabulary(own)
     assert corpus.read_text() == "the of and"
 
 
 def test_reserved_slots_come_after_the_special_tokens_and_count(tmp_path):
-    pieces, _ = learn(tmp_path, ["ab ab abc"], 20, num_unused=7)
-    assert pieces[:5] == SPECIAL_TOKENS
-    assert pieces[5:12] == [f"[unused{i}]" for i in range(7)]
-    assert pieces[12:] == ["##b", "##c", "a", "ab", "abc"]
+    tokens, _ = learn(tmp_path, ["ab ab abc"], 20, num_unused=7)
+    assert tokens[:5] == SPECIAL_TOKENS
+    assert tokens[5:12] == [f"[unused{i}]" for i in range(7)]
+    assert tokens[12:] == ["##b", "##c", "a", "ab", "abc"]
     plain, _ = learn(tmp_path, ["ab ab abc"], 13, "plain.txt")
-    assert plain == [*SPECIAL_TOKENS, *pieces[12:]]
+    assert plain == [*SPECIAL_TOKENS, *tokens[12:]]
 
 
 def test_a_size_that_cannot_be_met_is_explained(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        pieces, _ = learn(tmp_path, ["ab ab c"], 1000)
-    assert len(pieces) == 9
-    assert "9 pieces, fewer than --vocab_size=1000: every word of the corpus is one piece already" in caplog.text
+        tokens, _ = learn(tmp_path, ["ab ab c"], 1000)
+    assert len(tokens) == 9
+    assert "9 tokens, fewer than --vocab_size=1000: every word of the corpus is already one token" in caplog.text
 
 
 def test_an_alphabet_larger_than_the_size_is_explained_and_the_size_met(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        pieces, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
-    assert pieces == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
-    assert "4 of 9 single-character pieces left out, the most frequent of them 1 times" in caplog.text
+        tokens, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
+    assert tokens == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
+    assert "4 of 9 single-character tokens omitted, the most frequent of which occurs 1 times" in caplog.text
     assert "give a larger --vocab_size" in caplog.text
 
 
@@ -212,11 +212,11 @@ def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
     text = "the of the café of of z"
     _, output = learn(tmp_path, [text], 12)
     tokenizer = BertTokenizer(str(output))
-    pieces = [tokenizer.tokenize(word) for word in text.split()]
+    tokens = [tokenizer.tokenize(word) for word in text.split()]
     summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
-    unknown = pieces.count(["[UNK]"]) / 7
+    unknown = tokens.count(["[UNK]"]) / 7
     assert 0 < unknown < 1
-    assert summary["fit"] == pytest.approx({"pieces_per_word": sum(map(len, pieces)) / 7, "unknown_share": unknown})
+    assert summary["fit"] == pytest.approx({"pieces_per_word": sum(map(len, tokens)) / 7, "unknown_share": unknown})
     assert (summary["words"], summary["different_words"], summary["largest_count_error"]) == (7, 4, 0)
 
 
@@ -231,7 +231,7 @@ def test_dropped_words_are_told(tmp_path, caplog):
 
 def test_only_the_most_frequent_words_teach_merges_where_there_are_too_many(monkeypatch):
     monkeypatch.setattr(vocabulary, "MAX_MERGE_WORDS", 1)
-    assert vocabulary.learn_pieces({"ab": 3, "cd": 2, "ce": 2}, 100) == ["##b", "##d", "##e", "a", "c", "ab"]
+    assert vocabulary.learn_tokens({"ab": 3, "cd": 2, "ce": 2}, 100) == ["##b", "##d", "##e", "a", "c", "ab"]
 
 
 def test_compressed_text_gives_the_same_vocabulary_and_damage_is_refused(tmp_path):
@@ -296,8 +296,8 @@ def test_settings_that_contradict_each_other_are_refused(flags, message):
 
 LEARN_AND_EXTEND = """
 import random
-from data_gen.vocabulary import learn_pieces
-from data_gen.vocabulary_extension import extend_pieces
+from data_gen.vocabulary import learn_tokens
+from data_gen.vocabulary_extension import extend_tokens
 from data_gen.words import _BoundedCounter
 r = random.Random(1)
 counter = _BoundedCounter(300)
@@ -305,7 +305,7 @@ for _ in range(40):
     words = {"".join(r.choices("abcd", k=r.randint(1, 6))).encode(): r.randint(1, 3) for _ in range(50)}
     counter.add(list(words), list(words.values()))
 counts = counter.result().counts
-print(learn_pieces(counts, 150), extend_pieces(["[UNK]", *"abc", "##a", "##b", "##c"], counts, 60))
+print(learn_tokens(counts, 150), extend_tokens(["[UNK]", *"abc", "##a", "##b", "##c"], counts, 60))
 """
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.settings import VocabularySettings
-from data_gen.vocabulary_extension import extend_pieces
+from data_gen.vocabulary_extension import extend_tokens
 from tfrecords.errors import InputError
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -18,17 +18,17 @@ SPELLING = [*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
 def cut(word, vocabulary):
     """The original's greedy longest match, as its definition reads."""
-    pieces, start = [], 0
+    tokens, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
-            piece = ("##" if start else "") + word[start:end]
-            if piece in vocabulary:
+            token = ("##" if start else "") + word[start:end]
+            if token in vocabulary:
                 break
         else:
             return ["[UNK]"]
-        pieces.append(piece)
+        tokens.append(token)
         start = end
-    return pieces
+    return tokens
 
 
 def cost(word_counts, vocabulary):
@@ -46,7 +46,7 @@ def cost(word_counts, vocabulary):
     ],
 )
 def test_pieces_that_save_most_by_hand(word_counts, wanted, expected):
-    assert set(extend_pieces(SPELLING, word_counts, wanted)) == expected
+    assert set(extend_tokens(SPELLING, word_counts, wanted)) == expected
 
 
 words_of = st.dictionaries(st.text("abcdé", min_size=1, max_size=8), st.integers(1, 9), min_size=1, max_size=12)
@@ -55,36 +55,36 @@ words_of = st.dictionaries(st.text("abcdé", min_size=1, max_size=8), st.integer
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(words_of, st.integers(1, 12))
 def test_every_added_piece_is_new_and_used_and_the_text_takes_no_more_pieces(word_counts, wanted):
-    added = extend_pieces(SPELLING, word_counts, wanted)
+    added = extend_tokens(SPELLING, word_counts, wanted)
     assert len(added) == len(set(added)) <= wanted
     assert not set(added) & set(SPELLING)
     extended = {*SPELLING, *added}
-    assert set(added) <= {piece for word in word_counts for piece in cut(word, extended)}
+    assert set(added) <= {token for word in word_counts for token in cut(word, extended)}
     known = {word: count for word, count in word_counts.items() if "é" not in word}
     if added and len(known) == len(word_counts):
         assert cost(known, extended) < cost(known, set(SPELLING))
     if len(added) < wanted:  # then nothing is left to save
         assert all(len(cut(word, extended)) == 1 for word in known)
-    assert extend_pieces(SPELLING, dict(reversed(word_counts.items())), wanted) == added
+    assert extend_tokens(SPELLING, dict(reversed(word_counts.items())), wanted) == added
 
 
 def test_a_character_that_is_missing_is_added_where_it_is_frequent_enough():
     common = {"abcd": 50, "né": 20, "éb": 1, "n": 30}
-    added = extend_pieces(SPELLING, common, 4)
+    added = extend_tokens(SPELLING, common, 4)
     assert {"abcd", "n"} <= set(added)
     assert "[UNK]" not in cut("né", {*SPELLING, *added})
     # in one word of many it does not displace what saves more
-    assert extend_pieces(SPELLING, {"abcd": 50, "é": 1}, 1) == ["abcd"]
+    assert extend_tokens(SPELLING, {"abcd": 50, "é": 1}, 1) == ["abcd"]
 
 
 def extend(tmp_path, text, vocab, **changes):
     (tmp_path / "text").write_text(text, encoding="utf-8")
     (tmp_path / "old.txt").write_bytes(vocab if isinstance(vocab, bytes) else "".join(f"{p}\n" for p in vocab).encode())
     flags = {"input_file": tmp_path / "text", "output_file": tmp_path / "new.txt", "extend_vocab": tmp_path / "old.txt"}
-    pieces = vocabulary.learn_vocabulary(
+    tokens = vocabulary.learn_vocabulary(
         VocabularySettings(**{name: str(path) for name, path in flags.items()} | changes)
     )
-    return pieces, tmp_path / "new.txt"
+    return tokens, tmp_path / "new.txt"
 
 
 TEXT = "abcd abxy abcd dcba dcab\n" * 20 + "abcd y é\n" * 5
@@ -94,22 +94,22 @@ TEXT = "abcd abxy abcd dcba dcab\n" * 20 + "abcd y é\n" * 5
 @pytest.mark.parametrize("last_end", [True, False])
 def test_at_the_end_the_old_file_stays_byte_for_byte_and_the_size_is_met(tmp_path, end, last_end):
     old = (end.join(SPELLING) + (end if last_end else "")).encode()
-    pieces, output = extend(tmp_path, TEXT, old, vocab_size=len(SPELLING) + 3)
+    tokens, output = extend(tmp_path, TEXT, old, vocab_size=len(SPELLING) + 3)
     assert output.read_bytes().startswith(old)
-    assert pieces[: len(SPELLING)] == SPELLING and len(pieces) == len(SPELLING) + 3
-    assert BertTokenizer(str(output)).vocabulary == pieces
+    assert tokens[: len(SPELLING)] == SPELLING and len(tokens) == len(SPELLING) + 3
+    assert BertTokenizer(str(output)).vocabulary == tokens
     assert BertTokenizer(str(output)).tokenize("abcd abxy") == ["abcd", "abxy"]
 
 
 @pytest.mark.parametrize("num_added, left", [(2, 1), (3, 0), (0, 0)])
 def test_in_unused_slots_all_other_ids_stay(tmp_path, num_added, left):
     old = ["[PAD]", "[unused0]", "[unused7]", *SPELLING[1:], "[unused99]"]
-    pieces, output = extend(tmp_path, TEXT, old, extend_slots="unused", num_added=num_added)
-    assert len(pieces) == len(old)
-    changed = [i for i, (new, piece) in enumerate(zip(pieces, old, strict=True)) if new != piece]
+    tokens, output = extend(tmp_path, TEXT, old, extend_slots="unused", num_added=num_added)
+    assert len(tokens) == len(old)
+    changed = [i for i, (new, token) in enumerate(zip(tokens, old, strict=True)) if new != token]
     assert changed == [1, 2, len(old) - 1][: 3 - left]
-    assert {"abcd", "abxy"} <= {pieces[i] for i in changed}
-    assert output.read_text(encoding="utf-8").splitlines() == pieces
+    assert {"abcd", "abxy"} <= {tokens[i] for i in changed}
+    assert output.read_text(encoding="utf-8").splitlines() == tokens
     assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["pieces_added"] == 3 - left
 
 
@@ -119,25 +119,25 @@ def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, ca
     summary = json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]
     for name, path in {"before": tmp_path / "old.txt", "after": output}.items():
         tokenizer = BertTokenizer(str(path))
-        pieces = [tokenizer.tokenize(word) for word in TEXT.split()]
-        assert summary[name]["pieces_per_word"] == pytest.approx(sum(map(len, pieces)) / len(pieces))
+        tokens = [tokenizer.tokenize(word) for word in TEXT.split()]
+        assert summary[name]["pieces_per_word"] == pytest.approx(sum(map(len, tokens)) / len(tokens))
         # é loses its accent to the normaliser, and e is missing
-        assert summary[name]["unknown_share"] == pytest.approx(pieces.count(["[UNK]"]) / len(pieces))
+        assert summary[name]["unknown_share"] == pytest.approx(tokens.count(["[UNK]"]) / len(tokens))
     assert summary["before"]["unknown_share"] == pytest.approx(5 / 115) and summary["after"]["unknown_share"] == 0
-    assert "pieces per word 3.7391 -> 1.0000, [UNK] share 0.043478 -> 0.000000" in caplog.text
+    assert "tokens per word 3.7391 -> 1.0000, [UNK] share 0.043478 -> 0.000000" in caplog.text
 
 
 def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        pieces, _ = extend(tmp_path, "abcd\n", SPELLING, vocab_size=1000)
-    assert pieces == [*SPELLING, "abcd"]
-    assert "1 pieces added, fewer than the 983 asked for: the corpus holds no more" in caplog.text
+        tokens, _ = extend(tmp_path, "abcd\n", SPELLING, vocab_size=1000)
+    assert tokens == [*SPELLING, "abcd"]
+    assert "1 tokens added, fewer than the 983 requested: no other token" in caplog.text
 
 
 @pytest.mark.parametrize(
     "vocab, changes, message",
     [
-        (SPELLING, {"vocab_size": 17}, "has 17 pieces already; give the size to reach"),
+        (SPELLING, {"vocab_size": 17}, "already has 17 tokens; give a larger size"),
         (SPELLING, {"extend_slots": "unused"}, r"has 0 \[unused\] slots left; use --extend_slots=end"),
         ([*SPELLING, "[unused1]"], {"extend_slots": "unused", "num_added": 2}, "1 .unused. slots left, --num_added=2"),
         (["[PAD]", "a"], {}, "special token"),
@@ -156,13 +156,13 @@ def test_what_cannot_be_extended_is_refused_and_nothing_written(tmp_path, vocab,
 
 
 def test_the_existing_vocabulary_is_never_overwritten(tmp_path):
-    with pytest.raises(InputError, match="is read too"):
+    with pytest.raises(InputError, match="is also an input"):
         extend(tmp_path, TEXT, SPELLING, output_file=str(tmp_path / "old.txt"))
 
 
 @pytest.mark.parametrize(
     "extra, lower, message",
-    [(["Abc"], True, "1 pieces with upper-case letters, such as Abc"), ([], False, "no piece with an upper-case")],
+    [(["Abc"], True, "1 tokens with upper-case letters, such as Abc"), ([], False, "no token with an upper-case")],
 )
 def test_a_vocabulary_of_the_other_case_is_warned_of(tmp_path, caplog, extra, lower, message):
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=lower, vocab_size=40)

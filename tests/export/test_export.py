@@ -167,7 +167,7 @@ def test_a_single_text_task_takes_one_text(tmp_path, vocab_file):
     [
         ({"checkpoint_dir": "nowhere"}, "nowhere/classifier.json: no such file"),
         ({"task": "CoLA"}, "was trained on tsv"),
-        ({"export_dir": "{run}"}, "holds something already"),
+        ({"export_dir": "{run}"}, "exists and is not an empty folder"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, message):

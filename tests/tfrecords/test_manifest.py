@@ -105,7 +105,7 @@ def test_swapped_shards_are_both_named(a_set):
     a_set[1].write_bytes(one)
     faults = list(manifest.find_faults(a_set[2]))
     assert [fault.split(": ")[0] for fault in faults] == [str(path) for path in a_set[:2]]
-    assert all("other records than were written" in fault for fault in faults)
+    assert all("differs from what was written" in fault for fault in faults)
 
 
 def test_damage_is_named_by_record(a_set):

@@ -72,7 +72,7 @@ CUT = "record 0 (counted from 0) is cut off: the file ends within it"
 @pytest.mark.parametrize(
     "spoil, message",
     [
-        (lambda content: b"", "holds no record"),
+        (lambda content: b"", "contains no record"),
         (lambda content: content[:40], CUT),
         (lambda content: content[:7], CUT),
         (lambda content: flipped(content, 30), "record 0 cannot be read"),

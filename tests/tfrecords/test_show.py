@@ -53,14 +53,14 @@ A, B = "  A: [CLS] he {[MASK]<went}ing [SEP]", "  B: {said<home} {=said} [SEP]"
 @pytest.mark.parametrize(
     "masked, pairs, lines",
     [
-        (True, True, ["8 of 10 pieces, 3 predicted, B is random", A, B]),
-        (True, False, ["5 of 10 pieces, 1 predicted", A]),
+        (True, True, ["8 of 10 tokens, 3 predicted, B is random", A, B]),
+        (True, False, ["5 of 10 tokens, 1 predicted", A]),
         (
             False,
             True,
-            ["8 of 10 pieces, not masked, B is random", "  A: [CLS] he [MASK]ing [SEP]", "  B: said said [SEP]"],
+            ["8 of 10 tokens, not masked, B is random", "  A: [CLS] he [MASK]ing [SEP]", "  B: said said [SEP]"],
         ),
-        (False, False, ["5 of 10 pieces, not masked", "  A: [CLS] he [MASK]ing [SEP]"]),
+        (False, False, ["5 of 10 tokens, not masked", "  A: [CLS] he [MASK]ing [SEP]"]),
     ],
 )
 def test_every_kind_of_data_is_shown(folder, capsys, packed, masked, pairs, lines):
@@ -103,15 +103,15 @@ def example(**lists):
         ({}, "x: has no input_ids but nothing"),
         ({"label_ids": [1]}, "x: has no input_ids but label_ids"),
         ({"input_ids": []}, "x: has no input_ids"),
-        ({"input_ids": [2, 10]}, "x: holds id 10, but the vocabulary has 10 pieces; give the --vocab_file"),
-        ({"input_ids": [2, -1]}, "x: holds id -1"),
+        ({"input_ids": [2, 10]}, "x: contains id 10, but the vocabulary has 10 tokens; give the --vocab_file"),
+        ({"input_ids": [2, -1]}, "x: contains id -1"),
         (
             {"input_ids": [2], "masked_lm_positions": [0], "masked_lm_ids": [11], "masked_lm_weights": [1]},
-            "holds id 11",
+            "contains id 11",
         ),
-        ({"input_ids": [2], "masked_lm_positions": [0]}, "do not go together"),
-        ({"input_ids": [2, 3], "input_mask": [1]}, "do not go together"),
-        ({"input_ids": [2, 3], "input_mask": [1, 2]}, "its input_mask holds other numbers"),
+        ({"input_ids": [2], "masked_lm_positions": [0]}, "do not match in length"),
+        ({"input_ids": [2, 3], "input_mask": [1]}, "do not match in length"),
+        ({"input_ids": [2, 3], "input_mask": [1, 2]}, "its input_mask contains values other than 0 and 1"),
     ],
 )
 def test_records_that_are_something_else_are_refused(lists, message):
@@ -141,7 +141,7 @@ def test_the_manifest_leads_to_the_vocabulary(folder):
     "words, message",
     [
         ([], "error: name the file to show"),
-        (["data"], "error: data: no manifest leads to its vocabulary; give --vocab_file"),
+        (["data"], "error: data: no manifest names its vocabulary; give --vocab_file"),
     ],
 )
 def test_bad_input_is_one_line(folder, words, message):

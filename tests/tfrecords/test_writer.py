@@ -163,7 +163,7 @@ def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
     new, read = str(tmp_path / "new"), [str(tmp_path / "text")]
     writer.check_outputs([new, f"{new}2"], read)
     for outputs, message in [
-        ([new, str(tmp_path / "link")], "link is read too"),
+        ([new, str(tmp_path / "link")], "link is also an input"),
         ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
         ([str(tmp_path / "folder")], "folder is a folder"),
         ([f"{new}/"], "is a folder"),
@@ -197,5 +197,5 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path):
     writer.check_new_folder(str(tmp_path / "new"), "output")
     (tmp_path / "file").touch()
     for path in (tmp_path, tmp_path / "file"):
-        with pytest.raises(InputError, match=f"--output={path}: holds something already; give a new folder"):
+        with pytest.raises(InputError, match=f"--output={path}: exists and is not an empty folder; give a new folder"):
             writer.check_new_folder(str(path), "output")

@@ -63,7 +63,7 @@ def test_a_program_that_does_not_fit_says_what_it_needs(compiler):
     refusal = compile_program._refusal(
         "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.25G of 15.75G hbm."
     )
-    with pytest.raises(programs.DoesNotFit, match=r"needs 20.25 GiB, of which v5e has 15.75") as caught:
+    with pytest.raises(programs.DoesNotFit, match=r"needs 20.25 GiB, but v5e has 15.75 available") as caught:
         compiler(refusal).compile("module {}", V5E)
     assert caught.value.used == 81 << 28
 
