@@ -170,8 +170,8 @@ def test_ids_are_line_numbers_and_special_tokens_are_found_wherever_they_stand(t
     "content, message",
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
-        (b"", ": holds none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is no vocabulary"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' stands on line 6 already"),
+        (b"", ": contains none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is not a vocabulary"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' is already on line 6"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
     ],
 )
