@@ -1,7 +1,7 @@
-"""From a frozen dataclass to absl flags and back, and how a script ends on bad input.
+"""Converts between settings dataclasses and absl flags, and runs scripts with one-line errors.
 
-A script's settings are one flat frozen dataclass; its fields are the script's flags. So a flag's
-name, type, default and help stand in one place, and the library never sees a flag.
+The settings of a script are one flat frozen dataclass whose fields are the script's flags. The name, type, default
+and help of a flag are therefore defined in one place, and the library never uses flags directly.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ _DEFINERS = {
 
 
 class Terminated(BaseException):
-    """SIGTERM came: everything is left as after Ctrl-C."""
+    """Raised on SIGTERM, so that a script cleans up as after Ctrl-C."""
 
 
 def _terminate(number, frame) -> None:
@@ -37,7 +37,14 @@ def _terminate(number, frame) -> None:
 
 
 def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = (), alias: str = ""):
-    """A dataclass field that is also a flag; without a default the flag is required. `alias` is its other name."""
+    """Returns a dataclass field that is also a flag.
+
+    Args:
+      help: help text of the flag.
+      default: default value; without one the flag is required.
+      choices: allowed values of an enum flag; empty for any.
+      alias: another name of the flag; empty for none.
+    """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
@@ -47,8 +54,8 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
 
     Args:
       settings_class: dataclass whose fields come from `setting`.
-      flag_values: where to define them.
-      module_name: the module whose `--help` lists them.
+      flag_values: the object in which the flags are defined.
+      module_name: the module whose `--help` lists the flags.
     """
     types = typing.get_type_hints(settings_class)
     for field in dataclasses.fields(settings_class):
@@ -65,26 +72,26 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
 
 
 def _plain(annotation) -> type:
-    """The type of a flag whose default may be None: `int` for `int | None`."""
+    """Returns the type of a flag without None: `int` for `int | None`."""
     return next((kind for kind in typing.get_args(annotation) if kind is not type(None)), annotation)
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
-    """Reads the parsed flags into the settings class, whose own checks may raise InputError."""
+    """Returns settings from parsed flags; the checks of the settings class may raise InputError."""
     names = [field.name for field in dataclasses.fields(settings_class)]
     return settings_class(**{name: flag_values[name].value for name in names})
 
 
 def parse(settings_class: type, arguments: Sequence[str]):
-    """Settings from command-line words, apart from the process's own flags.
+    """Returns settings from command-line arguments, independently of the flags of the process.
 
     Args:
       settings_class: dataclass whose fields come from `setting`.
-      arguments: words as a shell would pass them, without the program's name.
+      arguments: arguments as passed by a shell, without the program's name.
 
     Raises:
-      InputError: the settings contradict each other, or a word is no flag.
-      absl.flags.Error: an unknown flag, or a value of the wrong type.
+      InputError: the settings contradict each other, or an argument is not a flag.
+      absl.flags.Error: a flag is unknown, or a value has the wrong type.
     """
     flag_values = flags.FlagValues()
     define_flags(settings_class, flag_values, settings_class.__module__)
@@ -93,15 +100,15 @@ def parse(settings_class: type, arguments: Sequence[str]):
 
 
 def with_flagfile(settings, path: str, **changes):
-    """Settings with what a flag file says in place of their own.
+    """Returns a copy of settings in which the values of a flag file replace the current ones.
 
     Args:
       settings: dataclass whose fields come from `setting`.
-      path: of the file, as `--flagfile` reads it.
-      **changes: values that stand where the file says nothing.
+      path: path of the file, in the format of `--flagfile`.
+      **changes: further replacements, over which the file takes precedence.
 
     Raises:
-      InputError: the file cannot be read, or holds what is no flag; or the settings contradict each other.
+      InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.
     """
     given = dataclasses.asdict(settings) | changes
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
@@ -112,34 +119,34 @@ def with_flagfile(settings, path: str, **changes):
 
 
 def _refuse_words(words: Sequence[str]) -> None:
-    # "--do_train False" would leave --do_train true and the word unread
+    # absl would read "--do_train False" as --do_train=true and a positional argument.
     if words:
-        raise InputError(f"unexpected word {words[0]!r}; write flags as --name=value")
+        raise InputError(f"unexpected argument {words[0]!r}; write flags as --name=value")
 
 
 def to_json(settings) -> str:
-    """The resolved settings as JSON text, to be kept beside what they made."""
+    """Returns the resolved settings as JSON text, to be stored beside the output."""
     return json.dumps(dataclasses.asdict(settings), indent=2) + "\n"
 
 
 def require(condition: bool, message: str) -> None:
-    """Raises InputError with the message unless the condition holds."""
+    """Raises InputError with the message unless the condition is true."""
     if not condition:
         raise InputError(message)
 
 
 def run(settings_class: type, main: Callable, doc: str) -> None:
-    """Runs a script: flags in, `main(settings)`, one clear line and exit code 1 on bad input.
+    """Runs a script: parses its flags and calls `main(settings)`; invalid input gives a one-line error, exit code 1.
 
     Args:
       settings_class: the script's settings.
-      main: called with the resolved settings; imports what is heavy inside, so that `--help` is quick.
-      doc: what `--help` says above the flags.
+      main: called with the resolved settings; it imports heavy modules itself, so that `--help` is fast.
+      doc: text that `--help` prints above the flags.
     """
-    # console commands run from a stub that has no text of its own for --help
+    # --help prints the docstring of __main__, which is empty in the stub of a console command.
     sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
-    flags.DEFINE_boolean("debug", False, "show the whole traceback and TensorFlow's own log", module_name=sys.argv[0])
+    flags.DEFINE_boolean("debug", False, "show full tracebacks and TensorFlow's own log", module_name=sys.argv[0])
     app.run(lambda words: sys.exit(_main_with_clear_errors(settings_class, main, words[1:])), flags_parser=parse_flags)
 
 
@@ -156,18 +163,18 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Terminated) as stop:
-        print("stopped; run the same command again to go on", file=sys.stderr)
+        print("stopped; run the same command again to resume", file=sys.stderr)
         return 143 if isinstance(stop, Terminated) else 130
     except Exception as error:
         if debug or not _comes_from_the_machine(error):
             raise
-        print(f"error: {_one_line(error)} (--debug shows the whole traceback)", file=sys.stderr)
+        print(f"error: {_one_line(error)} (--debug shows the full traceback)", file=sys.stderr)
         return 1
     return 0
 
 
 def _comes_from_the_machine(error: Exception) -> bool:
-    """Whether TensorFlow reports the disk, the network, memory or data rather than a defect of the code."""
+    """Returns whether TensorFlow reports a problem of disk, network, memory or data rather than a bug."""
     import tensorflow as tf
 
     kinds = (
@@ -177,10 +184,10 @@ def _comes_from_the_machine(error: Exception) -> bool:
         tf.errors.AlreadyExistsError,
         tf.errors.DataLossError,
         tf.errors.ResourceExhaustedError,
-        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or of the user
+        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or the user
         tf.errors.UnavailableError,
     )
-    # TensorFlow has no kind of its own for these
+    # TensorFlow has no error classes for these reasons.
     reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
     return isinstance(error, kinds) or (
         isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
@@ -192,7 +199,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _set_up_logging(debug: bool) -> None:
-    # Keras means tf_keras here; with Keras 3, TensorFlow's import takes 1.2 s more
+    # This project uses tf_keras. Importing TensorFlow with Keras 3 takes 1.2 s longer.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if not debug:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -204,7 +211,7 @@ def _set_up_logging(debug: bool) -> None:
 
 
 class _LineFormatter(python_logging.Formatter):
-    """Time and message; the level only where it is more than information."""
+    """Formats time and message, and adds the level only for warnings and errors."""
 
     def formatMessage(self, record: python_logging.LogRecord) -> str:
         line = super().formatMessage(record)
@@ -214,6 +221,6 @@ class _LineFormatter(python_logging.Formatter):
 
 
 def _is_ours_or_serious(record: python_logging.LogRecord) -> bool:
-    """False for the libraries' notes on what they are doing, which bury the script's own lines."""
+    """Returns False for informational messages of libraries, which would hide the script's own lines."""
     noisy = any(f"{os.sep}{name}{os.sep}" in record.pathname for name in ("orbit", "tensorflow", "tf_keras"))
     return record.levelno > python_logging.INFO or not noisy

@@ -1,4 +1,4 @@
-"""The shape of a BERT encoder.
+"""The configuration of a BERT encoder.
 
 Paper: section 3 ("Model Architecture"), Table 6 for the sizes, section 5.1 for the attention's direction.
 
@@ -22,25 +22,25 @@ _SIZES = {
     "large": (24, 1024, 16),
 }
 
-# As google-research/bert names its checkpoints: uncased_L-12_H-768_A-12.
+# The pattern in the names of google-research/bert's checkpoints: uncased_L-12_H-768_A-12.
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Both ways; to the pieces before only, section 5.1's "LTR"; to the pieces after only.
+# Attention in both directions; to preceding tokens only (section 5.1, "LTR"); to following tokens only.
 DIRECTIONS = ("bidi", "ltr", "rtl")
 
-# Published configurations carry these; the encoder of the paper has nothing for them to set.
+# Keys of published configurations that have no effect on the paper's encoder.
 _IGNORED_PREFIXES = ("pooler_",)
 _IGNORED = (
-    # tf-models-official: whether its variables have the shapes of the original's
+    # tf-models-official: whether its variables have the original's shapes
     "backward_compatible",
-    # libraries' own: what a model gives back, how it is stored and trained
+    # other libraries: what a model returns, how it is stored and trained
     "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
     "output_past", "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
 )  # fmt: skip
 
-# What the encoder of the paper has one way only.
+# Keys for which the paper's encoder allows only one value.
 _FIXED = {
     "position_embedding_type": "absolute",
     "layer_norm_eps": 1e-12,
@@ -52,22 +52,25 @@ _FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Shape and regularisation of the encoder; keys and defaults of the original's `bert_config.json`.
+    """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
 
     Attributes:
-      vocab_size: V; may be larger than the vocabulary (padded), never smaller.
+      vocab_size: V; may be larger than the vocabulary (padding), but not smaller.
       hidden_size: H.
       num_hidden_layers: L.
       num_attention_heads: A; must divide H.
       intermediate_size: width of the feed-forward layer, 4H in the paper.
-      hidden_act: "gelu" is the original's tanh form; "gelu_erf" the exact one, Hugging Face's "gelu".
+      hidden_act: "gelu" is the original's tanh approximation; "gelu_erf" is exact, like Hugging Face's "gelu".
       hidden_dropout_prob: dropout after embeddings and after each sub-layer.
       attention_probs_dropout_prob: dropout on the attention probabilities.
-      max_position_embeddings: longest sequence.
+      max_position_embeddings: maximum sequence length.
       type_vocab_size: number of segments.
-      initializer_range: standard deviation of the truncated normal that weights start from.
-      directionality: what a position attends to besides itself: "bidi" all others, "ltr" those before it, "rtl"
-        those after it.
+      initializer_range: standard deviation of the truncated normal distribution that initializes weights.
+      directionality: the positions that a position attends to besides itself: "bidi" all, "ltr" preceding, "rtl"
+        following.
+
+    Raises:
+      InputError: a value is invalid, or values contradict each other.
     """
 
     vocab_size: int
@@ -93,7 +96,7 @@ class BertConfig:
                 raise InputError(f"{field.name}={value}: must be at least 1")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
-                f"hidden_size={self.hidden_size} is no multiple of "
+                f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; each head takes an equal share of it"
             )
         if self.hidden_act not in ACTIVATIONS:
@@ -112,7 +115,7 @@ class BertConfig:
         return self.hidden_size // self.num_attention_heads
 
     def check_length(self, max_seq_length: int, config_file: str) -> None:
-        """Refuses rows that are longer than there are positions.
+        """Checks that the sequence length is at most `max_position_embeddings`.
 
         Raises:
           InputError: names the file and both lengths.
@@ -123,24 +126,28 @@ class BertConfig:
                 f"{self.max_position_embeddings} of {config_file}; make it smaller"
             )
 
-    def check_vocabulary(self, pieces: int, vocab_file: str, config_file: str) -> None:
-        """Refuses a vocabulary with more pieces than there are embeddings; fewer are fine (padding).
+    def check_vocabulary(self, tokens: int, vocab_file: str, config_file: str) -> None:
+        """Checks that a vocabulary has at most as many tokens as there are embeddings; fewer are allowed (padding).
 
         Raises:
           InputError: names both files and numbers.
         """
-        if pieces > self.vocab_size:
+        if tokens > self.vocab_size:
             raise InputError(
-                f"{config_file}: vocab_size={self.vocab_size} is smaller than {vocab_file}, which has {pieces} pieces; "
+                f"{config_file}: vocab_size={self.vocab_size} is smaller than {vocab_file}, which has {tokens} tokens; "
                 "give the vocabulary that belongs to the configuration"
             )
 
     @classmethod
     def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
-        """One of the published sizes: tiny, mini, small, medium, base, large; or by its numbers, "L-6_H-768_A-3".
+        """Returns a configuration by the name of its size.
+
+        Args:
+          size: "tiny", "mini", "small", "medium", "base" or "large"; or numbers of the form "L-6_H-768_A-3".
+          vocab_size: V.
 
         Raises:
-          InputError: an unknown name.
+          InputError: the name is unknown.
         """
         numbers = _SIZE_BY_NUMBERS.fullmatch(size)
         if size not in _SIZES and not numbers:
@@ -157,7 +164,7 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, entries: dict) -> "BertConfig":
-        """A configuration from the original's keys.
+        """Returns a configuration from the original's keys.
 
         Raises:
           InputError: a key is unknown or missing, or the values contradict each other.
@@ -181,7 +188,7 @@ class BertConfig:
         """Reads a `bert_config.json`; any tf.io.gfile path.
 
         Raises:
-          InputError: the file is missing, is not JSON, or holds no valid configuration.
+          InputError: the file is missing, is not JSON, or contains no valid configuration.
         """
         entries = read_json(path)
         try:
@@ -190,15 +197,15 @@ class BertConfig:
             raise InputError(f"{path}: {error}") from error
 
     def to_json_string(self) -> str:
-        """The original's JSON form."""
+        """Returns the configuration in the original's JSON format."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
 
 def read_json(path: str) -> dict:
-    """The keys and values of a configuration file; any tf.io.gfile path.
+    """Reads the keys and values of a configuration file; any tf.io.gfile path.
 
     Raises:
-      InputError: the file is missing, is not JSON, or holds something else than one object.
+      InputError: the file is missing, or does not contain one JSON object.
     """
     import tensorflow as tf
 
@@ -210,27 +217,27 @@ def read_json(path: str) -> dict:
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}") from error
     if not isinstance(entries, dict):
-        raise InputError(f"{path}: must hold one JSON object, holds a {type(entries).__name__}")
+        raise InputError(f"{path}: must contain one JSON object, contains a {type(entries).__name__}")
     return entries
 
 
 def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> None:
-    """Refuses keys of a configuration whose values are not the encoder of the paper.
+    """Raises an error if a configuration describes an architecture other than the paper's encoder.
 
     Args:
-      entries: a configuration's keys and values; null is as good as no key.
-      fixed: what the values must be, of the keys that are there.
+      entries: keys and values of the configuration; null is equivalent to a missing key.
+      fixed: the required values of keys, if they are present.
 
     Raises:
       InputError: names the key.
     """
     for key, only in fixed.items():
         if entries.get(key) is not None and entries[key] != only:
-            raise InputError(f"{key}={entries[key]!r}: BERT has {only!r} only; take another checkpoint")
+            raise InputError(f"{key}={entries[key]!r}: BERT only supports {only!r}; use another checkpoint")
 
 
 def require_segments(config: BertConfig, config_file: str) -> None:
-    """Refuses a model that cannot tell a second text from the first.
+    """Checks that a model has segment embeddings for a second text.
 
     Raises:
       InputError: names the file.

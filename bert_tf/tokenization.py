@@ -1,10 +1,11 @@
-"""BERT's WordPiece tokenizer: one implementation, eager, in a tf.function and in a served graph.
+"""BERT's WordPiece tokenizer: one implementation for eager mode, tf.function and served graphs.
 
-Paper: section 3 ("Input/Output Representations"). Text is cut into normalised words (`word_splitting`),
-and each word greedily into the longest pieces of the vocabulary. Texts of ASCII alone, most of English, take
-a shorter way to the same pieces.
+Paper: section 3 ("Input/Output Representations").
 
-Only ops that TF Serving links are used: core TensorFlow and tensorflow-text.
+Text is split into normalized words (`word_splitting`), and each word greedily into the longest tokens of the
+vocabulary. A faster path gives the same tokens for texts of ASCII characters only, which most English texts are.
+
+The graph uses only ops that TF Serving contains: core TensorFlow and tensorflow-text.
 """
 
 import re
@@ -19,20 +20,20 @@ from tfrecords.errors import InputError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_BYTES_PER_CHARACTER = 4
-# Texts of these bytes alone need no table: no control is dropped, and bytes are characters.
+# Texts of only these bytes need no Unicode table: no control character is dropped, and each byte is a character.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
-# What a word of such a text can be cut into.
-_PLAIN_PIECE = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+# The tokens that can occur in such a text.
+_PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary file, one token a line, the line's number being its id.
+    """Reads a vocabulary file with one token per line, in the order of their ids.
 
-    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original: it keeps its id and
-    no text ever gets it, so there may be several.
+    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original. It keeps its id and no text
+    ever gets it, so there may be several.
 
     Raises:
-      InputError: the file is missing, is not UTF-8, holds another token twice, or lacks a special token.
+      InputError: the file is missing, is not UTF-8, contains another token twice, or lacks a special token.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; give a vocab.txt")
@@ -41,32 +42,34 @@ def load_vocabulary(path: str) -> list[str]:
     if lines and not lines[-1].strip():
         lines.pop()
     if not {token.encode() for token in SPECIAL_TOKENS} & {line.strip() for line in lines}:
-        raise InputError(f"{path}: holds none of {', '.join(SPECIAL_TOKENS)}, so it is no vocabulary; check the path")
-    pieces, first_line = [], {}
+        raise InputError(
+            f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
+        )
+    tokens, first_line = [], {}
     for number, line in enumerate(lines, 1):
         try:
-            piece = line.decode("utf-8").strip()
+            token = line.decode("utf-8").strip()
         except UnicodeDecodeError as error:
             raise InputError(f"{path}, line {number}: not UTF-8; save the vocabulary as UTF-8") from error
-        if piece and piece in first_line:
-            raise InputError(f"{path}, line {number}: {piece!r} stands on line {first_line[piece]} already; remove one")
-        first_line[piece] = number
-        pieces.append(piece)
-    for token in SPECIAL_TOKENS:
-        if token not in first_line:
-            raise InputError(f"{path}: the special token {token} is missing; add it on a line of its own")
-    return pieces
+        if token and token in first_line:
+            raise InputError(f"{path}, line {number}: {token!r} is already on line {first_line[token]}; remove one")
+        first_line[token] = number
+        tokens.append(token)
+    for special in SPECIAL_TOKENS:
+        if special not in first_line:
+            raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
+    return tokens
 
 
 class BertTokenizer(tf.Module):
     """The original's FullTokenizer as a graph.
 
     Args:
-      vocab_file: one piece a line; any tf.io.gfile path.
-      do_lower_case: lower-case and strip accents; must be what the vocabulary was made with.
+      vocab_file: vocabulary with one token per line; any tf.io.gfile path.
+      do_lower_case: whether to lower-case and strip accents; must match the vocabulary.
 
     Attributes:
-      vocabulary: list of pieces, position = id.
+      vocabulary: list of tokens in the order of their ids.
       pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
 
     Raises:
@@ -77,20 +80,20 @@ class BertTokenizer(tf.Module):
         super().__init__()
         self.vocab_file = vocab_file
         self.do_lower_case = do_lower_case
-        # set past tf.Module, which would look at every piece for variables to track: a quarter of a second
+        # Bypass tf.Module, which would take a quarter of a second to search every token for variables to track.
         object.__setattr__(self, "vocabulary", load_vocabulary(vocab_file))
-        ids = {piece: i for i, piece in enumerate(self.vocabulary)}
+        ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
         self._split = WordSplitter(do_lower_case)
         self._cut_words = word_cutter(self.vocabulary)
         self._cut_plain_texts = _wordpiece(
-            [_plain_or_unreachable(piece, i) for i, piece in enumerate(self.vocabulary)],
+            [_plain_or_unreachable(token, i) for i, token in enumerate(self.vocabulary)],
             MAX_CHARACTERS_PER_WORD,
             no_pretokenization=False,
         )
 
     def encode(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        """Cuts texts into ids of pieces, without [CLS] and [SEP].
+        """Tokenizes texts into token ids, without [CLS] and [SEP].
 
         Args:
           texts: string [B], UTF-8.
@@ -103,26 +106,26 @@ class BertTokenizer(tf.Module):
     def encode_with_offsets(
         self, texts: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Cuts texts into ids of pieces and says where each piece stands in its text.
+        """Tokenizes texts into token ids and returns the byte range of each token in its text.
 
-        A piece starts at the first byte of the source character that became the piece's first character, and
-        ends after the last byte of the one that became its last. So what is dropped inside a piece is inside
-        its bytes, and what is dropped before or after it (an accent of its own, a control, an invalid byte) is
-        not. Pieces of one character that became several (a Hangul syllable) share that character's bytes. Marks
-        that canonical ordering exchanges count as standing where the mark they replace stood, so starts and
-        ends never decrease. [UNK] has the bytes of the whole word.
+        A token starts at the first byte of the source character that became its first character, and ends after the
+        last byte of the one that became its last. Characters dropped inside a token are therefore in its range;
+        characters dropped before or after it (a separate accent, a control character, an invalid byte) are not.
+        If one character became several (a Hangul syllable), tokens of these share its bytes. Marks that canonical
+        ordering exchanges take the position of the mark that they replace, so starts and ends never decrease. The
+        range of [UNK] is the whole word.
 
         Args:
           texts: string [B], UTF-8.
 
         Returns:
           ids: RaggedTensor int32 [B, (tokens)], what `encode` returns.
-          starts, ends: RaggedTensor int64 [B, (tokens)], bytes of the text as given, end exclusive.
+          starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text, end exclusive.
         """
         return self._encode(texts, with_offsets=True)
 
     def _encode(self, texts, with_offsets):
-        """(ids,) or (ids, starts, ends)."""
+        """Returns (ids,) or (ids, starts, ends)."""
         texts = tf.convert_to_tensor(texts, tf.string)
         is_plain = tf.strings.regex_full_match(texts, _PLAIN_TEXT)
         flat = tf.cond(
@@ -134,14 +137,14 @@ class BertTokenizer(tf.Module):
         return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
 
     def _encode_plain(self, texts, with_offsets):
-        """(row splits, ids) or (row splits, ids, starts, ends), as flat tensors, of texts of ASCII alone."""
+        """Returns flat (row splits, ids) or (row splits, ids, starts, ends) of texts of ASCII characters only."""
         if self.do_lower_case:
             texts = tf.strings.lower(texts)
         ids, starts, ends = self._cut_plain_texts.tokenize_with_offsets(texts)
         return (ids.row_splits, ids.values, *((starts.values, ends.values) if with_offsets else ()))
 
     def _encode_any(self, texts, with_offsets):
-        """The same of any texts."""
+        """Returns the same for any texts."""
         split = self._split.split(texts, with_offsets)
         ids, starts, ends = self._cut_words.tokenize_with_offsets(split.words)
         row_splits = tf.gather(ids.row_splits, split.text_splits)
@@ -150,7 +153,7 @@ class BertTokenizer(tf.Module):
         return (row_splits, ids.values, *_in_source(split, starts, ends))
 
     def _encode_mixed(self, texts, is_plain, with_offsets):
-        """The same, each text by its own way, in the order given."""
+        """Returns the same for a mixture: ASCII texts take the faster path, and the given order is kept."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
         plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
         other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)
@@ -164,18 +167,18 @@ class BertTokenizer(tf.Module):
         return (rows[0].row_splits, *(row.values for row in rows))
 
     def tokenize(self, text: str) -> list[str]:
-        """Cuts one text into pieces."""
+        """Tokenizes one text into a list of tokens."""
         ids = self.encode([text.encode("utf-8", errors="ignore")]).values.numpy()
         return [self.vocabulary[i] for i in ids]
 
     def to_pieces(self, ids: np.ndarray) -> list[str]:
-        """The pieces that ids stand for."""
+        """Returns the tokens of ids."""
         return [self.vocabulary[i] for i in ids]
 
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
-    """Cuts normalised words, string [W], into ids of the pieces of a vocabulary with [UNK]."""
-    # tensorflow-text takes no token twice, and no word holds a control character
+    """Returns a tokenizer from normalized words, string [W], to token ids, for a vocabulary that contains [UNK]."""
+    # tensorflow-text takes no token twice, and no word contains a control character.
     vocabulary = [token or f"\x01{id_}" for id_, token in enumerate(vocabulary)]
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
@@ -190,19 +193,20 @@ def _wordpiece(vocabulary, max_bytes, no_pretokenization):
     )
 
 
-def _plain_or_unreachable(piece, id_):
-    # tensorflow-text mistakes words at which a piece with white space inside begins
-    return piece if piece == UNK or _PLAIN_PIECE.fullmatch(piece) else f"{chr(TOO_LONG)}{id_}"
+def _plain_or_unreachable(token, id_):
+    # tensorflow-text splits words wrongly that are the start of a token with white space in it. No plain text contains
+    # such a token, so a string that never occurs replaces it.
+    return token if token == UNK or _PLAIN_TOKEN.fullmatch(token) else f"{chr(TOO_LONG)}{id_}"
 
 
 def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moves byte offsets from the normalised word to the source text."""
+    """Converts byte offsets in the normalized word to byte offsets in the source text."""
     lengths = tf.cast(byte_lengths(split.characters), tf.int64)
-    character_starts = tf.cumsum(lengths, exclusive=True)  # bytes before each character, words laid end to end
+    character_starts = tf.cumsum(lengths, exclusive=True)  # bytes before each character in the concatenated words
     word_starts = tf.gather(tf.concat([character_starts, [tf.reduce_sum(lengths)]], 0), split.character_splits)
     word = starts.value_rowids()
     base = tf.gather(word_starts, word)
-    # the stand-in of a word that is too long has a length of its own
+    # TOO_LONG, which replaces a word that is too long, has another length than the word.
     last = tf.where(tf.gather(split.too_long, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
     first_character = tf.searchsorted(character_starts, base + starts.values, side="right") - 1
     last_character = tf.searchsorted(character_starts, last, side="right") - 1

@@ -24,9 +24,9 @@ _ENDS = {
     "jsonl": re.compile(rb"\n"),
     "wikipedia": re.compile(rb"</page>"),
 }
-_MEND = {
-    "lines": "set documents apart with a blank line",
-    "jsonl": "give one JSON object a line, or check --input_format",
+_REMEDY = {
+    "lines": "separate documents by a blank line",
+    "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
 _OVERLAP = 1 << 10  # a match may span two reads; blank lines longer than this are not found
@@ -184,7 +184,7 @@ def _last_end(data: bytes, input_format: str) -> int:
 
 def _check_length(length: int, path: str, input_format: str) -> None:
     if length > MAX_DOCUMENT_BYTES:
-        raise InputError(f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_MEND[input_format]}")
+        raise InputError(f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_REMEDY[input_format]}")
 
 
 def _size(path: str) -> int:

@@ -81,9 +81,9 @@ def _encode_column(feature: Feature, values: np.ndarray) -> _Block:
     if feature.kind == "float":
         return _fixed(feature, np.ascontiguousarray(values, "<f4").view(np.uint8))
     if values.dtype.kind not in "iub":
-        raise ValueError(f"{feature.name} holds {values.dtype}, the schema says integers")
+        raise ValueError(f"{feature.name} contains {values.dtype}, the schema says integers")
     if values.size and values.min() < 0:
-        raise ValueError(f"{feature.name} holds {values.min()}; records hold integers of at least 0")
+        raise ValueError(f"{feature.name} contains {values.min()}; records need integers of at least 0")
     if not values.size or values.max() < 0x80:
         return _fixed(feature, values.astype(np.uint8))
     data, ends = _varints(values.reshape(-1))

@@ -1,1 +1,1 @@
-"""Strategies, and training on several machines."""
+"""Distribution strategies and training on several machines."""

@@ -1,7 +1,7 @@
-"""How processes on several machines find each other before TensorFlow connects them.
+"""Lets the workers on several machines meet before TensorFlow connects them.
 
-TensorFlow waits for the others for an hour, says nothing meanwhile, and lets no signal through. So the first
-worker listens at its port until all others have called, and then lets all of them go on.
+TensorFlow waits up to an hour for missing workers without any message, and blocks signals. Therefore the first worker
+listens at its port until all others have connected, and then tells all of them to continue.
 """
 
 import contextlib
@@ -24,13 +24,16 @@ _LONGEST_MESSAGE = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Workers and which of them this process is.
+    """The workers, and the index of this process.
 
     Attributes:
-      hosts: "host:port" of each, in an order that all of them agree on.
-      index: of this one.
-      hosts_from: where the hosts were given, for messages.
-      index_from: where the index was given, for messages.
+      hosts: "host:port" of each worker, in the same order on all workers.
+      index: index of this worker.
+      hosts_from: name of the flag or variable that gave the hosts, for messages.
+      index_from: name of the flag or variable that gave the index, for messages.
+
+    Raises:
+      InputError: a host is not "host:port" or is given twice, or the index is out of range.
     """
 
     hosts: list[str]
@@ -41,17 +44,17 @@ class Cluster:
     def __post_init__(self):
         for host in self.hosts:
             if not re.fullmatch(r".+:\d{1,5}", host) or not 0 < self.port(host) < 1 << 16:
-                raise InputError(f"{self.hosts_from}: {host!r} is no host:port")
+                raise InputError(f"{self.hosts_from}: {host!r} is not of the form host:port")
         if len(set(self.hosts)) < len(self.hosts):
             raise InputError(f"{self.hosts_from}: names a worker twice: {', '.join(self.hosts)}")
         if not 0 <= self.index < len(self.hosts):
             raise InputError(
                 f"{self.hosts_from} names {len(self.hosts)} workers, but {self.index_from} is {self.index}; "
-                f"give each worker its own, from 0 to {len(self.hosts) - 1}"
+                f"give each worker its own index, from 0 to {len(self.hosts) - 1}"
             )
 
     def name(self, index: int) -> str:
-        """A worker as messages call it."""
+        """The name of a worker in messages."""
         return f"worker {index} ({self.hosts[index]})"
 
     @staticmethod
@@ -61,15 +64,15 @@ class Cluster:
 
 
 def meet(cluster: Cluster, settings: Mapping) -> None:
-    """Returns once all workers have come.
+    """Waits until all workers have connected.
 
     Args:
-      cluster: alike on all workers, but for its index.
-      settings: what must be alike on all workers; JSON.
+      cluster: the cluster, the same on all workers except for the index.
+      settings: values that must be the same on all workers; serializable as JSON.
 
     Raises:
-      InputError: a worker does not come within an hour, has another cluster or other settings, or has a place that
-        another one has already; or the port of this worker is taken.
+      InputError: a worker does not connect within an hour, has another cluster or other settings, or has the index of
+        another worker; or the port of this worker is in use.
     """
     own = {"bert_tf": 1, "task": cluster.index, "hosts": cluster.hosts, "settings": dict(settings)}
     if len(cluster.hosts) == 1:
@@ -89,12 +92,12 @@ def _listen(cluster: Cluster) -> socket.socket:
     except OSError as error:
         raise InputError(
             f"{cluster.name(cluster.index)}: port {port} of this machine cannot be used ({os.strerror(error.errno)}); "
-            f"end what uses it, or name another one in {cluster.hosts_from}"
+            f"stop the process that uses it, or give another port in {cluster.hosts_from}"
         ) from error
 
 
 class _Patience:
-    """Says now and then who is waited for, and has an end."""
+    """Logs at intervals which workers are missing, and raises an error after an hour."""
 
     def __init__(self):
         self._start = self._last = time.monotonic()
@@ -102,14 +105,14 @@ class _Patience:
     def wait(self, who: str, reason: str = "") -> None:
         now = time.monotonic()
         if now - self._start > _PATIENCE:
-            raise InputError(f"{who} has not come in an hour{reason}; start it, or check the network between")
+            raise InputError(f"{who} has not connected within an hour{reason}; start it, or check the network")
         if now - self._last > _SECONDS_BETWEEN_LINES or self._last == self._start:
             logging.info("waiting for %s%s", who, reason)
             self._last = now
 
 
 def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Takes the calls of all others, then lets them go on together, or tells all of them why not."""
+    """Accepts the connections of all other workers, then tells all of them to continue, or the reason why not."""
     callers: dict[int, socket.socket] = {}
     patience = _Patience()
     server.settimeout(1.0)
@@ -133,13 +136,13 @@ def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
                 _write(connection, {"go": True})
             except OSError as error:
                 raise InputError(
-                    f"{cluster.name(index)} has stopped while the workers met; start all of them again"
+                    f"{cluster.name(index)} stopped before training started; start all workers again"
                 ) from error
 
 
 @contextlib.contextmanager
 def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
-    """Tells those who have called why there is no meeting, so that none waits for the rest of the hour."""
+    """Sends an error to the connected workers, so that they stop instead of waiting for the rest of the hour."""
     try:
         yield
     except InputError as error:
@@ -150,10 +153,13 @@ def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
 
 
 def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
-    """Why a caller may not join; "" if it may."""
+    """Returns the reason why a worker may not join; empty if it may."""
     task = message["task"]
     if message["hosts"] != own["hosts"]:
-        return f"worker {task} was given the workers {', '.join(message['hosts'])}, worker 0 {', '.join(own['hosts'])}"
+        their_hosts, own_hosts = ", ".join(message["hosts"]), ", ".join(own["hosts"])
+        return (
+            f"worker {task} was given the workers {their_hosts}, worker 0 {own_hosts}; give all workers the same list"
+        )
     if task not in missing:
         return f"two processes are worker {task}; give each its own index"
     theirs = message["settings"]
@@ -162,11 +168,11 @@ def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
         for name, value in own["settings"].items()
         if theirs.get(name) != value
     ]
-    return f"worker 0 was started with {'; '.join(different)}; give all the same flags" if different else ""
+    return f"worker 0 was started with {'; '.join(different)}; give all workers the same flags" if different else ""
 
 
 def _call(cluster: Cluster, own: Mapping) -> None:
-    """Calls the first worker until it says that all have come."""
+    """Connects to the first worker, and waits for its reply that all workers have connected."""
     host, _, port = cluster.hosts[0].rpartition(":")
     patience, reason = _Patience(), ""
     while True:
@@ -191,7 +197,7 @@ def _reply(connection: socket.socket, patience: _Patience, cluster: Cluster) -> 
         try:
             part = connection.recv(_LONGEST_MESSAGE)
         except TimeoutError:
-            patience.wait(f"the others, who have to call {cluster.name(0)}")
+            patience.wait(f"other workers, which have to connect to {cluster.name(0)}")
             continue
         if not part:
             break
@@ -200,7 +206,7 @@ def _reply(connection: socket.socket, patience: _Patience, cluster: Cluster) -> 
 
 
 def _read(connection: socket.socket) -> dict | None:
-    """A caller's message; None if it is none of ours."""
+    """Reads a worker's message; returns None for a message of another program."""
     connection.settimeout(5.0)
     try:
         with connection.makefile("rb") as file:
@@ -213,7 +219,7 @@ def _read(connection: socket.socket) -> dict | None:
 def _parsed(line: bytes) -> dict | None:
     try:
         message = json.loads(line)
-    except ValueError:  # something else answers at that port
+    except ValueError:  # another program answers at that port
         return None
     return message if isinstance(message, dict) else None
 
@@ -223,7 +229,7 @@ def _write(connection: socket.socket, message: Mapping) -> None:
 
 
 def _is_open(connection: socket.socket | None) -> bool:
-    """Whether a caller is still there."""
+    """Returns whether a worker is still connected."""
     if connection is None:
         return False
     connection.setblocking(False)

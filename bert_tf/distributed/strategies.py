@@ -1,4 +1,4 @@
-"""Where a model is trained: the strategy that the device flags describe."""
+"""Makes the distribution strategy that the device flags describe."""
 
 import os
 
@@ -12,12 +12,12 @@ from tfrecords.errors import InputError
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """The strategy that the device flags describe; also sets dtype policy, XLA and determinism for the process.
+    """Makes the strategy that the device flags describe, and sets dtype policy, XLA and determinism of the process.
 
-    A process makes it before it computes anything: several workers find each other only then.
+    Call this before any computation: TensorFlow can connect several workers only at that point.
 
     Raises:
-      InputError: the devices or the other workers are not there.
+      InputError: the devices or the other workers cannot be reached.
     """
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
@@ -25,7 +25,9 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.config.experimental.enable_op_determinism()
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
-        logging.warning("TF_CONFIG plays no part without --distribution_strategy=multi_worker_mirrored; training alone")
+        logging.warning(
+            "ignoring TF_CONFIG, which needs --distribution_strategy=multi_worker_mirrored; training locally"
+        )
     if kind == "tpu":
         return _tpu_strategy(settings)
     gpus = _gpus(settings)
@@ -39,20 +41,22 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 
 def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
-    """The GPUs of this machine that the flags ask for."""
-    there = tf.config.list_physical_devices("GPU")
-    if settings.num_gpus > len(there):
-        raise InputError(f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(there)} on this machine")
-    if there and not settings.num_gpus and settings.distribution_strategy != "off":
-        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(there))
-    return there[: settings.num_gpus]
+    """Returns the GPUs of this machine that the flags request."""
+    available = tf.config.list_physical_devices("GPU")
+    if settings.num_gpus > len(available):
+        raise InputError(
+            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} on this machine; give at most as many"
+        )
+    if available and not settings.num_gpus and settings.distribution_strategy != "off":
+        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(available))
+    return available[: settings.num_gpus]
 
 
 def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:
     if num_gpus:
         return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(num_gpus)])
     devices = [f"CPU:{index}" for index in range(len(tf.config.list_logical_devices("CPU")))]
-    # one process's memory holds all replicas; collective ops, which machines need, would only be in the way
+    # All replicas share the memory of one process, so they need no collective ops.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
 
 
@@ -67,34 +71,34 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"--tpu_name={name}: no TPU can be reached ({reason}); check name and zone") from error
+        raise InputError(f"--tpu_name={name}: cannot reach the TPU ({reason}); check its name and zone") from error
     strategy = tf.distribute.TPUStrategy(resolver)
     if strategy.num_replicas_in_sync != settings.num_tpu_cores:
         raise InputError(
             f"--num_tpu_cores={settings.num_tpu_cores}: the TPU has {strategy.num_replicas_in_sync} cores; "
-            "give that number"
+            "give this number"
         )
     return strategy
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes the run's files: of several workers only the first does."""
+    """Returns whether this process writes the run's files; of several workers only the first one does."""
     return strategy.extended.should_checkpoint
 
 
 def check_python_input(
     strategy: tf.distribute.Strategy, settings: DeviceSettings, dynamic_masking: bool, pack_sequences: bool
 ) -> None:
-    """Refuses rows that Python masks or packs where other machines than this one would have to make them.
+    """Raises an error if masking or packing, which Python code performs, would have to run on another machine.
 
     Raises:
-      InputError: says what to do without.
+      InputError: names the setting to omit.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
     if strategy.extended.num_hosts == 1 and (settings.tpu_name or settings.master) in ("", "local"):
         return
-    where = "is done by Python on the machine of the TPU itself, not by a TPU over the network or of several machines"
+    where = "runs in Python and needs a local TPU of one machine, not a TPU over the network or of several machines"
     if dynamic_masking:
         raise InputError(
             f"--input_file: masking when rows are read {where}; make the data again without --masking=dynamic"
@@ -104,7 +108,7 @@ def check_python_input(
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | ClassifierSettings) -> None:
-    """Refuses batch sizes that the replicas cannot share equally, of what the settings ask to be done.
+    """Checks the batch sizes of the requested actions; see `check_batch_size`.
 
     Raises:
       InputError: see `check_batch_size`.
@@ -118,15 +122,15 @@ def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSet
 
 
 def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, **batch_sizes: int) -> None:
-    """Refuses a global batch that the replicas and their micro-batches cannot share equally.
+    """Checks that a global batch divides evenly among the replicas and their micro-batches.
 
     Args:
       strategy: gives the number of replicas.
-      micro_batches: that each replica's share is worked through in.
-      **batch_sizes: rows by the name of their flag.
+      micro_batches: number of micro-batches per replica and step.
+      **batch_sizes: global batch sizes in rows, by name of their flag.
 
     Raises:
-      InputError: names the flag and what the rows must be shared by.
+      InputError: names the flag and the required divisor.
     """
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():

@@ -1,7 +1,7 @@
-"""Several machines that train one model: who they are, how they meet, and what is said where one is lost.
+"""Training of one model on several machines: describes and connects the workers, and reports a lost worker.
 
-Each runs the same script with the same flags, and knows all of them in the same order, the first one of them
-the chief, who alone writes.
+All workers run the same script with the same flags and know the same ordered list of workers. The first one is the
+chief, and only the chief writes files.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ _SECONDS_FOR_A_FILE = 60.0
 
 
 def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
-    """Meets the other workers and makes the strategy over all of them.
+    """Waits for the other workers and makes the strategy over all of them.
 
     Args:
-      settings: as given to every worker; `worker_hosts` and `task_index`, or TF_CONFIG in the environment.
-      num_gpus: of this machine to use; 0 for its CPU.
+      settings: settings of this worker, with `worker_hosts` and `task_index`, or TF_CONFIG in the environment.
+      num_gpus: number of GPUs of this machine to use; 0 for the CPU.
 
     Raises:
-      InputError: the workers are not described as they should be, or do not come.
+      InputError: the description of the workers is invalid, or a worker does not connect.
     """
     cluster = describe(settings)
     meet(cluster, alike(settings))
@@ -49,20 +49,22 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
     except tf.errors.OpError as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"{cluster.name(cluster.index)}: cannot join the others ({reason})") from error
-    what = "this one writes" if cluster.index == 0 else "the first one writes"
-    logging.info("%s of %d that train together; %s", cluster.name(cluster.index), len(cluster.hosts), what)
+        raise InputError(
+            f"{cluster.name(cluster.index)}: cannot connect to the other workers ({reason}); start all workers again"
+        ) from error
+    writer = "this worker writes" if cluster.index == 0 else "worker 0 writes"
+    logging.info("%s of %d workers; %s all files", cluster.name(cluster.index), len(cluster.hosts), writer)
     if threading.current_thread() is threading.main_thread():
-        # TensorFlow, once it knows of other workers, keeps SIGTERM to itself
+        # Restore Python's handler, because TensorFlow takes over SIGTERM when it connects to other workers.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     return strategy
 
 
 def describe(settings: DeviceSettings) -> Cluster:
-    """The workers that the flags, or TensorFlow's TF_CONFIG, name.
+    """Returns the cluster that the flags or TensorFlow's TF_CONFIG describe.
 
     Raises:
-      InputError: neither does, both do, or what they say cannot be.
+      InputError: neither or both describe it, or the description is invalid.
     """
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts and config:
@@ -86,26 +88,27 @@ def describe(settings: DeviceSettings) -> Cluster:
         ) from error
     if kind not in ("chief", "worker") or set(jobs) - {"chief", "worker", "evaluator"}:
         raise InputError(
-            f"TF_CONFIG: a task is of type {kind!r} among {', '.join(sorted(jobs))}; only chief and worker train here"
+            f"TF_CONFIG: a task of type {kind!r} among {', '.join(sorted(jobs))}; only types chief and worker can train"
         )
     return Cluster([*chiefs, *others], index + (len(chiefs) if kind == "worker" else 0), "TF_CONFIG", "its index")
 
 
 def alike(settings: DeviceSettings) -> dict:
-    """The flags that all workers must agree on; paths may differ by machine."""
+    """Returns the settings that must be the same on all workers; paths may differ between machines."""
     own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
     return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}
 
 
 def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, object]) -> None:
-    """Refuses workers that would not train the same thing; before anything is written.
+    """Checks, before anything is written, that all workers would train the same model on the same data.
 
     Args:
-      strategy: over all workers, who all ask.
-      facts: what must be alike on all of them, by the name that messages give it; JSON, of the same names everywhere.
+      strategy: strategy over all workers; all of them call this function.
+      facts: values that must be the same on all workers, by their name in messages; serializable as JSON. The names
+        are the same on all workers.
 
     Raises:
-      InputError: on all workers; names what differs.
+      InputError: on all workers; names the difference.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
@@ -118,60 +121,60 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
             different.append(f"the {name} of worker {', '.join(others)}")
     if different:
         raise InputError(
-            f"{'; '.join(different)} is not what worker 0 has; give all of them the same flags, and copies of the "
-            "same files where each has its own"
+            f"{'; '.join(different)} differs from that of worker 0; give all workers the same flags, and the same "
+            "files if each has its own copies"
         )
 
 
 def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained_steps: int) -> None:
-    """Refuses workers whose folders hold different checkpoints; before anything is written.
+    """Checks, before anything is written, that all workers see the same latest checkpoint.
 
     Raises:
-      InputError: on all workers.
+      InputError: on all workers; names the steps.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     steps = _of_all(strategy, trained_steps)
     if len(set(steps)) > 1:
         raise InputError(
-            f"--output_dir={output_dir}: its latest checkpoint is of step {', '.join(map(str, steps))} on the workers "
-            "0 and up; it must be one folder that all of them share"
+            f"--output_dir={output_dir}: its latest checkpoint has step {', '.join(map(str, steps))} on the workers "
+            "0 and up; give one folder that all workers share"
         )
 
 
 def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
-    """Waits until the chief has come here too, and refuses a worker that does not see the file that it has written.
+    """Waits until the chief has called this function too, then checks that this worker sees the chief's file.
 
     Raises:
-      InputError: the file is not there.
+      InputError: the file does not appear within a minute.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     _of_all(strategy, 0)
     deadline = time.monotonic() + _SECONDS_FOR_A_FILE
-    while not tf.io.gfile.exists(path):  # a shared disk may show it late
+    while not tf.io.gfile.exists(path):  # a shared file system may show new files late
         if time.monotonic() > deadline:
             raise InputError(
-                f"--output_dir: the first worker has written {path}, which is not to be seen here; "
-                "it must be one folder that all workers share"
+                f"--output_dir: the first worker has written {path}, which this worker cannot see; "
+                "give one folder that all workers share"
             )
         time.sleep(1.0)
 
 
 def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
-    """Whether something holds on any worker; all of them ask at once."""
+    """Returns whether `here` is True on any worker; all workers call this function at the same point."""
     return any(_of_all(strategy, here)) if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else here
 
 
 def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
-    """A number of each worker, in their order."""
+    """Returns the numbers of all workers in their order."""
     every = _gatherer(strategy)(tf.constant(int(number), tf.int64)).numpy().tolist()
     return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
 
 
 @functools.cache
 def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A scalar of each replica of all workers; traced once, since it is asked between any two loops."""
+    """Returns a function that gathers a scalar from all replicas; cached, because it runs between training loops."""
 
     @tf.function
     def gather(own):
@@ -185,10 +188,10 @@ def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tens
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Turns what TensorFlow reports where another worker is lost into one line.
+    """Converts TensorFlow's errors about a lost worker into one line.
 
     Raises:
-      InputError: says which one, where TensorFlow does.
+      InputError: names the worker if TensorFlow does.
     """
     try:
         yield
@@ -199,6 +202,6 @@ def clear_errors() -> Iterator[None]:
         lost = sorted(set(re.findall(r"/job:worker(?:/replica:0)?/task:(\d+)", text.split("aborted by", 1)[1])))
         who = f"worker {lost[0]}" if lost else "another worker"
         raise InputError(
-            f"{who} has stopped; its log says why; start all workers again by the same command, "
-            "and training goes on from the last checkpoint"
+            f"{who} has stopped; see its log for the reason; start all workers again with the same command to resume "
+            "from the last checkpoint"
         ) from error

@@ -1,1 +1,1 @@
-"""TFRecords to batches: the order of records, packed rows, and the position in the data."""
+"""The input pipeline from TFRecords to batches: record order, packed rows, and the position in the data."""

@@ -1,10 +1,9 @@
-"""Several examples in one row, so that padding is not computed.
+"""Packs several examples into one row, so that no computation is spent on padding.
 
-Each example keeps its own [CLS], positions and label; the attention of a row is block-diagonal
-(`encoder`), so its examples do not see each other and the loss is that of the same examples apart.
+Each example keeps its own [CLS], positions and label. The attention of a packed row is block-diagonal (`encoder`),
+so its examples do not attend to each other, and the loss equals that of the same examples in separate rows.
 
-Letters: M examples, R rows made of them, S sequence length, P predictions of a row, N examples of a
-row at most.
+Letters: M examples, R packed rows, S sequence length, P predictions per row, N maximum number of examples per row.
 """
 
 import dataclasses
@@ -12,17 +11,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Every position that is predicted costs a product with the vocabulary, so a few rows do not decide how many there are.
+# Share of the rows that must fit the shape. Every prediction slot costs a product with the vocabulary, so a few
+# exceptional rows should not determine their number.
 _SHARE_OF_ROWS = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
 class RowShape:
-    """The static shape of packed rows. What does not fit goes into another row, so nothing is lost.
+    """The static shape of packed rows; an example that does not fit goes into another row.
 
     Attributes:
       sequences: N.
-      predictions: P; at least as many as an example may have.
+      predictions: P; at least the maximum number of predictions of one example.
     """
 
     sequences: int
@@ -32,13 +32,13 @@ class RowShape:
 def shape_for(
     lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int
 ) -> RowShape:
-    """The shape that nearly all rows of a sample of examples need.
+    """Returns the shape into which nearly all rows of a sample of examples fit.
 
     Args:
-      lengths: int [M], pieces of each example.
-      predictions: int [M], predictions of each.
+      lengths: int [M], number of tokens of each example.
+      predictions: int [M], number of predictions of each example.
       max_seq_length: S.
-      max_predictions_per_seq: predictions that any example may have.
+      max_predictions_per_seq: maximum number of predictions of one example.
     """
     any_shape = RowShape(max_seq_length, int(predictions.sum()) + max_predictions_per_seq)
     row = best_fit(lengths, predictions, max_seq_length, any_shape)
@@ -47,11 +47,11 @@ def shape_for(
 
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
-    """Puts the longest examples first, each into the row that it leaves the least space in.
+    """Assigns examples to rows, longest first, each to the row with the least sufficient space (best fit).
 
     Args:
-      lengths: int [M], from 1 to S.
-      predictions: int [M], at most P each.
+      lengths: int [M], number of tokens of each example, from 1 to S.
+      predictions: int [M], number of predictions of each example, at most P.
       max_seq_length: S.
       shape: N and P.
 
@@ -59,7 +59,7 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # rows that take more, by the space that is left in them, and a bit for each space that some row has
+    # Open rows by their free space, and a bit set of the free spaces for which there is a row.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -89,7 +89,10 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
 def _tightest(
     length: int, wanted: int, by_space: list[list[int]], spaces: int, predictions_left: list[int]
 ) -> int | None:
-    """The least space that takes an example, with a row that does last in its list; None where there is none."""
+    """Finds the least free space with a row that the example fits into; None if there is none.
+
+    The row is moved to the end of the list of its space.
+    """
     spaces = spaces >> length << length
     while spaces:
         lowest = spaces & -spaces
@@ -107,17 +110,17 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
     """Packs examples into rows.
 
     Args:
-      examples: `input_ids`, `input_mask`, `segment_ids` int [M, S], padded at the end; where something is masked,
+      examples: `input_ids`, `input_mask`, `segment_ids` int [M, S], padded at the end; for masked rows
         `masked_lm_positions`, `masked_lm_ids` int and `masked_lm_weights` float [M, predictions]; for pairs
-        `next_sentence_labels` int [M]; perhaps `record_ids` int [M, 2].
+        `next_sentence_labels` int [M]; optionally `record_ids` int [M, 2].
       shape: N and P.
-      rng: puts the rows in random order, since the longest examples are packed first.
+      rng: draws a random order of the rows, because the longest examples are packed first.
 
     Returns:
       The same names, int32 and float32: [R, S], [R, P], `next_sentence_labels` [R, N] with
       `next_sentence_weights` [R, N], `record_ids` [R, N, 2] with -1 for no example; and `position_ids` [R, S],
-      `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions` [R, N]. What no
-      example fills is 0.
+      `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions` [R, N]. All other
+      unused entries are 0.
     """
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
@@ -157,7 +160,7 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
 def _in_order_of_rows(
     examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.random.Generator
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The row of each example, ascending, and the examples in this order."""
+    """Returns the row of each example in ascending order, and the examples in this order."""
     lengths = (examples["input_mask"] > 0).sum(axis=1)
     weights = examples.get("masked_lm_weights", np.zeros((len(lengths), 0)))
     row = best_fit(lengths, (weights > 0).sum(axis=1), examples["input_mask"].shape[1], shape)
@@ -167,23 +170,26 @@ def _in_order_of_rows(
 
 
 def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: RowShape) -> dict[str, tuple[int, ...]]:
-    """Shapes of what `pack_rows` gives, without the rows, from those of what it is given.
+    """Returns the shapes of the columns that `pack_rows` returns, without the dimension R.
 
     Args:
-      examples: name to shape, without the M.
+      examples: shapes of the columns given to `pack_rows`, without the dimension M.
       max_seq_length: S.
       shape: N and P.
     """
-    per_piece = ("input_ids", "input_mask", "segment_ids", "position_ids", "sequence_ids")
+    per_token = ("input_ids", "input_mask", "segment_ids", "position_ids", "sequence_ids")
     per_example = ["cls_positions"]
     if "next_sentence_labels" in examples:
         per_example += ["next_sentence_labels", "next_sentence_weights"]
-    found = dict.fromkeys(per_piece, (max_seq_length,)) | dict.fromkeys(per_example, (shape.sequences,))
+    found = dict.fromkeys(per_token, (max_seq_length,)) | dict.fromkeys(per_example, (shape.sequences,))
     found |= {name: (shape.predictions,) for name in examples if name.startswith("masked_lm")}
     return found | ({"record_ids": (shape.sequences, 2)} if "record_ids" in examples else {})
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """For each example, in the order of rows, the sum of the amounts of those before it in its row; int64 [M]."""
+    """Sums, for each example, the amounts of the preceding examples in its row; returns int64 [M].
+
+    The examples must be sorted by row.
+    """
     before = np.cumsum(amounts) - amounts
     return before - before[np.searchsorted(row, row)]

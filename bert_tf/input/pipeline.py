@@ -1,10 +1,9 @@
-"""From TFRecords to batches: deterministic, and able to start at any batch.
+"""The input pipeline from TFRecords to batches, which is deterministic and can start at any batch.
 
-Records are worked on a window at a time: parsed, checked, masked and packed by one call. Each row carries where the
-data stands after it, so a batch says from where the next one is made, whatever its size, the number of workers, and
-the epochs before it.
+One call parses, checks, masks and packs all records of a window. Each row carries the position in the data after it.
+A batch therefore tells where the next batch starts, for any batch size, number of workers and number of epochs.
 
-Letters: B batch, S sequence length, P predictions, N examples of a row, M records of a window, R rows made of them.
+Letters: B batch, S sequence length, P predictions, N examples per row, M records per window, R rows per window.
 """
 
 import contextlib
@@ -26,11 +25,11 @@ _MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 @dataclasses.dataclass(frozen=True)
 class DynamicMasking:
-    """How rows that were written unmasked are masked when they are read.
+    """Parameters of masking unmasked records when they are read.
 
     Attributes:
       rule: see `masking.MaskingRule`.
-      special_ids: ids that are never masked: of [CLS] and [SEP].
+      special_ids: ids that are never masked, those of [CLS] and [SEP].
     """
 
     rule: masking.MaskingRule
@@ -42,12 +41,11 @@ class ReadingOptions:
     """How record files are read, for training and evaluation alike.
 
     Attributes:
-      features: what the records hold, `schema.pretraining_features`.
-      vocab_size: ids must be below it.
-      seed: seed of the order, and of what is masked.
-      dynamic_masking: masks rows that were written unmasked, anew each time they come by; in evaluation
-        each time alike.
-      directionality: of the model; one that looks one way predicts every token of unmasked rows.
+      features: features of the records, see `schema.pretraining_features`.
+      vocab_size: upper bound (exclusive) of all ids.
+      seed: seed of the order and of dynamic masking.
+      dynamic_masking: masks unmasked rows: differently in each epoch of training, identically in every evaluation.
+      directionality: directionality of the model; a unidirectional one predicts every token of unmasked rows.
     """
 
     features: Sequence[schema.Feature]
@@ -68,26 +66,27 @@ def pretraining_batches(
     packing: packed_rows.RowShape | None = None,
     record_ids: bool = False,
 ) -> tf.data.Dataset:
-    """Batches of pre-training examples.
+    """Returns a dataset of batches of pre-training examples.
 
-    Training shuffles and repeats for ever, in an order that seed alone decides; evaluation reads the
-    files once, in their order, and drops nothing.
+    Training shuffles and repeats endlessly, in an order that depends only on the seed. Evaluation reads the files
+    once, in their order, and drops no example.
 
     Args:
-      files: TFRecords.
+      files: paths of TFRecord files.
       reading: what the records hold, and how to read them.
-      batch_size: rows over all replicas; each batch holds one replica's share.
-      training: shuffle, repeat, and give full batches only.
-      start: where to begin: the `data_position` of the batch before.
-      input_context: this worker's share, where there are several.
-      packing: packs several examples into a row, of this shape; None for one.
-      record_ids: whether to tell which record each row is made of; changes nothing else.
+      batch_size: global batch size in rows; each element of the dataset is one replica's share.
+      training: whether to shuffle, repeat, and return full batches only.
+      start: the position to start from: the `data_position` of the previous batch.
+      input_context: identifies this worker's share if there are several workers.
+      packing: shape of packed rows; None for one example per row.
+      record_ids: whether to add the record ids of each row, which changes nothing else.
 
     Returns:
-      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; where rows
-      are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for packed rows what
-      `packed_rows.pack_rows` says; `data_position` [B, 3], in all rows alike: the `Position` after this batch, on all
-      workers; with `record_ids`, `record_ids` [B, 2], of packed rows [B, N, 2]: file, and record in it.
+      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; if rows
+      are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for packed rows the
+      columns of `packed_rows.pack_rows`; `data_position` [B, 3], equal in all rows: the `Position` after this batch,
+      on all workers; with `record_ids` also `record_ids` [B, 2], for packed rows [B, N, 2]: the index of the file,
+      and the index of the record in it.
     """
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
@@ -99,7 +98,7 @@ def pretraining_batches(
         if dynamic_masking or packing:
             columns = _made_in_numpy(columns, (seed, int(training)), epoch, first, dynamic_masking, packing)
         if reading.directionality != "bidi":
-            columns |= every_piece_predicted(columns, reading.directionality)
+            columns |= every_token_predicted(columns, reading.directionality)
         columns["data_position"] = _positions(epoch, first, tf.size(records), tf.shape(columns["input_ids"])[0])
         is_first = (epoch == start.epoch) & (first == start.examples)
         used = tf.where(is_first, start.rows, 0)
@@ -111,13 +110,13 @@ def pretraining_batches(
 
 
 def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, **options) -> list[str]:
-    """Says which records a batch of training was made of, by replaying the pipeline up to it.
+    """Finds the records of a training batch by running the pipeline again from its start position.
 
     Args:
-      files: as of `pretraining_batches`.
+      files: as in `pretraining_batches`.
       reading: the same.
-      start: the `data_position` of the batch before, on any worker.
-      **options: what else `pretraining_batches` was given, but for `input_context`.
+      start: the `data_position` of the previous batch, on any worker.
+      **options: the other arguments of `pretraining_batches`, except `input_context`.
 
     Returns:
       "PATH record NUMBER", counted from 0, for every record of the global batch.
@@ -128,10 +127,10 @@ def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, *
 
 
 def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Where the data stands after each row of a window; int32 [R, 3]."""
+    """Returns the position in the data after each row of a window, int32 [R, 3]."""
     used = tf.range(1, rows + 1)
     first = tf.cast(first, tf.int32)
-    # after a window's last row the next one begins
+    # After the last row of a window, the position is the start of the next window.
     first, used = tf.where(used == rows, first + examples, first), tf.where(used == rows, 0, used)
     return tf.stack([tf.fill([rows], tf.cast(epoch, tf.int32)), first, used], axis=1)
 
@@ -139,12 +138,12 @@ def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf
 def _shares(
     batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
-    """This worker's part of each global batch, a batch for each of its replicas, with one position for all.
+    """Splits each global batch into one batch per replica of this worker, all with the same position.
 
     Args:
-      batches: the global ones.
-      batch_size: their size; None where the last one may be smaller.
-      input_context: which worker this is.
+      batches: the global batches.
+      batch_size: the global batch size; None if the last batch may be smaller.
+      input_context: identifies this worker.
     """
     replicas, workers, worker = 1, 1, 0
     if input_context:
@@ -175,7 +174,7 @@ def _made_in_numpy(
     dynamic: DynamicMasking | None,
     packing: packed_rows.RowShape | None,
 ) -> dict[str, tf.Tensor]:
-    """Masks and packs a window, by the numbers of its own place, so that a resumed run does it alike."""
+    """Masks and packs a window with a seed from its position, so that a resumed run gets the same rows."""
     names = list(columns)
     length = columns["input_ids"].shape[1]
     widths = {name: tuple(column.shape[1:]) for name, column in columns.items()}
@@ -214,10 +213,10 @@ def _masked(
     }
 
 
-def every_piece_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
-    """What a model that looks one way predicts: at every position the piece that it sees next.
+def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
+    """Returns the predictions of a unidirectional model: at every position the next token in its direction.
 
-    [CLS] and [SEP] are not predicted, so that perplexities are of the text.
+    [CLS] and [SEP] are not predicted, so that the perplexity is that of the text.
 
     Paper: section 5.1, "LTR".
 
@@ -230,7 +229,7 @@ def every_piece_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -
     """
     ids, mask = batch["input_ids"], batch["input_mask"]
     rows, length = tf.shape(ids)[0], ids.shape[1]
-    # every row begins with [CLS] and ends with [SEP], whatever their ids are
+    # Every row starts with [CLS] and ends with [SEP], so their ids are read from the rows.
     last = tf.maximum(tf.reduce_sum(mask, axis=1) - 1, 0)
     cls, sep = ids[:, :1], tf.gather(ids, last, batch_dims=1)[:, tf.newaxis]
     is_text = tf.cast((mask > 0) & (ids != cls) & (ids != sep), tf.float32)  # [B, S]
@@ -248,7 +247,7 @@ def _parse(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: i
     dtypes = {"int64": tf.int64, "float": tf.float32}
     spec = {f.name: tf.io.FixedLenFeature([f.length], dtypes[f.kind]) for f in features}
     batch = tf.io.parse_example(records, spec)
-    # on an accelerator a gather beyond the table gives zeros, not an error; so it is caught here
+    # On an accelerator, tf.gather returns zeros for indices outside the table instead of an error, so check here.
     tf.debugging.assert_less(
         tf.reduce_max(batch["input_ids"]),
         tf.constant(vocab_size, tf.int64),
@@ -262,10 +261,10 @@ def _parse(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: i
 
 @contextlib.contextmanager
 def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
-    """Turns what tf.data reports of bad records into a line that names the file and the mend.
+    """Converts errors of tf.data about invalid records into one line that names the file and the remedy.
 
     Raises:
-      InputError: a record is damaged, or holds ids that the model has no embedding for.
+      InputError: a record is damaged, has another length, or contains ids for which the model has no embedding.
     """
     try:
         yield
@@ -279,6 +278,6 @@ def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
         if _BEYOND_VOCABULARY not in str(error):
             raise
         raise InputError(
-            f"{files[0]}: holds ids at or beyond vocab_size={vocab_size} of the configuration; "
+            f"{files[0]}: contains ids not below vocab_size={vocab_size} of the configuration; "
             "give the bert_config.json that belongs to the vocabulary of the data"
         ) from error

@@ -1,4 +1,4 @@
-"""In which order the records of some files are read: a function of seed and epoch, that can be entered anywhere.
+"""The order in which records are read: a function of seed and epoch that can start at any position.
 
 Letters: F files, M records of a window.
 """
@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from tfrecords import manifest, reader
 
-# Records that are put in random order together, and records that are worked on together.
+# Number of records that are shuffled together, and number of records that are processed together.
 _SHUFFLED = 8192
 WINDOW = 1024
 _OPEN_FILES = 8
 _MOST_BLOCKS = 1 << 32
-# What a seed puts in order.
+# Keys that keep the shuffles of files and of records independent under one seed.
 _FILES, _RECORDS = 0, 1
 
 
 class Position(NamedTuple):
-    """Where the data stands: what a checkpoint keeps, and a resumed run starts from.
+    """A position in the data, which a checkpoint stores and a resumed run starts from.
 
     Attributes:
-      epoch: passes over the data that are done.
-      examples: examples of this epoch in the windows before this one.
-      rows: rows made of this window that are used.
+      epoch: number of finished passes over the data.
+      examples: number of examples of this epoch in the previous windows.
+      rows: number of used rows of the current window.
     """
 
     epoch: int = 0
@@ -39,21 +39,21 @@ BEGINNING = Position()
 def windows(
     files: Sequence[str], *, shuffled: bool, seed: int, start: Position, record_ids: bool = False
 ) -> tf.data.Dataset:
-    """Serialized records, a window at a time, from a position on.
+    """Returns a dataset of serialized records, one window per element, from a position on.
 
     Args:
-      files: TFRecords, F of them.
-      shuffled: each epoch in an order of its own, without end; else one epoch in the files' order.
-      seed: of the orders.
-      start: the first window; its `rows` play no part.
-      record_ids: whether to tell where each record comes from; the order is the same.
+      files: paths of the F TFRecord files.
+      shuffled: True repeats endlessly, with another order in each epoch; False reads the files once, in their order.
+      seed: seed of the order.
+      start: position of the first window; its `rows` are ignored.
+      record_ids: whether to add the source of each record, which does not change the order.
 
     Returns:
-      Dataset of (epoch, examples before the window, records), int64 [], int64 [] and string [M], and with
-      `record_ids` (file, record in it), int64 [M, 2].
+      Dataset of (epoch, number of examples before the window, records): int64 [], int64 [] and string [M]; with
+      `record_ids` also (index of the file, index of the record in it), int64 [M, 2].
     """
     compressions = [reader.compression(path) for path in files]
-    # what a manifest says of the files saves reading those that are passed over
+    # With the sizes from the manifest, files before the start position need not be read.
     sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
     open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
 
@@ -94,7 +94,7 @@ def windows(
 
 
 def _side_by_side(group: Sequence[tf.Tensor], open_files: int, record_ids: bool) -> tf.data.Dataset:
-    """Records of files given by number, path and compression, of `open_files` at a time in turn."""
+    """Interleaves the records of `open_files` files at a time; `group` has their indices, paths and compressions."""
 
     def of_file(index, path, compression):
         records = tf.data.TFRecordDataset(path, compression_type=compression)
@@ -108,6 +108,6 @@ def _side_by_side(group: Sequence[tf.Tensor], open_files: int, record_ids: bool)
 
 
 def _shuffled(values: tf.Tensor, seed: int, what: int, epoch: tf.Tensor, block: tf.Tensor | int = 0) -> tf.Tensor:
-    """Values [n] in an order that the numbers decide, and nothing else in the process."""
+    """Shuffles values [n] in an order that depends only on the other arguments."""
     key = tf.stack([tf.constant(2 * seed + what, tf.int64), epoch * _MOST_BLOCKS + block])
     return tf.random.experimental.stateless_shuffle(values, key, alg="philox")

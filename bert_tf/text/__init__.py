@@ -1,1 +1,1 @@
-"""Strings to rows: word splitting, the Unicode table, masking, and [CLS] A [SEP] B [SEP]."""
+"""Converts strings to model rows: word splitting, Unicode table, masking, and [CLS] A [SEP] B [SEP] packing."""

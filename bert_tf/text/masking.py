@@ -1,12 +1,12 @@
-"""Which positions the masked language model predicts, and what stands there instead.
+"""Masks rows for the masked language model: chooses the positions to predict and replaces their tokens.
 
-The one place where this is done, for whole batches at a time: when records are written (static
-masking) and when they are read (dynamic masking, `input_pipeline`).
+All masking uses this module, on whole batches: when records are written (static masking) and when they are read
+(dynamic masking, `bert_tf.input.pipeline`).
 
-Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule), C.2 (other fractions), and the
-whole-word variant of the original's repository; n-grams as in tf-models-official.
+Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule) and C.2 (other fractions). Whole-word masking
+follows the original's repository, n-gram masking follows tf-models-official.
 
-Letters: B rows, S pieces of a row, P predictions of a row, W words of a row, G n-gram sizes.
+Letters: B rows, S tokens per row, P predictions per row, W words per row, G n-gram sizes.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ _NONE = -1
 
 @dataclasses.dataclass(frozen=True)
 class MaskingRule:
-    """How much is masked and by what.
+    """The masking parameters.
 
     Attributes:
       vocab_size: random replacements are drawn from ids 0 to vocab_size - 1.
       mask_id: id of [MASK].
-      masked_lm_prob: share of a row's pieces, [CLS] and [SEP] counted, that is predicted.
-      max_predictions_per_seq: P, at most so many positions a row.
-      continues_word: bool [vocab_size], True for "##" pieces, to mask whole words; None for single pieces.
-      max_ngram_size: G, up to so many words in a row are masked together; more than 1 needs `continues_word`.
-      mask_fraction: of the chosen, this share becomes [MASK].
-      random_fraction: this share becomes a random piece; the rest stays as it is.
+      masked_lm_prob: fraction of a row's tokens to predict, where the row's tokens include [CLS] and [SEP].
+      max_predictions_per_seq: P, maximum number of predicted positions per row.
+      continues_word: bool [vocab_size], True for "##" tokens, to mask whole words; None to mask single tokens.
+      max_ngram_size: G, maximum number of adjacent words masked together; above 1 it needs `continues_word`.
+      mask_fraction: fraction of the chosen tokens that [MASK] replaces.
+      random_fraction: fraction of the chosen tokens that a random token replaces; the rest stay unchanged.
     """
 
     vocab_size: int
@@ -46,11 +46,11 @@ class MaskingRule:
     def of_settings(
         cls, vocabulary: Sequence[str], settings: Mapping[str, Any], max_predictions_per_seq: int
     ) -> "MaskingRule":
-        """The rule that the generator's settings state, for its own use and for the input pipeline's.
+        """Returns the rule for settings of the data generator; the generator and the input pipeline both use it.
 
         Args:
-          vocabulary: pieces in the order of their ids.
-          settings: the generator's, by their names, as its manifest has them.
+          vocabulary: tokens in the order of their ids.
+          settings: the generator's settings by name, as in its manifest.
           max_predictions_per_seq: P.
         """
         whole_words = settings["do_whole_word_mask"]
@@ -59,7 +59,7 @@ class MaskingRule:
             mask_id=vocabulary.index("[MASK]"),
             masked_lm_prob=settings["masked_lm_prob"],
             max_predictions_per_seq=max_predictions_per_seq,
-            continues_word=np.array([piece.startswith("##") for piece in vocabulary]) if whole_words else None,
+            continues_word=np.array([token.startswith("##") for token in vocabulary]) if whole_words else None,
             max_ngram_size=settings["max_ngram_size"] or 1,
             mask_fraction=settings["mask_fraction"],
             random_fraction=settings["random_fraction"],
@@ -68,12 +68,12 @@ class MaskingRule:
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """Rows with their predictions.
+    """Masked rows and their predictions.
 
     Attributes:
-      input_ids: int32 [B, S], the rows with the replacements in them.
+      input_ids: int32 [B, S], the rows after replacement.
       positions: int32 [B, P], ascending, 0 where there is no prediction.
-      labels: int32 [B, P], the pieces that stood there, 0 where there is no prediction.
+      labels: int32 [B, P], the original token ids, 0 where there is no prediction.
       weights: float32 [B, P], 1 for a prediction and 0 for none.
     """
 
@@ -86,15 +86,15 @@ class Masked:
 def mask(
     input_ids: np.ndarray, lengths: np.ndarray, maskable: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> Masked:
-    """Chooses positions and replaces what stands there.
+    """Chooses positions and replaces their tokens.
 
-    At most `max_predictions_per_seq` positions a row are chosen, and at least one, unless whole words are
-    asked for and none is short enough: as in the original a word that does not fit is passed over. All
-    pieces of a word (of an n-gram) become [MASK], or random pieces, or stay, together.
+    Each row gets at least one and at most `max_predictions_per_seq` positions. The exception is whole-word masking
+    where no word is short enough: as in the original, a word that does not fit is skipped. [MASK], random tokens or
+    the original tokens are used for all tokens of a word (or of an n-gram) together.
 
     Args:
-      input_ids: int32 [B, S], padded with anything.
-      lengths: int [B], pieces of each row, [CLS] and [SEP] counted.
+      input_ids: int32 [B, S]; the padding may have any values.
+      lengths: int [B], number of tokens of each row, including [CLS] and [SEP].
       maskable: bool [B, S], False on [CLS], [SEP] and padding.
       rule: see `MaskingRule`.
       rng: source of randomness.
@@ -102,15 +102,15 @@ def mask(
     wanted = np.rint(lengths * rule.masked_lm_prob).astype(np.int32)
     limits = np.clip(wanted, 1, rule.max_predictions_per_seq)
     if rule.continues_word is None:
-        positions = _choose_pieces(maskable, limits, rule.max_predictions_per_seq, rng)
+        positions = _choose_tokens(maskable, limits, rule.max_predictions_per_seq, rng)
         groups = positions
     else:
         positions, groups = _choose_words(input_ids, maskable, limits, rule, rng)
     return _replace(input_ids, positions, groups, rule, rng)
 
 
-def _choose_pieces(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Single pieces, uniformly; int [B, P], ascending, _NONE at the end."""
+def _choose_tokens(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Chooses single tokens uniformly; returns int [B, P], ascending, filled up with _NONE."""
     columns = maskable.shape[1]
     numbers = rng.integers(0, 1 << 64, maskable.shape, np.uint64)
     order = _argsort(np.where(maskable, numbers, np.iinfo(np.uint64).max))[:, :most]
@@ -119,9 +119,10 @@ def _choose_pieces(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.
 
 
 def _argsort(keys: np.ndarray) -> np.ndarray:
-    """Columns in the order of each row's keys, uint64 [B, n]; keys that differ in their low bits only count as equal.
+    """Returns int32 [B, n], the columns sorted by each row's keys, uint64 [B, n].
 
-    Sorting numbers that carry their column in their low bits is several times faster than np.argsort.
+    The low bits of the keys are replaced by the column, so keys that differ only there count as equal. Sorting such
+    numbers is several times faster than np.argsort.
     """
     bits = np.uint64(max(1, keys.shape[1] - 1).bit_length())
     keys = keys >> bits << bits | np.arange(keys.shape[1], dtype=np.uint64)
@@ -130,7 +131,7 @@ def _argsort(keys: np.ndarray) -> np.ndarray:
 
 
 def _ascending(columns: np.ndarray, most: int, none: int) -> np.ndarray:
-    """Sorts each row's columns, `none` meaning none; int32 [B, most] with _NONE at the end."""
+    """Sorts each row's columns, where the value `none` means no column; returns int32 [B, most] filled with _NONE."""
     columns = np.sort(columns, axis=1)[:, :most]
     missing = most - columns.shape[1]
     if missing > 0:
@@ -141,21 +142,21 @@ def _ascending(columns: np.ndarray, most: int, none: int) -> np.ndarray:
 def _choose_words(
     input_ids: np.ndarray, maskable: np.ndarray, limits: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whole words or n-grams of them, until no more fit.
+    """Chooses whole words, or n-grams of words, until no more fit.
 
     Returns:
-      Positions int [B, P], ascending, _NONE at the end; and for each the number of its group, the pieces that
-      are replaced together.
+      Positions int [B, P], ascending, filled up with _NONE; and for each position the number of its group of tokens
+      that are replaced together, int [B, P].
     """
     rows, columns = maskable.shape
     before = np.pad(maskable[:, :-1], ((0, 0), (1, 0)))
-    # a "##" piece belongs to the word before it, if a word stands there
+    # A "##" token belongs to the preceding word, if there is one.
     starts = maskable & ~(rule.continues_word[input_ids] & before)
     word_of = np.cumsum(starts, axis=1, dtype=np.int32) - 1  # [B, S]
     words = max(1, int(word_of[:, -1].max(initial=-1)) + 1)
     cells = (word_of + np.arange(rows)[:, None] * words)[maskable]
     lengths = np.bincount(cells, minlength=rows * words).reshape(rows, words)  # [B, W]
-    # words with a [SEP] between them are no neighbours
+    # Words separated by [SEP] are not adjacent.
     touches = np.zeros((rows, words), bool)
     row, column = np.nonzero(starts & before)
     touches[row, word_of[row, column]] = True
@@ -170,27 +171,27 @@ def _choose_words(
 def _ngrams_in_random_order(
     lengths: np.ndarray, touches: np.ndarray, max_ngram_size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The order in which n-grams are tried.
+    """Draws the order in which n-grams are tried.
 
-    tf-models-official draws a size n with weight 1/n among the sizes that are left, then an n-gram of that size
-    that was not drawn yet. The same law, without drawing one after the other: the n-grams of each size
-    arrive in a random order as a Poisson process of rate 1/n, and are tried as they arrive.
+    tf-models-official draws a size n with weight 1/n among the remaining sizes, then an n-gram of that size that was
+    not drawn before. This function has the same distribution without sequential draws: the n-grams of each size
+    arrive in random order as a Poisson process of rate 1/n, and are tried in order of arrival.
 
     Args:
-      lengths: int [B, W], pieces of each word, 0 where the row has fewer words.
-      touches: bool [B, W], whether a word stands right after the word before it.
+      lengths: int [B, W], number of tokens of each word, 0 where the row has fewer words.
+      touches: bool [B, W], whether a word directly follows the previous word.
       max_ngram_size: G.
       rng: source of randomness.
 
     Returns:
-      First words int [B, C] and sizes int [B, C] of the n-grams in their order; size 0 at the end, for none.
+      The n-grams in their order: index of the first word int [B, C], and size int [B, C]; unused entries have size 0.
     """
     words = lengths.shape[1]
     times, firsts, sizes = [], [], []
     exists = lengths > 0
     for size in range(1, min(max_ngram_size, words) + 1):
         if size > 1:
-            # an n-gram and the next word, where that one touches it
+            # Extend each n-gram by the next word where the words are adjacent.
             exists = exists[:, :-1] & touches[:, size - 1 :] & (lengths[:, size - 1 :] > 0)
         numbers = rng.integers(0, 1 << 64, exists.shape, np.uint64)
         firsts.append(_argsort(np.where(exists, numbers, np.iinfo(np.uint64).max)))
@@ -200,17 +201,17 @@ def _ngrams_in_random_order(
         times.append(np.where(is_one, arrivals, np.inf))
         if max_ngram_size == 1:
             return firsts[0], sizes[0]
-    # numbers of at least 0 sort as their bits do
+    # Non-negative floats have the same order as their bit patterns.
     order = _argsort(np.concatenate(times, axis=1).view(np.uint64))
     in_order = (np.take_along_axis(np.concatenate(parts, axis=1), order, axis=1) for parts in (firsts, sizes))
     return tuple(in_order)
 
 
 def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Goes through all rows' candidates side by side and takes each that fits and overlaps nothing taken.
+    """Tries the candidates of all rows in parallel and takes each that fits and does not overlap a taken one.
 
     Returns:
-      int [B, W]: the number of the candidate that took each word, _NONE for words that are not taken.
+      int [B, W], the number of the candidate that took each word, _NONE for words that are not taken.
     """
     firsts, sizes = candidates
     rows, words = lengths.shape
@@ -225,10 +226,10 @@ def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarr
         members = first[:, None] + np.arange(size.max())  # [active, G]
         inside = np.arange(size.max()) < size[:, None]
         members = np.minimum(members, words - 1)
-        pieces = (lengths[active[:, None], members] * inside).sum(axis=1)
+        tokens = (lengths[active[:, None], members] * inside).sum(axis=1)
         overlaps = ((group_of_word[active[:, None], members] != _NONE) & inside).any(axis=1)
-        taken = (pieces <= left[active]) & ~overlaps
-        left[active[taken]] -= pieces[taken]
+        taken = (tokens <= left[active]) & ~overlaps
+        left[active[taken]] -= tokens[taken]
         row, member = np.nonzero(inside & taken[:, None])
         group_of_word[active[row], members[row, member]] = index
     return group_of_word
@@ -237,13 +238,13 @@ def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarr
 def _replace(
     input_ids: np.ndarray, positions: np.ndarray, groups: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> Masked:
-    """Puts [MASK], a random piece, or nothing new at each chosen position (80/10/10)."""
+    """Replaces each chosen token by [MASK] or a random token, or keeps it (80/10/10)."""
     chosen = positions >= 0
     positions = np.maximum(positions, 0)
     labels = np.where(chosen, np.take_along_axis(input_ids, positions, axis=1), 0)
     draw = rng.random(positions.shape)
     if rule.continues_word is not None:
-        # one draw a group: that of its first piece
+        # Use one draw per group: the draw of its first token.
         first = (groups[:, :, None] == groups[:, None, :]).argmax(axis=2)  # [B, P]
         draw = np.take_along_axis(draw, first, axis=1)
     random_ids = rng.integers(0, rule.vocab_size, positions.shape, np.int32)

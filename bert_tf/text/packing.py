@@ -1,4 +1,4 @@
-"""Putting pieces of text into the rows that the encoder reads: [CLS] A [SEP] B [SEP].
+"""Packs tokenized segments into the rows that the encoder reads: [CLS] A [SEP] B [SEP].
 
 Paper: section 3 ("Input/Output Representations"), Figure 2.
 
@@ -9,17 +9,17 @@ import tensorflow as tf
 
 
 def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """How much of each segment stays when pieces leave the end of the longer one, one at a time.
+    """Computes the segment lengths after tokens are removed from the end of the longer segment, one at a time.
 
-    Where both are equally long B gives first, as in the original.
+    If both are equally long, a token of B is removed, as in the original.
 
     Args:
-      length_a: int64 [B], pieces in A.
-      length_b: int64 [B], pieces in B.
-      budget: pieces that fit in a row together.
+      length_a: int64 [B], number of tokens in A.
+      length_b: int64 [B], number of tokens in B.
+      budget: maximum of the two lengths together.
 
     Returns:
-      Two int64 [B]: pieces of A and of B that stay.
+      Two int64 [B]: the lengths of A and B after truncation.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = tf.minimum(length_a, tf.maximum(budget - length_b, half_up))
@@ -35,13 +35,13 @@ def pack(
     cls_id: int,
     sep_id: int,
 ) -> dict[str, tf.Tensor]:
-    """Packs one or two segments a row into fixed-length model inputs, padded with id 0.
+    """Packs one or two segments per row into fixed-length model inputs, padded with id 0.
 
-    An empty B counts as none: the row is [CLS] A [SEP].
+    A row with an empty B is [CLS] A [SEP].
 
     Args:
-      segment_a: int32 [B, (pieces)].
-      segment_b: int32 [B, (pieces)], or None for single-text tasks.
+      segment_a: int32 [B, (tokens)].
+      segment_b: int32 [B, (tokens)], or None for single-text tasks.
       max_seq_length: S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
@@ -77,6 +77,6 @@ def pack(
 
 
 def _first(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
-    """The first `keep[i]` values of row i."""
+    """Returns the first `keep[i]` values of each row i."""
     starts = segments.row_starts()
     return tf.gather(segments.values, tf.ragged.range(starts, starts + keep))

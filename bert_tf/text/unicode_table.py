@@ -1,14 +1,16 @@
-"""The original's text normalisation as a table with one entry for each code point.
+"""The original's text normalization as a table with one entry per code point.
 
-Paper: section 3 ("Input/Output Representations", WordPiece). What the original's basic tokenizer
-does to text (drop controls, set CJK ideographs and punctuation apart, lower-case, strip accents)
-depends on one code point at a time, but for two rules: the final sigma, and the canonical order of
-the few spacing marks that have one. So it is a table, the same in Python, in a tf.function and in a
-served graph, and the entries that take part in those rules say so (`word_splitting` applies them).
+Paper: section 3 ("Input/Output Representations", WordPiece).
 
-An entry is `kind << KIND_SHIFT | code point`. The table is frozen to Unicode 14.0 in
-`unicode_table.npz`, so that every Python version tokenizes alike; `python -m bert_tf.text.unicode_table`
-makes it anew on a Python with `unicodedata` 14.0.0.
+The original's basic tokenizer drops control characters, separates CJK ideographs and punctuation, lower-cases and
+strips accents. All of this depends on single code points, except for two rules: the final sigma, and the canonical
+order of the few spacing marks that have a combining class. A table therefore gives the same result in Python, in a
+tf.function and in a served graph. The kind of an entry marks the code points that take part in the two rules, which
+`word_splitting` applies.
+
+An entry is `kind << KIND_SHIFT | code point`. The table is frozen to Unicode 14.0 in `unicode_table.npz`, so that
+the result does not depend on the Python version. `python -m bert_tf.text.unicode_table` rebuilds it on a Python with
+`unicodedata` 14.0.0.
 """
 
 import pathlib
@@ -21,7 +23,7 @@ UNICODE_VERSION = "14.0.0"
 NUM_CODE_POINTS = 0x110000
 KIND_SHIFT = 21
 CODE_POINT_MASK = (1 << KIND_SHIFT) - 1
-# In this order: first those that make words, then those that need a closer look.
+# The order matters: kinds that form words first, kinds that need further processing (from DROPPED on) last.
 IN_WORD, ALONE, SPACE, DROPPED, BOUNDARY, ORDERED_MARK, CAPITAL_SIGMA, EXPANDS = range(8)
 SMALL_SIGMA, FINAL_SIGMA = 0x3C3, 0x3C2
 OTHER, CASED, IGNORED = 0, 1, 2
@@ -34,11 +36,11 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 class Table(NamedTuple):
-    """What the graph looks up.
+    """The arrays that the graph looks up.
 
     Attributes:
-      entries: int32 [0x110000], the entry of each code point; where its kind is EXPANDS, a row of `expansions`.
-      expansions: int32 [rows, widest], entries, filled up with DROPPED.
+      entries: int32 [0x110000], the entry of each code point; for the kind EXPANDS its value is a row of `expansions`.
+      expansions: int32 [rows, widest], entries, padded with DROPPED.
       marks: int32 [marks], the code points of kind ORDERED_MARK, ascending.
       mark_classes: int32 [marks], their canonical combining classes.
     """
@@ -50,9 +52,9 @@ class Table(NamedTuple):
 
 
 def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
-    """What the original's basic tokenizer makes of one character, as pairs of kind and character.
+    """Normalizes one character as the original's basic tokenizer; returns pairs of kind and character.
 
-    A dropped character is left out, unless marks cannot be ordered across it: that is a BOUNDARY.
+    A dropped character has no pair, unless marks cannot be reordered across it: then its kind is BOUNDARY.
     """
     if character in "\t\n\r" or unicodedata.category(character) == "Zs":
         return [(SPACE, " ")]
@@ -69,7 +71,7 @@ def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, 
         elif not unicodedata.combining(c):
             result.append((BOUNDARY, c))
     kinds = {kind for kind, _ in result}
-    # what is kept and not a mark is a boundary already
+    # Any kept character that is not a mark is a boundary already, so BOUNDARY entries beside it are redundant.
     return result if kinds <= {BOUNDARY, ORDERED_MARK} else [pair for pair in result if pair[0] != BOUNDARY]
 
 
@@ -82,7 +84,7 @@ def _with_kind(result: str, source: str) -> tuple[int, str]:
 
 
 def entry(kind: int, value: int = 0) -> int:
-    """An entry of this kind; `value` is a code point or a row."""
+    """Returns an entry of this kind; `value` is a code point or a row of the expansions."""
     return kind << KIND_SHIFT | value
 
 
@@ -97,17 +99,18 @@ def load(do_lower_case: bool) -> Table:
 
 
 def load_sigma_context() -> np.ndarray:
-    """What each code point means to a capital sigma beside it, uint8 [0x110000].
+    """Reads the role of each code point beside a capital sigma, uint8 [0x110000].
 
-    OTHER ends the search for a cased neighbour, CASED is one, IGNORED is looked past: the
-    case-ignorable (Unicode 14.0, section 3.13) and what the normalisation drops beforehand.
+    The final sigma depends on the nearest cased character. CASED is such a character, OTHER ends the search, and
+    IGNORED is skipped: the case-ignorable code points (Unicode 14.0, section 3.13), and those that the normalization
+    has dropped.
     """
     with np.load(_PATH) as file:
         return file["sigma_context"]
 
 
 def _sigma_context(character: str) -> int:
-    # str.lower() applies the rule itself, so it is asked, not written again
+    # str.lower() implements the rule, so derive the role from its results.
     if not normalize_character(character, do_lower_case=False):
         return IGNORED
     if f"{character}Σ".lower().endswith("ς"):
@@ -149,7 +152,7 @@ def _table_arrays(do_lower_case: bool) -> dict[str, np.ndarray]:
     rows = [row + [entry(DROPPED)] * (widest - len(row)) for row in expansions]
     return {
         "kinds": kinds,
-        # differences compress far better
+        # Differences compress far better than values.
         "differences": values - np.arange(NUM_CODE_POINTS, dtype=np.int32),
         "expansions": np.array(rows, np.int32).reshape(-1, widest),
     }

@@ -1,9 +1,10 @@
-"""Splits text into normalised words, as the original's basic tokenizer does, in graph ops.
+"""Splits text into normalized words, as the original's basic tokenizer does, in graph ops.
 
-Paper: section 3 ("Input/Output Representations"). Each character is looked up in `unicode_table`; words are
-what is left between spaces and around the characters that stand alone.
+Paper: section 3 ("Input/Output Representations").
 
-Glossary: B texts, N characters of the source, M entries they become, K characters of words, W words.
+Each character is looked up in `unicode_table`. Spaces separate words, and some characters form words by themselves.
+
+Glossary: B texts, N characters of the source, M entries after expansion, K characters of words, W words.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from bert_tf.text import unicode_table
 
 # A longer word becomes [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
-# Replaces a word that is too long: a noncharacter, which no vocabulary can sensibly hold.
+# Replaces a word that is too long: a noncharacter, which no vocabulary should contain.
 TOO_LONG = 0x10FFFF
 
 _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
@@ -32,15 +33,15 @@ _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
 
 
 class Words(NamedTuple):
-    """The words of all texts, and where in the source they come from.
+    """The words of all texts, and their positions in the source.
 
     Attributes:
       words: string [W].
-      text_splits: int64 [B + 1], text b holds words text_splits[b] to text_splits[b + 1].
-      too_long: bool [W], words of which TOO_LONG stands for all.
-      character_splits: int64 [W + 1], the words' characters.
+      text_splits: int64 [B + 1]; text b has the words text_splits[b] to text_splits[b + 1].
+      too_long: bool [W], True where TOO_LONG replaces the word.
+      character_splits: int64 [W + 1]; word w has the characters character_splits[w] to character_splits[w + 1].
       characters: int32 [K], code points.
-      starts, ends: int64 [K], bytes of its text that each character comes from; None unless asked for.
+      starts, ends: int64 [K], byte range of each character's source in its text; None unless requested.
     """
 
     words: tf.Tensor
@@ -53,7 +54,7 @@ class Words(NamedTuple):
 
 
 class WordSplitter(tf.Module):
-    """Cleans, lower-cases, strips accents and cuts at spaces and punctuation, as the original does."""
+    """Cleans, lower-cases, strips accents and splits at spaces and punctuation, as the original does."""
 
     def __init__(self, do_lower_case: bool = True):
         super().__init__()
@@ -63,20 +64,20 @@ class WordSplitter(tf.Module):
         self._sigma_context = tf.constant(unicode_table.load_sigma_context())
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Cuts UTF-8 texts into words; invalid bytes are dropped, never an error.
+        """Splits UTF-8 texts into words; invalid bytes are dropped.
 
         Args:
           texts: string [B].
 
         Returns:
-          RaggedTensor string [B, (words)]; a word of more than 200 characters is the character TOO_LONG.
+          RaggedTensor string [B, (words)]; the character TOO_LONG replaces a word of more than 200 characters.
         """
         split = self.split(texts)
         return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
 
     def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
-        """The same with what offsets are made of."""
-        # so that no word goes on into the next text
+        """Splits texts and returns what is needed to compute offsets; see `__call__`."""
+        # A final space keeps a word from continuing into the next text.
         texts = tf.strings.join([texts, " "])
         if with_offsets:
             characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
@@ -109,12 +110,12 @@ class WordSplitter(tf.Module):
         return Words(words, text_splits, too_long, character_splits, code_points, starts, ends)
 
     def _look_closer(self, entries, sources, text_splits):
-        """Applies what depends on neighbours, expands and drops.
+        """Applies the rules that depend on neighboring characters, expands entries, and drops entries.
 
         Returns:
           entries: int32 [M], of words and spaces only.
           text_splits: int64 [B + 1].
-          origin: int32 [M], the source character of each entry.
+          origin: int32 [M], index of the source character of each entry.
         """
         if self._lower:
             entries = _if_any(entries, _SIGMA, lambda: self._with_final_sigmas(entries, sources, text_splits))
@@ -138,27 +139,27 @@ class WordSplitter(tf.Module):
         return tf.reshape(tf.where(expands[:, tf.newaxis], rows, single), [-1]), origin
 
     def _with_final_sigmas(self, entries, sources, text_splits):
-        """Sets the final form of sigma where str.lower() would."""
+        """Replaces each capital sigma by the form that str.lower() gives it."""
         is_sigma = (entries >= _SIGMA) & (entries < _EXPANDS)
         sigma = tf.where(self._ends_a_word(sources, text_splits), unicode_table.FINAL_SIGMA, unicode_table.SMALL_SIGMA)
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources, text_splits):
-        """True where something cased comes before and nothing cased comes after.
+        """Returns True where the nearest deciding character before is cased and the one after is not.
 
-        Every text ends with a space, so the search for a neighbour ends in its text.
+        Every text ends with a space, so the search never crosses into the next text.
         """
         context = tf.gather(self._sigma_context, sources)
         decides = tf.cast(tf.not_equal(context, unicode_table.IGNORED), tf.int32)
         deciding = tf.boolean_mask(context, decides > 0)
         cased = tf.concat([[False], tf.equal(deciding, unicode_table.CASED), [False]], 0)
-        up_to = tf.cumsum(decides)  # rank of the next that decides, in `cased` one further on
+        up_to = tf.cumsum(decides)  # index in `cased` of the last deciding character up to here
         return tf.gather(cased, up_to - decides) & ~tf.gather(cased, up_to + 1)
 
     def _in_canonical_order(self, entries):
-        """Sorts neighbouring marks by their canonical combining class, as NFD does.
+        """Sorts adjacent marks by their canonical combining class, as NFD does.
 
-        What is dropped because it has no class (BOUNDARY) still parts them; other dropped characters do not.
+        A dropped character without a class (BOUNDARY) separates marks; other dropped characters do not.
         """
         is_mark = (entries >= _MARK) & (entries < _SIGMA)
         parts = ~is_mark & ((entries < _DROPPED) | (entries >= _BOUNDARY))
@@ -171,12 +172,12 @@ class WordSplitter(tf.Module):
 
 
 def byte_lengths(code_points: tf.Tensor) -> tf.Tensor:
-    """How many bytes of UTF-8 each code point takes, int32."""
+    """Returns the number of UTF-8 bytes of each code point, int32."""
     return 1 + sum(tf.cast(code_points >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
 
 
 def _if_any(entries, kind, change):
-    """What `change` returns if an entry is of this kind or a later one, else the entries."""
+    """Returns `change()` if any entry is of this kind or a later one, else the entries."""
     return tf.cond(tf.reduce_any(entries >= kind), change, lambda: entries)
 
 

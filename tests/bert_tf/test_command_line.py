@@ -297,7 +297,7 @@ def test_a_script_that_succeeds_ends_with_0(script):
         (
             ["--what=interrupt"],
             130,
-            "stopped; run the same command again to go on\n",
+            "stopped; run the same command again to resume\n",
         ),
     ],
 )
@@ -309,7 +309,7 @@ def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, err
 def test_a_terminated_script_cleans_up_and_ends_in_one_line_with_143(script):
     done = script("--what=terminate")
     assert (done.returncode, done.stdout, done.stderr) == (
-        143, "cleaned up\n", "stopped; run the same command again to go on\n",
+        143, "cleaned up\n", "stopped; run the same command again to resume\n",
     )  # fmt: skip
 
 

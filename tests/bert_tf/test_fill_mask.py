@@ -107,7 +107,7 @@ def test_a_model_of_one_direction_guesses_pieces_it_has_not_seen(tokenizer, dire
 
     def samples(ids):
         row = {"input_ids": np.array([ids]), "input_mask": np.array([[int(i > 0) for i in ids]])}
-        predicted = pipeline.every_piece_predicted(
+        predicted = pipeline.every_token_predicted(
             {name: tf.constant(value, tf.int32) for name, value in row.items()}, direction
         )
         batch = row | {"segment_ids": np.zeros_like(row["input_ids"])} | {k: v.numpy() for k, v in predicted.items()}

@@ -6,7 +6,7 @@ from bert_tf.input.pipeline import (
     DynamicMasking,
     ReadingOptions,
     clear_errors,
-    every_piece_predicted,
+    every_token_predicted,
     pretraining_batches,
 )
 from bert_tf.text.masking import Masked, MaskingRule, mask
@@ -71,7 +71,7 @@ def test_batches_have_the_models_dtypes_and_shapes(files):
 
 
 def test_ids_beyond_the_vocabulary_are_refused(files):
-    message = r"part0.tfrecord: holds ids at or beyond vocab_size=29 of the configuration"
+    message = r"part0.tfrecord: contains ids not below vocab_size=29 of the configuration"
     with pytest.raises(InputError, match=message), clear_errors(files, 29):
         numbers(files, training=False, vocab_size=29)
     assert numbers(files, training=False, vocab_size=30)
@@ -180,7 +180,7 @@ def test_a_model_that_looks_one_way_predicts_every_piece_of_the_text(directional
     rows = [[2, 7, 8, 9, 8, 3, 0, 0], [2, 7, 3, 8, 9, 7, 7, 3], [2, 3, 0, 0, 0, 0, 0, 0]]
     text = [{1: 7, 2: 8, 3: 9, 4: 8}, {1: 7, 3: 8, 4: 9, 5: 7, 6: 7}, {}]
     ids = tf.constant(rows)
-    targets = every_piece_predicted({"input_ids": ids, "input_mask": tf.cast(ids > 0, tf.int32)}, directionality)
+    targets = every_token_predicted({"input_ids": ids, "input_mask": tf.cast(ids > 0, tf.int32)}, directionality)
     assert {name: (value.shape, value.dtype) for name, value in targets.items()} == {
         "masked_lm_positions": ([3, 7], tf.int32),
         "masked_lm_ids": ([3, 7], tf.int32),

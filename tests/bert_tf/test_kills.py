@@ -158,7 +158,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
     assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
     step = latest.find(str(tmp_path)).step
     assert 0 < step < 100000
-    assert server.log.splitlines()[-1] == "stopped; run the same command again to go on"
+    assert server.log.splitlines()[-1] == "stopped; run the same command again to resume"
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
 
 

@@ -80,11 +80,11 @@ def call(hosts, index) -> socket.socket:
 @pytest.mark.parametrize(
     ("hosts", "index", "message"),
     [
-        (["a:1", "b"], 0, "--worker_hosts: 'b' is no host:port"),
-        (["a:1", "b:70000"], 0, "'b:70000' is no host:port"),
-        (["a:1", ""], 0, "'' is no host:port"),
+        (["a:1", "b"], 0, "--worker_hosts: 'b' is not of the form host:port"),
+        (["a:1", "b:70000"], 0, "'b:70000' is not of the form host:port"),
+        (["a:1", ""], 0, "'' is not of the form host:port"),
         (["a:1", "a:1"], 0, "names a worker twice"),
-        (["a:1", "b:1"], 2, "names 2 workers, but --task_index is 2; give each worker its own, from 0 to 1"),
+        (["a:1", "b:1"], 2, "names 2 workers, but --task_index is 2; give each worker its own index, from 0 to 1"),
         (["a:1", "b:1"], -1, "--task_index is -1"),
     ],
 )
@@ -107,7 +107,7 @@ def test_one_alone_waits_for_nobody():
 def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
     monkeypatch.setattr(meeting, "_PATIENCE", 4.0)
     outcome = Worker(index, hosts[:2]).result()
-    assert outcome.startswith(missing) and "has not come in an hour" in outcome
+    assert outcome.startswith(missing) and "has not connected within an hour" in outcome
     assert f"waiting for {missing}" in caplog.text
 
 
@@ -157,7 +157,7 @@ def test_one_that_dies_as_all_have_come_is_named(hosts, monkeypatch):
     dying.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of an end
     dying.close()
     other = Worker(2, hosts)
-    assert "worker 1 (127" in chief.result() and "has stopped while the workers met" in chief.result()
+    assert "worker 1 (127" in chief.result() and "stopped before training started" in chief.result()
     assert other.result() == chief.result()
 
 

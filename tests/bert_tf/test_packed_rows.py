@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.input.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
-from bert_tf.input.pipeline import every_piece_predicted
+from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.pretraining.objective import PretrainingObjective
 from tests.bert_tf.reference import random_pretrainer
 
@@ -124,7 +124,7 @@ def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, dir
         batch = {name: tf.constant(value) for name, value in columns.items()}
         if kind == "every piece":
             way = "rtl" if directionality == "rtl" else "ltr"
-            batch |= every_piece_predicted(batch, way)
+            batch |= every_token_predicted(batch, way)
         variables = variables_by_path(objective.model)
         with tf.GradientTape() as tape:
             terms = objective.losses(batch, training=True, seed=tf.constant([0, 0]))

@@ -257,7 +257,7 @@ def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_tra
     shutil.copy(data / "config.json", tmp_path)
     long = tmp_path / "long.txt"
     long.write_text((data / "vocab.txt").read_text() + "".join(f"x{i}\n" for i in range(300)))
-    with pytest.raises(InputError, match="vocab_size=300 is smaller than .*long.txt, which has .* pieces"):
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than .*long.txt, which has .* tokens"):
         run_pretraining(settings(tmp_path, tmp_path / "out", "static", f"--vocab_file={long}", "--do_eval"))
     assert not (tmp_path / "out").exists()
 

@@ -261,7 +261,7 @@ def test_another_model_in_the_folder_is_refused_for_training_and_evaluation(data
     [
         ({"vocab_size": 100}, "vocab_size=100 is smaller than the vocabulary"),
         ({"hidden_sise": 16}, "unknown key 'hidden_sise'"),
-        ({"num_attention_heads": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"num_attention_heads": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
         ({"type_vocab_size": 1}, "pairs of texts need 2"),
         ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
     ],

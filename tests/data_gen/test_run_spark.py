@@ -119,7 +119,7 @@ def test_sigterm_ends_the_run_on_the_cluster_too_and_a_local_one_goes_on(spark, 
     run.wait_for(lambda: units_made(corpus, "stopped"))
     run.process.terminate()
     code, output = run.finish()
-    assert (code, other_lines(output)) == (143, ["stopped; run the same command again to go on"])
+    assert (code, other_lines(output)) == (143, ["stopped; run the same command again to resume"])
     spark.wait_for(lambda: not cluster.executors())
     kept = {path.name: path.stat().st_mtime_ns for path in units_made(corpus, "stopped")}
     assert kept

@@ -141,7 +141,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
         (SPELLING, {"extend_slots": "unused"}, r"has 0 \[unused\] slots left; use --extend_slots=end"),
         ([*SPELLING, "[unused1]"], {"extend_slots": "unused", "num_added": 2}, "1 .unused. slots left, --num_added=2"),
         (["[PAD]", "a"], {}, "special token"),
-        ([*SPELLING, "a"], {}, "line 18: 'a' stands on line 6 already"),
+        ([*SPELLING, "a"], {}, "line 18: 'a' is already on line 6"),
         ([*SPELLING, "abcd"], {}, "adds nothing to .*old.txt"),
         (SPELLING, {"extend_vocab": "missing.txt"}, "missing.txt: no such file"),
         (SPELLING, {"num_unused": 3}, "keeps its own"),

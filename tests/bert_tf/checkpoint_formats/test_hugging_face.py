@@ -283,9 +283,12 @@ def test_a_truncated_file_is_refused(values, tmp_path, size):
 def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
     for change, message in [
         ({"model_type": "roberta"}, "config.json: model_type='roberta' is not BERT"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT has 1e-12 only"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT has 'absolute'"),
-        ({"num_attention_heads": 3}, "config.json: hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type='relative_key': BERT only supports 'absolute'",
+        ),
+        ({"num_attention_heads": 3}, "config.json: hidden_size=16 is not a multiple of num_attention_heads=3"),
         ({"hidden_act": "silu"}, "config.json: hidden_act='silu': must be one of"),
         ({"hidden_act": ["gelu"]}, r"config.json: hidden_act=\['gelu'\]: must be one of"),
         ({"vocab_size": 41}, r"word_embeddings.weight\) has shape \[40, 16\], the model needs \[41, 16\]"),
