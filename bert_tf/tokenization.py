@@ -29,8 +29,8 @@ _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 def load_vocabulary(path: str) -> list[str]:
     """Reads a vocabulary file with one token per line, in the order of their ids.
 
-    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original. It keeps its id and no text
-    ever gets it, so there may be several.
+    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original. It keeps its id, and no
+    text ever gets it, so there may be several.
 
     Raises:
       InputError: the file is missing, is not UTF-8, contains another token twice, or lacks a special token.
