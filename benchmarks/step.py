@@ -96,7 +96,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
     import tensorflow as tf
 
     from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-    from bert_tf.training import optimization
+    from bert_tf.training import gradients, optimization
 
     model = BertPretrainer(model_config(shape))
     objective = PretrainingObjective(model)
@@ -107,10 +107,10 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
     def step():
         seed = tf.stack([0, count.assign_add(1)])
         with tf.GradientTape() as tape:
-            terms = objective.losses(batch, training=True, seed=seed)
-            loss = tf.add_n([numerator / denominator for numerator, denominator in terms["loss"].values()])
+            numerators = objective.numerators(batch, training=True, seed=seed)
+            loss = gradients.share_of_loss(numerators["loss"], objective.denominators(batch)["loss"])
         variables = model.trainable_variables
-        return optimization.clipped_update(optimizer, tape.gradient(loss, variables), variables), terms
+        return optimization.clipped_update(optimizer, tape.gradient(loss, variables), variables), numerators
 
     return step
 

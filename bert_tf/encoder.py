@@ -5,7 +5,7 @@ attention in one direction.
 
 Letters: L layers, H hidden size; B batch, S sequence length, P positions that are read, N examples of a packed row.
 
-Every dropout is stateless: its mask is a function of the seed passed to the call and of the place in the network.
+Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site in the network.
 """
 
 import functools
@@ -17,7 +17,9 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.modeling.attention import attention_bias
 from bert_tf.modeling.block import Block
-from bert_tf.modeling.layers import Dense, Embeddings, dropout_seed
+from bert_tf.modeling.dropout import dropout_seed
+from bert_tf.modeling.embeddings import Embeddings
+from bert_tf.modeling.layers import Dense
 
 
 class BertEncoder(keras.Model):
@@ -26,14 +28,21 @@ class BertEncoder(keras.Model):
     Paper: section 3; section 5.1 for one direction.
 
     Args:
-      config: shape and regularisation.
-      recompute_activations: keep of each layer its input alone in training, and compute the layer again, with the
-        same dropout masks, for its gradient: a third more computation for a fraction of the memory.
+      config: shape and regularization.
+      recompute_activations: whether training stores the input of each layer alone and computes the layer again, with
+        the same dropout masks, for its gradient: a third more computation for a fraction of the memory.
+      fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Without them it uses plain ones,
+        which compute the same with the same dropout masks, slower. Inference always uses plain ones, so that a served
+        graph needs no compiler.
+
+    Attributes:
+      fused: as given; a function that is traced already keeps what it had.
     """
 
-    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.config = config
+        self.fused = fused
         self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
@@ -43,13 +52,13 @@ class BertEncoder(keras.Model):
         """Encodes a batch.
 
         Args:
-          inputs: dict of `input_ids`, `input_mask` (1 on pieces, 0 on padding), `segment_ids`, each
+          inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding), `segment_ids`, each
             int32 [B, S]. Without `input_mask` nothing is padding, without `segment_ids` all is segment 0.
-            Rows that several examples share have more (`packed_rows`): `position_ids` [B, S]; `sequence_ids` [B, S],
-            equal on pieces that see each other; `cls_positions` [B, N], where the examples begin.
-          training: whether to drop.
+            Packed rows, which hold several examples each (`packed_rows`), add `position_ids` [B, S]; `sequence_ids`
+            [B, S], equal on tokens that see each other; `cls_positions` [B, N], where the examples begin.
+          training: whether to apply dropout.
           seed: int32 [2] for the dropout masks; None draws one.
-          positions: int32 [B, P], in training: where the last layer is read, so that it is computed there alone.
+          positions: int32 [B, P]: where the last layer is read, so that it is computed there alone. None reads all.
 
         Returns:
           dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with
@@ -67,17 +76,18 @@ class BertEncoder(keras.Model):
             )
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
-        seed = dropout_seed(training, seed)
+        seed, fused = dropout_seed(training, seed), self.fused and training
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
-        x = embedding_output = self.embeddings(input_ids, segment_ids, inputs.get("position_ids"), seed=seed)
+        position_ids = inputs.get("position_ids")
+        x = embedding_output = self.embeddings(input_ids, segment_ids, position_ids, seed=seed, fused=fused)
         pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
         read = None if positions is None else tf.concat([pooled, positions], axis=1)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
-            layer = functools.partial(block, attention_bias=bias, seed=seed, site=1 + 3 * index)
-            if index == len(self.blocks) - 1:
-                layer = functools.partial(layer, positions=read)
-            x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x)
+            last = index == len(self.blocks) - 1
+            options = {"seed": seed, "site": 1 + 3 * index, "positions": read if last else None, "fused": fused}
+            layer = functools.partial(block, **options)
+            x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x, bias)
             encoder_outputs.append(x)
         examples = pooled.shape[1]
         first = tf.gather(x, pooled, batch_dims=1) if positions is None else x[:, :examples]
@@ -89,19 +99,19 @@ class BertEncoder(keras.Model):
         }
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """What has seen its whole row or example: its first position, or left to right its last piece.
+        """Finds the position that has seen its whole row or example: the first one, or left to right the last token.
 
         Returns:
-          int32 [B, 1]; of packed rows [B, N].
+          int32 [B, 1]; for packed rows [B, N].
         """
-        looks_on = self.config.directionality == "ltr"
+        left_to_right = self.config.directionality == "ltr"
         if "cls_positions" in inputs:
-            place = inputs["cls_positions"]  # [B, N]
-            if looks_on:
-                numbers = tf.range(1, place.shape[1] + 1)
-                own = inputs["sequence_ids"][:, tf.newaxis, :] == numbers[:, tf.newaxis]  # [B, N, S]
-                place += tf.maximum(tf.reduce_sum(tf.cast(own, tf.int32), axis=2) - 1, 0)
-            return place
-        if not looks_on:
+            positions = inputs["cls_positions"]  # [B, N]
+            if left_to_right:
+                numbers = tf.range(1, positions.shape[1] + 1)
+                same = inputs["sequence_ids"][:, tf.newaxis, :] == numbers[:, tf.newaxis]  # [B, N, S]
+                positions += tf.maximum(tf.reduce_sum(tf.cast(same, tf.int32), axis=2) - 1, 0)
+            return positions
+        if not left_to_right:
             return tf.zeros_like(input_mask[:, :1])
         return tf.maximum(tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1, 0)

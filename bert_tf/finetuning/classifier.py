@@ -51,25 +51,25 @@ class ClassificationObjective:
         self._is_regression = is_regression
         self.metrics = (_LOSS,) if is_regression else METRICS
 
-    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Examples of a batch that are no filling, float32 []."""
-        return {"loss": tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))}
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
+        """Counts the examples of a batch that are not padding, float32 [], for the loss and the accuracy."""
+        count = tf.reduce_sum(tf.cast(batch["is_real_example"], tf.float32))
+        return {"loss": {"loss": count}, "metrics": {} if self._is_regression else {"accuracy": count}}
 
-    def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict]:
-        """Returns loss and accuracy of this replica's batch, each as (numerator, denominator)."""
+    def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
+        """Sums the loss and the right answers over the examples of a batch, float32 []."""
         logits = self.model(batch, training=training, seed=seed)["logits"]  # [B, C]
         real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
-        count = self.denominators(batch)["loss"]
         labels = batch["label_ids"]
         if self._is_regression:
             error = tf.square(logits[:, 0] - labels)
-            return {"loss": {"loss": (tf.reduce_sum(real * error), count)}, "metrics": {}}
+            return {"loss": {"loss": tf.reduce_sum(real * error)}, "metrics": {}}
         labels = tf.cast(labels, tf.int32)
         nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
         return {
-            "loss": {"loss": (tf.reduce_sum(real * nll), count)},
-            "metrics": {"accuracy": (tf.reduce_sum(real * right), count)},
+            "loss": {"loss": tf.reduce_sum(real * nll)},
+            "metrics": {"accuracy": tf.reduce_sum(real * right)},
         }
 
 

@@ -1,185 +1,51 @@
-"""Chains of a layer that are not matrix products, each computed in one pass, forward and backward.
+"""Fused operations of a training step: what stands between its matrix products, with gradients of their own.
 
-Paper: section 3 ("Model Architecture"); the chains are dropout, residual and normalisation, bias and
-activation, the softmax of attention, and the loss of the masked LM (section 3.1).
+Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
-Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, N = B S rows.
+Letters: H hidden size, A heads, D = H / A; B batch, S sequence length, Q positions that are read, R rows, V vocabulary
+size.
 
-Op by op such a chain is bound by memory: each op reads and writes all of its values. Compiled, a chain
-reads its inputs once; its gradient is computed from these inputs again, so nothing else is kept for the
-backward pass. Sums, softmax and normalisation are computed in float32 whatever the dtype.
+Each function computes what plain operations compute in `bert_tf.modeling.attention`, `block` and `embeddings`, with
+the same dropout masks. Operation by operation, memory would bound the speed: each one reads and writes all of its
+values. A compiled function reads its inputs once. It stores little for the backward pass, which computes the rest
+again. Sums, softmax and layer normalization are computed in float32 whatever the dtype.
 
-Where XLA compiles the whole step, as for TPUs, it sees forward and backward at once and would undo this: keep
-in float32 what is rounded for the next chain, and what a gradient is to compute again. `stored` forbids it.
+Every floating input gets its gradient. A new input must get one too: TensorFlow takes an input that a custom gradient
+captures, instead of taking it as an argument, for a constant, and would never train it.
 """
 
-import contextvars
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
-from tensorflow.python.ops import control_flow_util
 
-LAYER_NORM_EPSILON = 1e-12
-# Values from which on a chain is worth compiling.
-_LARGE = 1 << 16
-
-ACTIVATIONS = {
-    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
-    "relu": tf.nn.relu,
-    "tanh": tf.nn.tanh,
-    "linear": tf.identity,
-}
+from bert_tf.modeling.compilation import compiled, compiled_with_gradient, inside_xla, optimization_barrier
+from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON, activation, layer_norm
 
 
-# Whether a chain is being compiled by itself.
-_apart = contextvars.ContextVar("apart", default=False)
-
-
-def in_program() -> bool:
-    """Whether XLA compiles more than a chain of what is traced here: on a TPU the whole step."""
-    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()) and not _apart.get()
-
-
-def stored(*tensors: tf.Tensor):
-    """The same values, which a program of XLA's keeps as they are, in their dtype, and does not look behind."""
-    if in_program():
-        tensors = _behind_barrier(*tensors)
-    return tensors if len(tensors) > 1 else tensors[0]
-
-
-@tf.custom_gradient
-def _behind_barrier(*tensors):
-    return xla.optimization_barrier(*tensors), lambda *upstream: upstream
-
-
-def compiled(function: Callable) -> Callable:
-    """Makes one compiled pass of a function of tensors; keyword arguments are Python values.
-
-    Small or unknown shapes are computed op by op, since compiling and launching would cost more than it saves.
-    """
-
-    @functools.partial(tf.function, jit_compile=True)
-    def in_one_pass(*arguments, **options):
-        context = contextvars.copy_context()
-        context.run(_apart.set, True)
-        return context.run(function, *arguments, **options)
-
-    @functools.wraps(function)
-    def call(*arguments, **options):
-        large = (tf.nest.flatten(arguments)[0].shape.num_elements() or 0) >= _LARGE
-        return (in_one_pass if large and not in_program() else function)(*arguments, **options)
-
-    return call
-
-
-def chain(differentiable: int) -> Callable:
-    """Makes one compiled pass of a function of tensors, and another one of its gradient from the same inputs.
-
-    Args:
-      differentiable: how many of the arguments, the first ones, have a gradient.
-
-    Returns:
-      A decorator, see `compiled`.
-    """
-
-    def decorate(function):
-        forward = compiled(function)
-
-        @compiled
-        def gradient(arguments, upstream, **options):
-            arguments = stored(*arguments)
-            inputs = arguments[:differentiable]
-            with tf.GradientTape() as tape:
-                tape.watch(inputs)
-                outputs = function(*arguments, **options)
-            return stored(*tape.gradient(outputs, inputs, upstream))
-
-        @functools.wraps(function)
-        def fused(*arguments, **options):
-            @tf.custom_gradient
-            def run(*arguments):
-                def backward(upstream):
-                    gradients = gradient(arguments, upstream, **options)
-                    return (*gradients, *[None] * (len(arguments) - differentiable))
-
-                return forward(*arguments, **options), backward
-
-            return run(*arguments)
-
-        return fused
-
-    return decorate
-
-
-def kept(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Tensor) -> tf.Tensor:
-    """Which values a dropout keeps: a function of seed, site and the value's place alone.
-
-    Each place is counted and the count mixed to 32 random bits, by multiplications and shifts that fuse
-    into any chain, so that a mask is never stored.
-
-    Args:
-      shape: of the values.
-      rate: share of the values dropped.
-      seed: int32 [2].
-      site: int32 scalar, the number of this dropout in the network.
-
-    Returns:
-      bool, of the shape.
-    """
-    seed, site = tf.bitcast(seed, tf.uint32), tf.bitcast(tf.convert_to_tensor(site), tf.uint32)
-    key = _mixed(seed[0] + site * _word(0x9E3779B9), seed[1])
-    count = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
-    bits = _mixed(tf.bitcast(count, tf.uint32) * _word(0x9E3779B9) + key, _mixed(key, seed[0]))
-    return bits >= _word(round(rate * 2**32))
-
-
-def _word(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.uint32)
-
-
-def _mixed(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """A word each of whose bits depends on all bits of x and of the key.
-
-    Two rounds of multiplying and folding the upper half into the lower, with constants of least bias
-    (C. Wellons, "Prospecting for hash functions"); the key comes in between, so that two keys give no
-    shifted copies of each other's sequence.
-    """
-    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16))) * _word(0x7FEB352D)
-    x = tf.bitwise.bitwise_xor(x, key)
-    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(15))) * _word(0x846CA68B)
-    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16)))
-
-
-def dropped(x: tf.Tensor, rate: float, seed: tf.Tensor, site: tf.Tensor) -> tf.Tensor:
-    """Sets a share of the values of float x to zero and scales up the rest by 1 / (1 - rate); see `kept`."""
-    if rate == 0:
-        return x
-    return tf.where(kept(_shape(x), rate, seed, site), x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
-
-
-def _shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:
-    return x.shape if x.shape.is_fully_defined() else tf.shape(x)
-
-
-def normal(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Layer normalisation of float32 [..., H]; gamma, beta float32 [H]."""
-    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
-
-
-@chain(differentiable=2)
+@compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """The activation of x + bias: float [..., H], float32 [H]."""
-    return tf.cast(ACTIVATIONS[name](tf.cast(x, tf.float32) + bias), x.dtype)
+    """Adds float32 [H] to float [..., H] and applies the activation that `hidden_act` names."""
+    return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
-    """LayerNorm(residual + dropout(x + bias)): float [..., H] twice, float32 [H]; seed and site as in `kept`.
+    """Computes LayerNorm(residual + dropout(x + bias)).
 
-    Keeps the sum and its statistics, and draws the mask again.
+    Stores the sum and its statistics; the backward pass computes the mask again.
+
+    Args:
+      x: float [..., H].
+      residual: float [..., H].
+      bias: float32 [H], of the affine map that gave x.
+      gamma: float32 [H].
+      beta: float32 [H].
+      seed: int32 [2].
+      site: int32 [], see `dropout_mask`.
+      rate: of the dropout.
+
+    Returns:
+      float [..., H].
     """
 
     @tf.custom_gradient
@@ -196,44 +62,45 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
 
 @compiled
 def _residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate):
-    branch = dropped(tf.cast(x, tf.float32) + bias, rate, seed, site)
+    branch = dropout(tf.cast(x, tf.float32) + bias, rate, seed, site)
     total = tf.cast(residual, tf.float32) + branch
     mean = tf.reduce_mean(total, -1, keepdims=True)
-    total = stored(tf.cast(total, x.dtype))
-    centred = tf.cast(total, tf.float32) - mean
-    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + LAYER_NORM_EPSILON)
-    return tf.cast(centred * scale * gamma + beta, x.dtype), total, mean, scale
+    total = optimization_barrier(tf.cast(total, x.dtype))
+    centered = tf.cast(total, tf.float32) - mean
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + LAYER_NORM_EPSILON)
+    return tf.cast(centered * scale * gamma + beta, x.dtype), total, mean, scale
 
 
 @compiled
 def _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, *, rate):
-    y = tf.cast(stored(upstream), tf.float32)
+    y = tf.cast(optimization_barrier(upstream), tf.float32)
     unit = (tf.cast(total, tf.float32) - mean) * scale
     inner = y * gamma
     of_total = inner - tf.reduce_mean(inner, -1, keepdims=True)
     of_total = scale * (of_total - unit * tf.reduce_mean(inner * unit, -1, keepdims=True))
-    of_weights = (tf.reduce_sum(v, range(v.shape.rank - 1)) for v in (dropped(of_total, rate, seed, site), y * unit, y))
-    of_total = stored(tf.cast(of_total, total.dtype))
-    return dropped(of_total, rate, seed, site), of_total, *of_weights
+    of_weights = (tf.reduce_sum(v, range(v.shape.rank - 1)) for v in (dropout(of_total, rate, seed, site), y * unit, y))
+    of_total = optimization_barrier(tf.cast(of_total, total.dtype))
+    return dropout(of_total, rate, seed, site), of_total, *of_weights
 
 
-@chain(differentiable=3)
+@compiled_with_gradient
 def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
-    """dropout(LayerNorm(x)), float [N, H]; seed and site as in `kept`."""
-    return tf.cast(dropped(normal(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
+    """Computes dropout(LayerNorm(x)), float [..., H]; see `residual_norm`."""
+    return tf.cast(dropout(layer_norm(tf.cast(x, tf.float32), gamma, beta), rate, seed, site), x.dtype)
 
 
 def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):
     """Multi-head attention with dropout of the probabilities.
 
-    Keeps queries, keys, values and the probabilities, whose sign tells what was dropped.
+    Stores queries, keys, values and the probabilities, whose sign tells what was dropped.
 
     Args:
       projected: queries, keys and values, side by side or apart: float [B, S, 3, A, D], or [B, Q, 1, A, D] of Q
         positions a row, and the others.
-      attention_bias: float32, added to the scores: [B, 1, 1, S] or [B, 1, S, S], with Q rows where there are Q queries.
+      attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to
+        [B, A, Q, S].
       seed: int32 [2].
-      site: int32 scalar, as in `kept`.
+      site: int32 [], see `dropout_mask`.
       rate: of the dropout.
 
     Returns:
@@ -241,11 +108,11 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
     """
 
     @tf.custom_gradient
-    def run(*projected):
+    def run(attention_bias, *projected):
         query, key, value = (part for x in projected for part in tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4])))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         logits = _scaled(scores, attention_bias, size=query.shape[-1])
-        if not in_program():  # TensorFlow's graph optimizer sees no shape behind a compiled call, and would warn of it
+        if not inside_xla():  # TensorFlow's graph optimizer cannot infer the shape of a compiled call, and would warn
             logits = tf.ensure_shape(logits, scores.shape)
         signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
@@ -256,11 +123,19 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
             of_probabilities = tf.matmul(of_context, value, transpose_b=True)
             of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
             parts = [tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value]
-            return tuple(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
+            # a graph drops this sum where nobody asks for it
+            of_bias = _sum_to_shape(of_scores, attention_bias) * query.shape[-1] ** 0.5
+            return of_bias, *(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
 
         return tf.transpose(context, [0, 2, 1, 3]), backward
 
-    return run(*projected)
+    return run(attention_bias, *projected)
+
+
+def _sum_to_shape(gradient: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Sums a gradient over the axes along which x was broadcast: float32 of the shape of x."""
+    _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(gradient), s1=tf.shape(x))
+    return tf.reshape(tf.reduce_sum(tf.cast(gradient, tf.float32), axes), tf.shape(x))
 
 
 def _merge_heads(parts: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -275,11 +150,11 @@ def _scaled(scores, attention_bias, *, size):
 
 @compiled
 def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
-    """The probabilities, those dropped with a minus, and what is left of them after the dropout."""
+    """Returns the probabilities, negative where they are dropped, and the probabilities after the dropout."""
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
-    mask = kept(_shape(probabilities), rate, seed, site)
-    signed = stored(tf.cast(tf.where(mask, probabilities, -probabilities), dtype))
+    mask = dropout_mask(static_or_dynamic_shape(probabilities), rate, seed, site)
+    signed = optimization_barrier(tf.cast(tf.where(mask, probabilities, -probabilities), dtype))
     return signed, tf.cast(tf.nn.relu(tf.cast(signed, tf.float32)) / (1.0 - rate), dtype)
 
 
@@ -290,22 +165,22 @@ def _kept_by_sign(signed, *, rate):
 
 @compiled
 def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
-    """The gradient of the scores before they were scaled.
+    """Computes the gradient of the scores before they were scaled.
 
-    The softmax's gradient needs each row's sum of probabilities times their gradients. It equals that of contexts
-    times theirs, which are shorter.
+    The gradient of a softmax needs the sum over each row of the probabilities times their gradients. The contexts
+    times their gradients have the same sum, and are shorter.
     """
     wide = tf.cast(signed, tf.float32)
     row = tf.reduce_sum(tf.cast(of_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
     through = tf.where(wide > 0, tf.cast(of_probabilities, tf.float32) / (1.0 - rate), 0.0)
     scale = of_context.shape[-1] ** -0.5
-    return stored(tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype))
+    return optimization_barrier(tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype))
 
 
 def cross_entropy(x, bias, labels):
-    """The loss of each row's label under softmax(x + bias), and the likeliest label.
+    """Computes the loss of each row's label under softmax(x + bias), and the likeliest label.
 
-    Keeps x and a number a row.
+    Stores x and one number a row.
 
     Args:
       x: float [R, V].

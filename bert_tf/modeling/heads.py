@@ -1,23 +1,24 @@
-"""What stands on top of the encoder.
+"""Heads on top of the encoder.
 
 Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification).
 
-Letters: B batch, S sequence length, H hidden size, P predictions, V vocabulary size.
+Letters: B batch, S sequence length, N examples of a packed row, H hidden size, P predictions, V vocabulary size.
 """
 
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import fused
-from bert_tf.modeling.layers import Dense, LayerNorm, activation, dropout_seed, rows
+from bert_tf.modeling.dropout import dropout, dropout_seed
+from bert_tf.modeling.fused import cross_entropy
+from bert_tf.modeling.layers import Dense, LayerNorm, activation, rows
 
-# The encoder numbers its dropouts from 0 on; heads count from here, so that no two masks are alike.
+# The encoder numbers its dropouts from 0; heads begin here, so that no two masks are alike.
 _DROPOUT_SITE = 1 << 16
 
 
 class MaskedLanguageModelHead(keras.layers.Layer):
-    """Scores every piece of the vocabulary at the masked positions.
+    """Scores every token of the vocabulary at the masked positions.
 
     Paper: section 3.1, Task 1. The output weights are the word embeddings.
     """
@@ -36,27 +37,27 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, P], or None where the output is of these positions alone.
+          positions: int32 [B, P]; None where `sequence_output` is [B, P, H], of these positions alone.
           word_embeddings: float [V, H].
 
         Returns:
-          Logits but for the bias, float [B P, V]; `logits` and `losses` go on from there.
+          Logits without their bias, float [B P, V]; `logits` and `losses` add it.
         """
         x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
         return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
 
     def logits(self, scores):
-        """Logits, float32 of the shape of the scores."""
+        """Adds the bias: float32 of the shape of the scores."""
         return tf.cast(scores, tf.float32) + self.bias
 
     def losses(self, scores, labels):
-        """The negative log-likelihoods of int32 labels [B P], float32 [B P], and the likeliest pieces, int32 [B P]."""
-        return fused.cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
+        """Computes the losses of int32 labels [B P], float32 [B P], and the likeliest tokens, int32 [B P]."""
+        return cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
 class NextSentenceHead(keras.layers.Layer):
-    """Tells whether B follows A (class 0) or is random (class 1).
+    """Classifies whether text B follows text A (class 0) or is random (class 1).
 
     Paper: section 3.1, Task 2.
     """
@@ -66,7 +67,7 @@ class NextSentenceHead(keras.layers.Layer):
         self.dense = Dense(config.hidden_size, 2, config)
 
     def call(self, pooled_output):
-        """Maps float [B, H] to logits, float32 [B, 2]; of packed rows [B, N, H] to [B, N, 2]."""
+        """Maps float [B, H] to logits, float32 [B, 2]; for packed rows, [B, N, H] to [B, N, 2]."""
         return tf.cast(self.dense(pooled_output), tf.float32)
 
 
@@ -84,6 +85,5 @@ class ClassificationHead(keras.layers.Layer):
     def call(self, pooled_output, training=False, seed=None):
         """Maps float [B, H] to logits, float32 [B, num_outputs]."""
         seed = dropout_seed(training, seed)
-        if seed is not None:
-            pooled_output = fused.dropped(pooled_output, self._rate, seed, tf.constant(_DROPOUT_SITE))
+        pooled_output = dropout(pooled_output, self._rate, seed, tf.constant(_DROPOUT_SITE))
         return tf.cast(self.dense(pooled_output), tf.float32)

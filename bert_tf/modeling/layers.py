@@ -1,38 +1,46 @@
-"""Layers that attention, blocks and heads are made of: affine maps, layer normalization, embeddings.
+"""Layers that attention, blocks and heads are made of: affine maps, activations, layer normalization.
 
-Paper: section 3, Figure 2.
+Paper: section 3 ("Model Architecture").
 
-Letters: B batch, S sequence length, H hidden size.
+Letters: B batch, S sequence length, N = B S rows, H hidden size.
 
-Weights are made in the constructors, so that a model has all of them before its first call.
+The constructors create the weights, so a model has all of them before its first call.
 """
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import fused
+from bert_tf.modeling.compilation import inside_xla
+
+LAYER_NORM_EPSILON = 1e-12
+
+_ACTIVATIONS = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
+    "relu": tf.nn.relu,
+    "tanh": tf.nn.tanh,
+    "linear": tf.identity,
+}
 
 
-def activation(name: str):
-    """The function that `hidden_act` names."""
-    return fused.ACTIVATIONS[name]
+def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the function that `hidden_act` names."""
+    return _ACTIVATIONS[name]
+
+
+def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    """Normalizes float32 [..., H]; gamma, beta float32 [H]."""
+    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
-    """Truncated normal; a new object for each weight, so that no two weights start alike."""
+    """Makes a truncated normal initializer; each weight needs its own, or all would start alike."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-
-
-def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
-    """The seed to use: None where nothing is dropped, a fresh one where the caller gave none."""
-    if not training:
-        return None
-    if seed is None:
-        return tf.random.uniform([2], tf.int32.min, tf.int32.max, tf.int32)
-    return seed
 
 
 class Dense(keras.layers.Layer):
@@ -48,12 +56,15 @@ class Dense(keras.layers.Layer):
         return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
 
     def product(self, x):
-        """The product alone, of float [B, S, inputs], for a chain that begins with the bias."""
-        return product(x, tf.convert_to_tensor(self.kernel))
+        """Maps float [B, S, ...], whose last axes have `inputs` values, to x W: float [B, S, outputs], without bias.
+
+        A fused operation adds the bias.
+        """
+        return product(x, tf.reshape(self.kernel, [*x.shape[2:], self.kernel.shape[1]]))
 
 
 class LayerNorm(keras.layers.Layer):
-    """Layer normalisation over the last axis, computed in float32."""
+    """Layer normalization over the last axis, computed in float32."""
 
     def __init__(self, size: int, **kwargs):
         super().__init__(**kwargs)
@@ -61,60 +72,29 @@ class LayerNorm(keras.layers.Layer):
         self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
-        """Normalises float [..., size]; the result has the dtype of x."""
-        return tf.cast(fused.normal(tf.cast(x, tf.float32), self.gamma, self.beta), x.dtype)
+        """Normalizes float [..., size]; the result has the dtype of x."""
+        return tf.cast(layer_norm(tf.cast(x, tf.float32), self.gamma, self.beta), x.dtype)
 
 
 def rows(x: tf.Tensor) -> tf.Tensor:
-    """[B, S, H] as [N, H]: a product of two matrices, whose gradient is one too, not one for each of the batch."""
+    """Reshapes [B, S, H] to [N, H]: one large product, forward and backward, instead of B small ones."""
     return tf.reshape(x, [-1, x.shape[-1]])
 
 
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Contracts all dimensions of x behind the second with the first ones of a kernel.
+    """Contracts all axes of x after the second with the first axes of a kernel.
 
     Args:
       x: float [B, S, ...].
-      kernel: float [..., outputs]; these dimensions and x's are the same.
+      kernel: float [..., outputs], whose first axes are the last ones of x.
+
+    Returns:
+      float [B, S, outputs].
     """
     axes = x.shape.rank - 2
-    if fused.in_program():  # which lays out what comes for what takes it, unless the dimensions are others by then
+    if inside_xla():  # XLA chooses layouts that fit the next operation, if no reshape comes between
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
         return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
     flat = math.prod(x.shape[2:])
     shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)
-
-
-class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, normalised.
-
-    Paper: section 3, Figure 2.
-    """
-
-    def __init__(self, config: BertConfig, **kwargs):
-        super().__init__(**kwargs)
-        self._config = config
-        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
-        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
-        self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
-        self.layer_norm = LayerNorm(config.hidden_size)
-
-    def _table(self, name: str, rows: int) -> tf.Variable:
-        # the attribute has the weight's name, so that a checkpoint knows one path for it
-        shape = [rows, self._config.hidden_size]
-        return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
-
-    def call(self, input_ids, segment_ids, position_ids=None, seed=None):
-        """Embeds int32 [B, S] ids, segments and positions, which without `position_ids` count on: float [B, S, H]."""
-        length = input_ids.shape[1] or tf.shape(input_ids)[1]
-        x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
-        if position_ids is None:
-            x += tf.convert_to_tensor(self.position_embeddings)[:length]
-        else:
-            x += tf.gather(self.position_embeddings, position_ids)
-        x += tf.gather(self.segment_embeddings, segment_ids)
-        if seed is None:
-            return self.layer_norm(x)
-        gamma, beta = tf.convert_to_tensor(self.layer_norm.gamma), tf.convert_to_tensor(self.layer_norm.beta)
-        return fused.norm_dropout(x, gamma, beta, seed, tf.constant(0), rate=self._config.hidden_dropout_prob)

@@ -1,4 +1,4 @@
-"""The model of pre-training and its joint loss.
+"""The pre-training model and its joint loss.
 
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
@@ -39,9 +39,6 @@ _NEXT_SENTENCE = (
 _TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
 METRICS = (_TOTAL, *_MASKED_LM, *_NEXT_SENTENCE)
 
-# A term of a mean that may be spread over replicas: its numerator and its denominator here.
-Ratio = tuple[tf.Tensor, tf.Tensor]
-
 
 class BertPretrainer(keras.Model):
     """The encoder with the masked-LM and next-sentence heads.
@@ -70,7 +67,7 @@ class BertPretrainer(keras.Model):
           layer only at the positions that are read, so `sequence_output` is then [B, P, H], at the masked positions.
         """
         positions = inputs["masked_lm_positions"]
-        # a training step reads the last layer nowhere else; a left-to-right model reads it everywhere
+        # A training step reads the last layer nowhere else. A left-to-right model reads it everywhere.
         few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
@@ -87,7 +84,7 @@ class BertPretrainer(keras.Model):
 
 
 def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
-    """Returns the number of positions of a row that the pooler reads."""
+    """Counts the positions of a row that the pooler reads."""
     return inputs["cls_positions"].shape[1] if "cls_positions" in inputs else 1
 
 
@@ -100,38 +97,38 @@ class PretrainingObjective:
         self._next_sentence = next_sentence
         self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
 
-    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Predictions of a batch by loss term, float32 []."""
-        counts = {"masked_lm_loss": tf.reduce_sum(batch["masked_lm_weights"])}
+    def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
+        """Counts the predictions of a batch for each loss term and metric, float32 []."""
+        counts = {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
         if self._next_sentence:
-            counts["next_sentence_loss"] = tf.reduce_sum(_next_sentence_weights(batch))
-        return counts
+            counts["next_sentence"] = tf.reduce_sum(_next_sentence_weights(batch))
+        return {
+            "loss": {f"{task}_loss": count for task, count in counts.items()},
+            "metrics": {f"{task}_accuracy": count for task, count in counts.items()},
+        }
 
-    def losses(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, Ratio]]:
-        """Returns the loss terms and metrics of this replica's batch, each as (numerator, denominator)."""
+    def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
+        """Sums each loss term and metric over the predictions of a batch, float32 []."""
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        # the logits are not read here, so no training step computes them
+        # Nothing here reads the logits, so no graph of a step computes them.
         nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
         nll = tf.reshape(nll, tf.shape(labels))
         predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
-        counts = self.denominators(batch)
-        count = counts["masked_lm_loss"]
-
-        ratios = {
-            "loss": {"masked_lm_loss": (tf.reduce_sum(weights * nll), count)},
-            "metrics": {"masked_lm_accuracy": (tf.reduce_sum(weights * predicted), count)},
+        sums = {
+            "loss": {"masked_lm_loss": tf.reduce_sum(weights * nll)},
+            "metrics": {"masked_lm_accuracy": tf.reduce_sum(weights * predicted)},
         }
         if self._next_sentence:
             nll, right = _next_sentence_sums(batch, outputs["next_sentence_logits"])
-            ratios["loss"]["next_sentence_loss"] = (nll, counts["next_sentence_loss"])
-            ratios["metrics"]["next_sentence_accuracy"] = (right, counts["next_sentence_loss"])
-        return ratios
+            sums["loss"]["next_sentence_loss"] = nll
+            sums["metrics"]["next_sentence_accuracy"] = right
+        return sums
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Summed loss and number of right answers of the next-sentence task; logits [B, 2], of packed rows [B, N, 2]."""
+    """Sums the loss and the right answers of the next-sentence task; logits [B, 2], for packed rows [B, N, 2]."""
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
@@ -139,5 +136,5 @@ def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tu
 
 
 def _next_sentence_weights(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """1 for each label; packed rows have one for each of their examples, and fewer examples than places for them."""
+    """Returns 1 for each label, and 0 where a packed row has fewer examples than places for them."""
     return batch.get("next_sentence_weights", tf.ones(tf.shape(batch["next_sentence_labels"])))

@@ -1,4 +1,4 @@
-"""Gradients of a replica's share of a step, worked out in one go or a micro-batch at a time.
+"""Gradients of a replica's share of a step, for the whole per-replica batch or one micro-batch at a time.
 
 Paper: appendix A.2: one step is a batch of 256 rows, however many of them fit into a device.
 """
@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-# A batch and a seed to ratios of the loss's terms and of the metrics, see `trainer.Objective`.
-Losses = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, dict]]
-Ratios = dict[str, tuple[tf.Tensor, tf.Tensor]]
+Scalars = dict[str, tf.Tensor]
+# Maps a batch and a seed to the numerators of the loss terms and of the metrics, see `trainer.Objective`.
+Numerators = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, Scalars]]
 
 
 def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -21,14 +21,16 @@ def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return dict(zip(values, tf.unstack(sums), strict=True))
 
 
-def share_of_loss(ratios: Ratios, denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """What these numerators add to the loss over the whole batch, whose `denominators` are given."""
-    parts = [tf.math.divide_no_nan(ratios[name][0], whole) for name, whole in denominators.items()]
-    return tf.add_n(parts)
+def share_of_loss(numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Divides the numerators by the denominators and adds up the terms.
+
+    The result is the loss of a batch, or the share of some rows in it where the denominators are those of all rows.
+    """
+    return tf.add_n([tf.math.divide_no_nan(numerators[name], whole) for name, whole in denominators.items()])
 
 
-def accumulated(
-    losses: Losses,
+def accumulate(
+    numerators: Numerators,
     names: Sequence[str],
     variables: list[tf.Variable],
     batch: Mapping[str, tf.Tensor],
@@ -37,30 +39,30 @@ def accumulated(
     *,
     micro_batches: int = 1,
     scaled: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
-) -> tuple[list[tf.Tensor | None], Ratios]:
-    """Gradients of this replica's share of the loss, and the ratios, summed over micro-batches.
+) -> tuple[list[tf.Tensor | None], Scalars]:
+    """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches.
 
-    The activations of one micro-batch are in memory at a time. All shapes are static, nothing is reduced over
-    replicas here, so the loop compiles as it stands.
+    The activations of one micro-batch are in memory at a time. All shapes are static and nothing is reduced over
+    replicas here, so XLA compiles the loop.
 
     Args:
-      losses: ratios of a batch.
-      names: of all of them.
+      numerators: computes them for a batch and a seed.
+      names: of all numerators.
       variables: the weights.
-      batch: this replica's, whose first dimension `micro_batches` divides.
-      seed: int32 [2] for the dropout masks; each of several micro-batches has its own from it.
-      denominators: of each term of the loss, float32 [], over the whole batch of all replicas: so a prediction weighs
-        the same in whichever replica and micro-batch it is.
+      batch: the per-replica batch, whose first dimension `micro_batches` divides.
+      seed: int32 [2] for the dropout masks; each of several micro-batches gets its own, derived from it.
+      denominators: of each loss term, float32 [], over the whole batch of all replicas. So a prediction weighs
+        the same in every replica and micro-batch.
       micro_batches: how many.
-      scaled: the loss that is derived, from the loss.
+      scaled: maps the loss to the value whose gradients are taken.
 
     Returns:
-      One gradient a weight, None for those that the loss does not reach; and ratios by their names.
+      One gradient for each weight, None where the loss does not depend on it; and the numerators by name.
     """
 
     def of_rows(rows, drawn):
         with tf.GradientTape() as tape:
-            terms = losses(rows, drawn)
+            terms = numerators(rows, drawn)
             loss = scaled(share_of_loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
@@ -71,27 +73,27 @@ def accumulated(
 
 def _summed(
     of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seed: tf.Tensor, parts: int
-) -> tuple[list[tf.Tensor | None], Ratios]:
-    """What `of_rows` gives of rows and seed, added up over the parts of a batch, one after the other."""
+) -> tuple[list[tf.Tensor | None], Scalars]:
+    """Adds up what `of_rows` returns for the parts of a batch, one after the other."""
     columns = {
         name: tf.reshape(value, [parts, value.shape[0] // parts, *value.shape[1:]]) for name, value in batch.items()
     }
     reached = []
 
-    def add(index, sums, ratios):
+    def add(index, sums, numerators):
         rows = {name: value[index] for name, value in columns.items()}
         gradients, more = of_rows(rows, tf.random.experimental.stateless_fold_in(seed, index))
         reached[:] = [gradient is not None for gradient in gradients]
         pairs = zip(sums, gradients, strict=True)
         sums = [total if g is None else total + tf.convert_to_tensor(g) for total, g in pairs]
-        return index + 1, sums, tf.nest.map_structure(tf.add, ratios, more)
+        return index + 1, sums, tf.nest.map_structure(tf.add, numerators, more)
 
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-    _, sums, ratios = tf.while_loop(
+    _, sums, numerators = tf.while_loop(
         lambda index, *_: index < parts,
         add,
-        [tf.constant(0), zeros, {name: (tf.zeros([]), tf.zeros([])) for name in names}],
-        parallel_iterations=1,  # or memory would hold several
+        [tf.constant(0), zeros, {name: tf.zeros([]) for name in names}],
+        parallel_iterations=1,  # otherwise memory would hold the activations of several
         maximum_iterations=parts,
     )
-    return [total if there else None for total, there in zip(sums, reached, strict=True)], ratios
+    return [total if there else None for total, there in zip(sums, reached, strict=True)], numerators

@@ -30,20 +30,25 @@ class Objective(Protocol):
 
     Attributes:
       model: the model.
-      metrics: declares all loss terms and metrics that `losses` returns, and those that are derived from them.
+      metrics: declares all loss terms and metrics, and those that are derived from them.
     """
 
     model: keras.Model
     metrics: tuple[metrics.Metric, ...]
 
-    def denominators(self, batch: Mapping) -> dict[str, tf.Tensor]:
-        """What each loss term of a batch is divided by, float32 []; known before the model has run."""
-
-    def losses(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict]:
-        """Ratios of a batch of one replica.
+    def denominators(self, batch: Mapping) -> dict[str, dict[str, tf.Tensor]]:
+        """Computes what the numerators are divided by, without running the model.
 
         Returns:
-          "loss": name to (numerator, denominator), whose means over all replicas add up to the loss;
+          "loss" and "metrics": name to a denominator, float32 [], for each name that `numerators` returns.
+        """
+
+    def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
+        """Runs the model on a per-replica batch.
+
+        Returns:
+          "loss": name to a numerator, float32 []. The loss is the sum of the terms, each of which is the sum of its
+            numerators over all replicas, divided by that of its denominators.
           "metrics": the same for what is only measured.
         """
 
@@ -195,8 +200,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         def step(batch):
             batch = {name: column for name, column in batch.items() if name != "data_position"}
-            terms = self.objective.losses(batch, training=False, seed=None)
-            self._measure(terms["loss"] | terms["metrics"])
+            denominators = self.objective.denominators(batch)
+            numerators = self.objective.numerators(batch, training=False, seed=None)
+            self._measure(numerators["loss"] | numerators["metrics"], denominators["loss"] | denominators["metrics"])
 
         self.strategy.run(step, args=(next(iterator),))
 
@@ -213,9 +219,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
         scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
         variables = self.objective.model.trainable_variables
-        denominators = gradients.sums_over_replicas(self.objective.denominators(batch))
-        derived, ratios = gradients.accumulated(
-            lambda rows, drawn: self.objective.losses(rows, training=True, seed=drawn),
+        own = self.objective.denominators(batch)
+        denominators = gradients.sums_over_replicas(own["loss"])
+        derived, numerators = gradients.accumulate(
+            lambda rows, drawn: self.objective.numerators(rows, training=True, seed=drawn),
             self._measured_names,
             variables,
             batch,
@@ -224,7 +231,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             micro_batches=self._micro_batches,
             scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
         )
-        loss = gradients.share_of_loss(ratios, denominators)
+        loss = gradients.share_of_loss(numerators, denominators)
         # a weight that does not affect the loss has no gradient, such as a pooler without its task
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
@@ -234,12 +241,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         bad = ~tf.math.is_finite(norm)
         if scaling:  # float16 overflows now and then, which lowers the loss scale
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
-        self._measure({"gradient_norm": (norm, tf.ones_like(norm))}, tf.math.is_finite(norm))
-        self._measure(ratios, ~bad)
+        self._measure({"gradient_norm": norm}, {"gradient_norm": tf.ones_like(norm)}, tf.math.is_finite(norm))
+        self._measure(numerators, own["loss"] | own["metrics"], ~bad)
         return tf.cast(bad, tf.int64)
 
-    def _measure(self, ratios: Mapping[str, tuple[tf.Tensor, tf.Tensor]], counts: tf.Tensor | bool = True) -> None:
-        for name, (numerator, denominator) in ratios.items():
+    def _measure(self, numerators: Mapping, denominators: Mapping, counts: tf.Tensor | bool = True) -> None:
+        for name, numerator in numerators.items():
+            denominator = denominators[name]
             mean = tf.where(counts, tf.math.divide_no_nan(numerator, denominator), 0.0)
             self._means[name].update_state(mean, tf.where(counts, denominator, 0.0))
 

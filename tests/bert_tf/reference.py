@@ -9,6 +9,7 @@ from official.nlp.tasks import masked_lm
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.training.gradients import share_of_loss
 
 # Shapes to compare at: sizes that are no multiples of each other, one head, many layers and heads, long rows.
 CONFIG = BertConfig(
@@ -133,10 +134,21 @@ def outputs_and_gradients(
     """Our outputs, the joint loss that training minimises, and its gradients by path, as far as there are any."""
     variables = variables_by_path(model)
     with tf.GradientTape() as tape:
-        terms = PretrainingObjective(model, next_sentence).losses(batch, training=training, seed=None)["loss"]
-        loss = tf.add_n([numerator / denominator for numerator, denominator in terms.values()])
+        loss = loss_of(PretrainingObjective(model, next_sentence), batch, training=training)
     gradients = tape.gradient(loss, variables)
     return {**model(batch), "loss": loss}, {p: _dense(g) for p, g in gradients.items() if g is not None}
+
+
+def loss_of(objective, batch: dict, training: bool = False, seed=None) -> tf.Tensor:
+    """The loss of a batch, float32 []."""
+    return share_of_loss(objective.numerators(batch, training, seed)["loss"], objective.denominators(batch)["loss"])
+
+
+def means_of(objective, batch: dict, training: bool = False, seed=None) -> dict[str, tf.Tensor]:
+    """The loss terms and metrics of a batch by name, float32 []."""
+    numerators, denominators = objective.numerators(batch, training, seed), objective.denominators(batch)
+    assert numerators.keys() == denominators.keys()
+    return {n: value / denominators[kind][n] for kind, part in numerators.items() for n, value in part.items()}
 
 
 def _dense(gradient) -> np.ndarray:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
-from bert_tf.modeling import fused
+from bert_tf.modeling.dropout import dropout
 from bert_tf.modeling.layers import LayerNorm
 from tests.bert_tf.reference import CONFIG, random_batch, random_pretrainer, relative_error
 
@@ -86,11 +86,11 @@ def test_dropout_depends_on_seed_alone(model, batch):
 
 def test_dropout_drops_the_share_it_should_and_keeps_the_mean():
     x = tf.ones([400, 500])
-    y = fused.dropped(x, 0.1, tf.constant([3, 4]), site=0).numpy()
+    y = dropout(x, 0.1, tf.constant([3, 4]), site=0).numpy()
     assert set(np.unique(y).round(5)) == {0.0, np.float32(1 / 0.9).round(5)}
     # 200,000 draws: the share's standard deviation is 0.0007
     assert abs((y == 0).mean() - 0.1) < 0.004
-    other_site = fused.dropped(x, 0.1, tf.constant([3, 4]), site=1).numpy()
+    other_site = dropout(x, 0.1, tf.constant([3, 4]), site=1).numpy()
     assert abs(((y == 0) & (other_site == 0)).mean() - 0.01) < 0.0015
 
 

@@ -10,6 +10,7 @@ from bert_tf.finetuning.tasks import glue
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
+from tests.bert_tf.reference import loss_of, means_of
 
 CONFIG = BertConfig(
     vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
@@ -60,8 +61,7 @@ def test_the_head_overfits_32_examples(tokenizer, name):
     @tf.function
     def step():
         with tf.GradientTape() as tape:
-            numerator, count = objective.losses(batch, training=True, seed=tf.constant([0, 0]))["loss"]["loss"]
-            loss = numerator / count
+            loss = loss_of(objective, batch, training=True, seed=tf.constant([0, 0]))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimization.clipped_update(optimizer, gradients, model.trainable_variables)
         return loss
@@ -80,13 +80,12 @@ def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
             return {"logits": tf.constant(logits)}
 
     batch = {"label_ids": tf.constant([0.0, 0.0, 1.0]), "is_real_example": tf.constant([1, 1, 0])}
-    terms = ClassificationObjective(Fixed(), False).losses(batch, training=False, seed=None)
-    loss, count = terms["loss"]["loss"]
-    assert float(count) == 2
-    np.testing.assert_allclose(float(loss), np.log(1 + np.exp(-2)) + np.log(1 + np.e), rtol=1e-6)
-    assert float(terms["metrics"]["accuracy"][0]) == 1
-    squared = ClassificationObjective(Fixed(), True).losses(batch, training=False, seed=None)["loss"]["loss"]
-    np.testing.assert_allclose(float(squared[0]) / float(squared[1]), 2.0)  # (2^2 + 0^2) / 2
+    objective = ClassificationObjective(Fixed(), False)
+    assert float(objective.denominators(batch)["loss"]["loss"]) == 2
+    means = means_of(objective, batch)
+    np.testing.assert_allclose(float(means["loss"]), (np.log(1 + np.exp(-2)) + np.log(1 + np.e)) / 2, rtol=1e-6)
+    assert float(means["accuracy"]) == 1 / 2
+    np.testing.assert_allclose(means_of(ClassificationObjective(Fixed(), True), batch)["loss"], 2.0)  # (2^2 + 0^2) / 2
 
 
 def test_mean_loss_is_the_mean_over_all_examples():

@@ -1,4 +1,4 @@
-"""Each chain against its formula in float64, forward and backward, compiled and op by op."""
+"""Each fused operation against its formula in float64, forward and backward, compiled and op by op."""
 
 import dataclasses
 
@@ -8,9 +8,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import ACTIVATIONS
-from bert_tf.modeling import fused
+from bert_tf.modeling import compilation, fused
+from bert_tf.modeling.dropout import dropout, dropout_mask
+from bert_tf.modeling.layers import activation
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from tests.bert_tf.reference import CONFIG, outputs_and_gradients, random_batch, random_pretrainer
+from tests.bert_tf.reference import CONFIG, loss_of, outputs_and_gradients, random_batch, random_pretrainer
 
 SEED, SITE = tf.constant([3, 4]), tf.constant(7)
 ROWS, HIDDEN, HEADS, LENGTH = 24, 32, 4, 6
@@ -18,7 +20,7 @@ RATE = 0.25
 
 
 def drop(x, rate=RATE):
-    return x * tf.cast(fused.kept(x.shape, rate, SEED, SITE), x.dtype) / (1 - rate) if rate else x
+    return x * tf.cast(dropout_mask(x.shape, rate, SEED, SITE), x.dtype) / (1 - rate) if rate else x
 
 
 def norm(x, gamma, beta):
@@ -26,16 +28,17 @@ def norm(x, gamma, beta):
     return (x - mean) / tf.sqrt(tf.reduce_mean((x - mean) ** 2, -1, keepdims=True) + 1e-12) * gamma + beta
 
 
-def our_attention(x, rate):
+def our_attention(x, bias, rate):
     """From [N, 3 H] to [N, H]."""
     parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
-    return tf.reshape(fused.attention([parts], tf.constant(BIAS, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
+    return tf.reshape(fused.attention([parts], tf.cast(bias, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
 
 
-def attention(x, rate=RATE):
+def attention(x, bias, rate):
     """One head of one row of the batch at a time."""
     contexts = []
-    mask = fused.kept([ROWS // LENGTH, HEADS, LENGTH, LENGTH], rate, SEED, SITE)
+    bias = tf.broadcast_to(bias, [ROWS // LENGTH, HEADS, LENGTH, LENGTH])
+    mask = dropout_mask([ROWS // LENGTH, HEADS, LENGTH, LENGTH], rate, SEED, SITE)
     size = HIDDEN // HEADS
     for row in range(ROWS // LENGTH):
         for head in range(HEADS):
@@ -43,18 +46,16 @@ def attention(x, rate=RATE):
                 x[row * LENGTH : (row + 1) * LENGTH, i * HIDDEN + head * size : i * HIDDEN + (head + 1) * size]
                 for i in range(3)
             )
-            probabilities = tf.nn.softmax(query @ tf.transpose(key) / size**0.5 + BIAS[row, 0])
+            probabilities = tf.nn.softmax(query @ tf.transpose(key) / size**0.5 + bias[row, head])
             probabilities *= tf.cast(mask[row, head], x.dtype) / (1 - rate)
             contexts.append(probabilities @ value)
     grouped = [tf.concat(contexts[i : i + HEADS], 1) for i in range(0, len(contexts), HEADS)]
     return tf.concat(grouped, 0)
 
 
-# padding that is half seen, so that its gradients count
-BIAS = ((np.arange(LENGTH)[None, :] < np.array([[6], [4], [1], [5]])) - 1.0)[:, None, None]
 LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int32)
-# chain, formula, shapes of the inputs
-CHAINS = {
+# operation, formula, shapes of the inputs
+OPERATIONS = {
     "residual_norm": (
         lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE),
         lambda x, residual, bias, gamma, beta: norm(residual + drop(x + bias), gamma, beta),
@@ -71,14 +72,19 @@ CHAINS = {
         [(4, LENGTH, HIDDEN), (HIDDEN,), (HIDDEN,)],
     ),
     "attention": (
-        lambda x: our_attention(x, RATE),
-        attention,
-        [(ROWS, 3 * HIDDEN)],
+        lambda *a: our_attention(*a, RATE),
+        lambda *a: attention(*a, RATE),
+        [(ROWS, 3 * HIDDEN), (ROWS // LENGTH, 1, 1, LENGTH)],
+    ),
+    "attention with a bias of each head": (
+        lambda *a: our_attention(*a, RATE),
+        lambda *a: attention(*a, RATE),
+        [(ROWS, 3 * HIDDEN), (1, HEADS, LENGTH, LENGTH)],
     ),
     "attention without dropout": (
-        lambda x: our_attention(x, 0.0),
-        lambda x: attention(x, 0.0),
-        [(ROWS, 3 * HIDDEN)],
+        lambda *a: our_attention(*a, 0.0),
+        lambda *a: attention(*a, 0.0),
+        [(ROWS, 3 * HIDDEN), (ROWS // LENGTH, 1, LENGTH, LENGTH)],
     ),
     "cross_entropy": (
         lambda *a: fused.cross_entropy(*a, LABELS)[0],
@@ -88,7 +94,7 @@ CHAINS = {
 } | {
     f"biased_activation {name}": (
         lambda *a, name=name: fused.biased_activation(*a, name=name),
-        lambda x, bias, name=name: fused.ACTIVATIONS[name](x + bias),
+        lambda x, bias, name=name: activation(name)(x + bias),
         [(ROWS, 4 * HIDDEN), (4 * HIDDEN,)],
     )
     for name in ACTIVATIONS
@@ -108,15 +114,15 @@ def value_and_gradients(function, inputs):
 
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 @pytest.mark.parametrize(("dtype", "bound"), [(tf.float32, 1e-5), (tf.bfloat16, 2**-7)], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_and_its_gradients_follow_the_formula(name, dtype, bound, large, monkeypatch):
-    chain, formula, shapes = CHAINS[name]
-    monkeypatch.setattr(fused, "_LARGE", large)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_and_its_gradients_follow_the_formula(name, dtype, bound, large, monkeypatch):
+    operation, formula, shapes = OPERATIONS[name]
+    monkeypatch.setattr(compilation, "_LARGE", large)
     rng = np.random.default_rng(0)
     values = [tf.cast(tf.constant(rng.standard_normal(shape)), dtype) for shape in shapes]
     # vectors, which are weights, stay in float32
     inputs = [value if len(value.shape) > 1 else tf.cast(value, tf.float32) for value in values]
-    got = value_and_gradients(tf.function(chain), inputs)
+    got = value_and_gradients(tf.function(operation), inputs)
     expected = value_and_gradients(formula, [tf.cast(value, tf.float64) for value in values])
     for index, (a, b) in enumerate(zip(got, expected, strict=True)):
         error = np.linalg.norm(tf.cast(a, tf.float64) - b) / np.linalg.norm(b)
@@ -126,19 +132,19 @@ def test_a_chain_and_its_gradients_follow_the_formula(name, dtype, bound, large,
 def test_a_mask_drops_its_share_and_keeps_the_mean():
     shape = [1000, 1000]
     for rate in (0.1, 0.5, 0.01):
-        mask = fused.kept(shape, rate, SEED, SITE).numpy()
+        mask = dropout_mask(shape, rate, SEED, SITE).numpy()
         assert abs((~mask).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / mask.size)
         # of rows and columns too: chi-squared with 1,000 degrees of freedom has a deviation of 45
         for axis in (0, 1):
             counts = (~mask).sum(axis)
             assert abs(np.sum((counts - 1000 * rate) ** 2) / (1000 * rate * (1 - rate)) - 1000) < 5 * 45
-    x = fused.dropped(tf.ones(shape), 0.1, SEED, SITE).numpy()
+    x = dropout(tf.ones(shape), 0.1, SEED, SITE).numpy()
     assert set(np.unique(x)) == {0.0, np.float32(1 / 0.9)}
 
 
 def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     def mask(seed=(3, 4), site=7):
-        return fused.kept([1 << 20], 0.5, tf.constant(seed), tf.constant(site)).numpy() * 2.0 - 1.0
+        return dropout_mask([1 << 20], 0.5, tf.constant(seed), tf.constant(site)).numpy() * 2.0 - 1.0
 
     base = mask()
     bound = 5 / np.sqrt(base.size)
@@ -157,8 +163,8 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
 
 @pytest.mark.parametrize(("dtype", "direction"), [("float32", "bidi"), ("float32", "ltr"), ("bfloat16", "bidi")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
-    """Loss and gradients, through compiled chains and a last layer of few positions, and through plain ops."""
-    monkeypatch.setattr(fused, "_LARGE", 1)
+    """Loss and gradients, through fused operations and a last layer of few positions, and through plain operations."""
+    monkeypatch.setattr(compilation, "_LARGE", 1)
     keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
     try:
         config = dataclasses.replace(
@@ -183,7 +189,7 @@ def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, 
 
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(large, monkeypatch):
-    monkeypatch.setattr(fused, "_LARGE", large)
+    monkeypatch.setattr(compilation, "_LARGE", large)
     batch = random_batch(CONFIG, batch=5, length=20, predictions=4)
     weights = random_pretrainer(CONFIG, stddev=CONFIG.hidden_size**-0.5).get_weights()
     results, products = [], []
@@ -194,8 +200,7 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
         @tf.function
         def step(model=model):
             with tf.GradientTape() as tape:
-                terms = PretrainingObjective(model).losses(batch, training=True, seed=tf.constant([1, 2]))["loss"]
-                loss = tf.add_n([numerator / denominator for numerator, denominator in terms.values()])
+                loss = loss_of(PretrainingObjective(model), batch, training=True, seed=tf.constant([1, 2]))
             return [loss, *map(tf.convert_to_tensor, tape.gradient(loss, model.trainable_variables))]
 
         results.append(step())
@@ -210,7 +215,7 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_barriers_stand_in_a_program_that_is_compiled_whole_and_nowhere_else(whole, monkeypatch):
-    monkeypatch.setattr(fused, "_LARGE", 1)
+    monkeypatch.setattr(compilation, "_LARGE", 1)
     x, weights = tf.ones([ROWS, HIDDEN]), tf.ones([HIDDEN])
 
     @tf.function(jit_compile=whole)

@@ -11,7 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.input.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
 from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.pretraining.objective import PretrainingObjective
-from tests.bert_tf.reference import random_pretrainer
+from tests.bert_tf.reference import means_of, random_pretrainer
 
 CLS, SEP = 1, 2
 CONFIG = BertConfig(
@@ -127,11 +127,12 @@ def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, dir
             batch |= every_token_predicted(batch, way)
         variables = variables_by_path(objective.model)
         with tf.GradientTape() as tape:
-            terms = objective.losses(batch, training=True, seed=tf.constant([0, 0]))
-            loss = tf.add_n([a / b for a, b in terms["loss"].values()])
+            means = means_of(objective, batch, training=True, seed=tf.constant([0, 0]))
+            loss = tf.add_n([value for name, value in means.items() if name.endswith("_loss")])
         gradients = tape.gradient(loss, variables)
-        figures = {name: float(a / b) for part in terms.values() for name, (a, b) in part.items()}
-        return figures, {path: tf.convert_to_tensor(g).numpy() for path, g in gradients.items() if g is not None}
+        return {name: float(value) for name, value in means.items()}, {
+            path: tf.convert_to_tensor(g).numpy() for path, g in gradients.items() if g is not None
+        }
 
     figures, gradients = measured(packed)
     expected_figures, expected = measured(one_by_one)

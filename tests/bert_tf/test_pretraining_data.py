@@ -106,13 +106,13 @@ def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_s
     """Rows of 32 tokens made for 12 predictions at 0.4; the default of 20 or 0.15 would give other numbers."""
     for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
         shutil.copy(data / file, tmp_path)
-    seen, losses = [], PretrainingObjective.losses
+    seen, numerators = [], PretrainingObjective.numerators
 
     def looking(self, batch, training, seed):
         tf.numpy_function(lambda weights: seen.append((training, weights)), [batch["masked_lm_weights"]], [])
-        return losses(self, batch, training, seed)
+        return numerators(self, batch, training, seed)
 
-    monkeypatch.setattr(PretrainingObjective, "losses", looking)
+    monkeypatch.setattr(PretrainingObjective, "numerators", looking)
     out = tmp_path / "out"
     run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval", "--num_train_steps=2"))
     for training in (True, False):

@@ -1,0 +1,90 @@
+"""How functions of tensors are compiled by XLA, one by one or as part of a compiled step.
+
+On a CPU, TensorFlow runs the matrix products and XLA compiles the operations between them, one function at a time.
+On a TPU, XLA compiles the whole step. It then sees the forward and the backward pass at once. Without optimization
+barriers it would keep in float32 what is rounded for the next operation, and what a gradient is to compute again.
+"""
+
+import contextvars
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+from tensorflow.python.ops import control_flow_util
+
+# Compiling and launching a function costs more than it saves below this number of values.
+_LARGE = 1 << 16
+
+# Whether a function is being traced that `compiled` compiles by itself.
+_compiled_alone = contextvars.ContextVar("compiled_alone", default=False)
+
+
+def inside_xla() -> bool:
+    """Whether XLA compiles the surrounding graph as a whole; false in a function that `compiled` compiles by itself."""
+    in_context = control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    return in_context and not _compiled_alone.get()
+
+
+def optimization_barrier(*tensors: tf.Tensor):
+    """Returns the same tensors; inside XLA, no optimization crosses this point, so they are stored in their dtype."""
+    if inside_xla():
+        tensors = _barrier(*tensors)
+    return tensors if len(tensors) > 1 else tensors[0]
+
+
+@tf.custom_gradient
+def _barrier(*tensors):
+    return xla.optimization_barrier(*tensors), lambda *upstream: upstream
+
+
+def compiled(function: Callable) -> Callable:
+    """Compiles a function of tensors with XLA; keyword arguments are Python values.
+
+    The function runs op by op where the first tensor is small or its shape is unknown, and inside XLA.
+    """
+
+    @functools.partial(tf.function, jit_compile=True)
+    def compiled_function(*arguments, **options):
+        context = contextvars.copy_context()
+        context.run(_compiled_alone.set, True)
+        return context.run(function, *arguments, **options)
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        large = (tf.nest.flatten(arguments)[0].shape.num_elements() or 0) >= _LARGE
+        return (compiled_function if large and not inside_xla() else function)(*arguments, **options)
+
+    return call
+
+
+def compiled_with_gradient(function: Callable) -> Callable:
+    """Compiles a function of tensors, and its gradient as a second function of the same inputs.
+
+    The backward pass computes the function again, so it stores the inputs alone. All floating arguments get their
+    gradients; see `compiled` for the rest.
+    """
+    forward = compiled(function)
+
+    @compiled
+    def gradient(arguments, upstream, **options):
+        arguments = optimization_barrier(*arguments)
+        inputs = [argument for argument in arguments if argument.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = function(*arguments, **options)
+        return optimization_barrier(*tape.gradient(outputs, inputs, upstream))
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        @tf.custom_gradient
+        def run(*arguments):
+            def backward(upstream):
+                gradients = iter(tf.nest.flatten(gradient(arguments, upstream, **options)))
+                return tuple(next(gradients) if argument.dtype.is_floating else None for argument in arguments)
+
+            return forward(*arguments, **options), backward
+
+        return run(*arguments)
+
+    return call

@@ -1,0 +1,83 @@
+"""Dropout whose masks are computed, never stored.
+
+Paper: appendix A.2: a dropout of 0.1 on all layers.
+
+A mask is a function of a seed, a site (the number of the dropout in the network) and the place of each value. So the
+forward pass, the backward pass and a resumed run compute the same mask, and the plain operations of
+`bert_tf.modeling.attention` and `bert_tf.modeling.block` use the same masks as the fused ones.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
+    """Chooses the seed of a call: None without training, a random one where the caller gave none."""
+    if not training:
+        return None
+    if seed is None:
+        return tf.random.uniform([2], tf.int32.min, tf.int32.max, tf.int32)
+    return seed
+
+
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor | int) -> tf.Tensor:
+    """Sets a share of the values to zero and scales the others by 1 / (1 - rate).
+
+    Args:
+      x: float, of any shape.
+      rate: share of the values that are dropped.
+      seed: int32 [2]; None drops nothing.
+      site: int32 [], see `dropout_mask`.
+
+    Returns:
+      Shape and dtype of x.
+    """
+    if rate == 0 or seed is None:
+        return x
+    mask = dropout_mask(static_or_dynamic_shape(x), rate, seed, site)
+    return tf.where(mask, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Tensor | int) -> tf.Tensor:
+    """Tells which values a dropout keeps.
+
+    The index of each value is hashed to 32 random bits. Multiplications and shifts are all it takes, so XLA fuses the
+    mask into the operation that uses it.
+
+    Args:
+      shape: of the values.
+      rate: share of the values that are dropped.
+      seed: int32 [2].
+      site: int32 [], the number of this dropout in the network.
+
+    Returns:
+      bool, of the shape; True is kept.
+    """
+    seed, site = tf.bitcast(seed, tf.uint32), tf.bitcast(tf.convert_to_tensor(site), tf.uint32)
+    key = _mix(seed[0] + site * _word(0x9E3779B9), seed[1])
+    index = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
+    bits = _mix(tf.bitcast(index, tf.uint32) * _word(0x9E3779B9) + key, _mix(key, seed[0]))
+    return bits >= _word(round(rate * 2**32))
+
+
+def static_or_dynamic_shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:
+    """The static shape where it is fully known, else the shape as a tensor."""
+    return x.shape if x.shape.is_fully_defined() else tf.shape(x)
+
+
+def _word(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint32)
+
+
+def _mix(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Hashes uint32 x with a key: each bit of the result depends on all bits of both.
+
+    Two rounds multiply and fold the upper half into the lower one. The constants have the least bias
+    (C. Wellons, "Prospecting for hash functions"). The key enters between the rounds; otherwise two keys would give
+    shifted copies of one sequence.
+    """
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16))) * _word(0x7FEB352D)
+    x = tf.bitwise.bitwise_xor(x, key)
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(15))) * _word(0x846CA68B)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16)))

@@ -1,0 +1,158 @@
+"""The fused operations against the plain ones with the same dropout masks: outputs, and gradients of all inputs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import encoder as encoder_module
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.encoder import BertEncoder
+from bert_tf.modeling import compilation
+from bert_tf.modeling.block import Block
+from tests.bert_tf.reference import CONFIG
+
+ROWS, LENGTH, HEADS = 5, 20, CONFIG.num_attention_heads
+SEED = tf.constant([3, 4])
+DROPPING = dataclasses.replace(CONFIG, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
+POSITIONS = tf.constant(np.random.default_rng(1).integers(0, LENGTH, [ROWS, 4]), tf.int32)
+BOUNDS = {"float32": 2e-5, "bfloat16": 0.05}
+
+
+@pytest.fixture(params=[1, 1 << 62], ids=["compiled", "op_by_op"])
+def size(request, monkeypatch):
+    monkeypatch.setattr(compilation, "_LARGE", request.param)
+
+
+@pytest.fixture(params=BOUNDS)
+def bound(request):
+    keras.mixed_precision.set_global_policy(request.param if request.param == "float32" else f"mixed_{request.param}")
+    yield BOUNDS[request.param]
+    keras.mixed_precision.set_global_policy("float32")
+
+
+def random_tensor(*shape, seed=0) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(seed).standard_normal(shape), tf.float32)
+
+
+def randomize(layer):
+    """Sets all weights, biases and norms included, to values that matter and keep a signal's size."""
+    for index, variable in enumerate(layer.trainable_variables):
+        noise = CONFIG.hidden_size**-0.5 * random_tensor(*variable.shape, seed=index)
+        variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
+    return layer
+
+
+def value_and_gradients(function, inputs: dict) -> dict[str, np.ndarray]:
+    """Outputs by name, and by the names of the inputs the gradients of their sum with weights that differ."""
+
+    @tf.function
+    def run():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = function()
+            total = tf.add_n(
+                [
+                    tf.reduce_sum(tf.cast(output, tf.float32) * random_tensor(*output.shape, seed=index))
+                    for index, output in enumerate(outputs.values())
+                ]
+            )
+        gradients = tape.gradient(total, inputs)
+        return outputs, {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
+
+    outputs, gradients = run()
+    return {name: tf.cast(value, tf.float64).numpy() for name, value in (outputs | gradients).items()}
+
+
+def assert_close(got: dict, expected: dict, bound: float) -> None:
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        if name.endswith("attention/key/bias"):  # zero but for rounding: it adds the same to all scores of a row
+            assert np.abs(got[name]).max() < 100 * bound, name
+            continue
+        assert np.abs(value).max() > 0, name
+        error = np.linalg.norm(got[name] - value) / np.linalg.norm(value)
+        assert error <= bound, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize(
+    ("positions", "shape"),
+    [(None, (ROWS, 1, 1, LENGTH)), (None, (1, HEADS, LENGTH, LENGTH)), (POSITIONS, (ROWS, HEADS, LENGTH, LENGTH))],
+    ids=["bias_of_columns", "bias_of_heads", "few_positions"],
+)
+def test_a_block_is_the_same_and_trains_the_same(positions, shape, size, bound):
+    block, x, bias = randomize(Block(DROPPING)), random_tensor(ROWS, LENGTH, 48), random_tensor(*shape)
+    x = tf.cast(x, block.compute_dtype)
+    inputs = variables_by_path(block) | {"x": x, "bias": bias}
+
+    def output(fused):
+        y = block(x, bias, seed=SEED, site=1, positions=positions, fused=fused)
+        assert y.shape == [ROWS, LENGTH if positions is None else 4, 48] and y.dtype == x.dtype
+        return {"output": y}
+
+    fused, plain = (value_and_gradients(lambda use=use: output(use), inputs) for use in (True, False))
+    assert_close(fused, plain, bound)
+    without = value_and_gradients(lambda: {"output": block(x, bias, positions=positions)}, inputs)
+    assert np.linalg.norm(plain["output"] - without["output"]) > 0.1 * np.linalg.norm(plain["output"]), "dropout"
+
+
+def batch(packed: bool) -> dict[str, tf.Tensor]:
+    """Rows with padding, or rows of two examples of different lengths and padding."""
+    rng = np.random.default_rng(0)
+    column, ends = np.arange(LENGTH)[None], rng.integers(12, LENGTH + 1, [ROWS, 1])
+    first = rng.integers(4, 9, [ROWS, 1]) if packed else ends
+    columns = {
+        "input_ids": rng.integers(0, CONFIG.vocab_size, [ROWS, LENGTH]),
+        "input_mask": column < ends,
+        "segment_ids": (column >= ends // 2) & (column < ends),
+    }
+    if packed:
+        columns["sequence_ids"] = np.where(column < first, 1, 2) * (column < ends)
+        columns["position_ids"] = np.where(column < first, column, column - first)
+        columns["cls_positions"] = np.concatenate([np.zeros_like(first), first], 1)
+    return {name: tf.constant(value, tf.int32) for name, value in columns.items()}
+
+
+@pytest.mark.parametrize(
+    ("packed", "positions", "direction"),
+    [(False, None, "bidi"), (True, POSITIONS, "bidi"), (True, None, "ltr"), (False, POSITIONS, "rtl")],
+    ids=["rows", "packed_rows_few_positions", "packed_rows_left_to_right", "rows_right_to_left_few_positions"],
+)
+def test_an_encoder_is_the_same_and_trains_the_same(packed, positions, direction, bound):
+    model = randomize(BertEncoder(dataclasses.replace(DROPPING, directionality=direction)))
+    inputs = batch(packed)
+
+    def outputs(fused):
+        model.fused = fused
+        outputs = model(inputs, training=True, seed=SEED, positions=positions)
+        if positions is None:  # what comes of a padded position is read by nobody, and need not be alike
+            outputs["sequence_output"] *= tf.cast(inputs["input_mask"], model.compute_dtype)[..., tf.newaxis]
+        return {name: outputs[name] for name in ("sequence_output", "pooled_output", "embedding_output")}
+
+    fused, plain = (
+        value_and_gradients(lambda use=use: outputs(use), variables_by_path(model)) for use in (True, False)
+    )
+    assert_close(fused, plain, 2 * bound)
+
+
+@pytest.mark.parametrize(("fused", "recompute"), [(True, False), (True, True), (False, True)])
+def test_a_learned_attention_bias_is_trained(fused, recompute, monkeypatch):
+    """A bias of each head and distance, added to the mask that the encoder computes."""
+    learned = tf.Variable(random_tensor(HEADS, 2 * LENGTH - 1))
+    distance = np.arange(LENGTH)[None, :] - np.arange(LENGTH)[:, None] + LENGTH - 1
+    mask = encoder_module.attention_bias
+    monkeypatch.setattr(
+        encoder_module, "attention_bias", lambda *a: mask(*a) + tf.gather(learned, distance, axis=1)[tf.newaxis]
+    )
+
+    def trained(fused, recompute):
+        model = randomize(BertEncoder(DROPPING, recompute, fused=fused))
+
+        def outputs():
+            return {"pooled": model(batch(True), training=True, seed=SEED, positions=POSITIONS)["pooled_output"]}
+
+        return value_and_gradients(outputs, {"learned": learned})
+
+    assert_close(trained(fused, recompute), trained(False, False), 1e-4)
