@@ -1,4 +1,4 @@
-# setup | demo | test | test-parity | test-spark | test-real | bench | tpu-check | lint
+# setup | demo | test | test-slow | test-parity | test-spark | test-real | bench | tpu-check | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ VENV_TPU := .venv-tpu
 # flags of python -m tpu_check; without any, the published sizes beside tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 
-.PHONY: setup demo test test-parity test-real test-spark bench tpu-check lint clean
+.PHONY: setup demo test test-slow test-parity test-real test-spark bench tpu-check lint clean
 
 setup: $(VENV)/installed
 
@@ -23,7 +23,11 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 -m "not real and not spark and not torch"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not real and not spark and not torch"
+
+# runs that are killed, several machines, and other tests that take long
+test-slow: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
 
 # beside Hugging Face on PyTorch, which it installs with a published checkpoint whose requirements are not needed;
 # on the real data folder too where there is one: make test-parity DATA=path/to/data

@@ -268,19 +268,45 @@ command_line.run(Settings, main, "Says what it does.")
 """
 
 
+# forks a child for each line of words, which then runs the script as its own; TensorFlow is imported once
+FORKS = """
+import gc, json, os, runpy, sys
+from bert_tf import checkpoints, command_line
+gc.freeze()
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, name in ((1, "stdout"), (2, "stderr")):
+    os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+sys.argv = ["script.py", *json.loads(line)]
+runpy.run_path("script.py", run_name="__main__")
+"""
+
+
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
-    path = tmp_path_factory.mktemp("script") / "script.py"
-    path.write_text(SCRIPT)
+    """Runs the script with some words: its exit code, and what it has written."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.py").write_text(SCRIPT)
     root = str(pathlib.Path(command_line.__file__).parents[1])
+    forks = subprocess.Popen(
+        [sys.executable, "-c", FORKS], env={**os.environ, "PYTHONPATH": root}, cwd=folder, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
 
     def call(*words):
-        environment = {**os.environ, "PYTHONPATH": root}
-        return subprocess.run(
-            [sys.executable, str(path), *words], env=environment, capture_output=True, text=True, timeout=120
-        )
+        forks.stdin.write(json.dumps(words) + "\n")
+        forks.stdin.flush()
+        code = int(forks.stdout.readline())
+        stdout, stderr = ((folder / name).read_text() for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(words, code, stdout, stderr)
 
-    return call
+    yield call
+    forks.communicate()
 
 
 def test_a_script_that_succeeds_ends_with_0(script):

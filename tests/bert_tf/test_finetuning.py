@@ -47,7 +47,7 @@ def encoded_pairs(tokenizer, task, count, rng):
     return classifier.encode_examples(examples, task, tokenizer)
 
 
-@pytest.mark.parametrize("name", ["MRPC", "CoLA", "STS-B"])
+@pytest.mark.parametrize("name", ["MRPC", "STS-B"])
 def test_the_head_overfits_32_examples(tokenizer, name):
     keras.utils.set_random_seed(0)
     task = task_named(name)

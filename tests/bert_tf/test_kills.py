@@ -20,6 +20,7 @@ from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
 from tests.bert_tf.killable import Server
 
+pytestmark = pytest.mark.slow
 STEPS, EVERY = 60, 10
 
 

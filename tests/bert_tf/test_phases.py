@@ -56,13 +56,17 @@ def test_a_phase_takes_the_flags_of_the_one_before_but_for_its_own(runs, tmp_pat
 
 def test_phases_train_one_after_the_other_and_are_evaluated_each(runs, tmp_path, second):
     out = tmp_path / "out"
-    figures = run_pretraining(settings(runs, out, second, "--do_eval", "--max_eval_steps=2"))
+    figures = run_pretraining(settings(runs, out, second, EVERY_STEP, "--do_eval", "--max_eval_steps=2"))
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval")
     # at its start and at its end each phase evaluates on its own rows
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
     assert evaluated[2]["loss"] != evaluated[3]["loss"]
     assert figures["loss"] == evaluated[-1]["loss"]
+    # one schedule spans both
+    assert rates(out) == pytest.approx(RATES, rel=1e-5)
+    begun = json.loads((out / "run.json").read_text())["phases"]
+    assert [phase["settings"]["num_schedule_steps"] for phase in begun] == [6, 6]
 
 
 def rates(folder) -> dict[int, float]:
@@ -73,13 +77,6 @@ def rates(folder) -> dict[int, float]:
 EVERY_STEP = "--iterations_per_loop=1"
 # peak 1e-3, two steps of warm-up, linear decay from step 0 to step 6
 RATES = {0: 0.0, 1: 5e-4, **{step: 1e-3 * (1 - step / 6) for step in range(2, 6)}}
-
-
-def test_one_schedule_spans_the_phases_of_a_command(runs, tmp_path, second):
-    run_pretraining(settings(runs, tmp_path / "out", second, EVERY_STEP))
-    assert rates(tmp_path / "out") == pytest.approx(RATES, rel=1e-5)
-    begun = json.loads((tmp_path / "out/run.json").read_text())["phases"]
-    assert [phase["settings"]["num_schedule_steps"] for phase in begun] == [6, 6]
 
 
 def test_phases_that_are_commands_of_their_own_share_the_schedule_that_a_flag_names(runs, tmp_path, caplog):
@@ -103,7 +100,7 @@ def test_a_schedule_that_is_too_short_is_refused(runs, tmp_path, second):
     phases.of(settings(runs, tmp_path / "out", "--num_warmup_steps=7", "--nodo_train", "--do_eval"))
 
 
-@pytest.mark.parametrize("step", [4, 5])
+@pytest.mark.parametrize("step", [pytest.param(4, marks=pytest.mark.slow), 5])
 def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_path, second, monkeypatch, step):
     """Between both (step 4, before the second is begun), and in the second."""
 

@@ -157,6 +157,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
     assert "of 6; written" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_with_it(data, tmp_path, monkeypatch):
     """The trainer is killed after the second evaluation; a clock that jumps then saves the waiting."""
     folder, evaluated, passed = tmp_path / "run", [], [0.0]

@@ -124,7 +124,7 @@ def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
 
 # makes one strategy, since a process can be a worker only once
 ONE_STRATEGY = """
-from bert_tf import strategies
+from bert_tf.distributed import strategies
 def make(settings, make=strategies.make_strategy, made=[]):
     return made[0] if made else made.append(make(settings)) or made[0]
 strategies.make_strategy = make
@@ -135,24 +135,26 @@ KILLED = (
     ONE_STRATEGY
     + """
 import os, signal, sys
-from bert_tf import pretraining_run, run_pretraining, training
+from bert_tf import run_pretraining
 from bert_tf.command_line import parse
+from bert_tf.pretraining import engine
 from bert_tf.settings import PretrainingSettings
+from bert_tf.training import loop
 from tfrecords.errors import InputError
 given = sys.argv[1:]
 folder = parse(PretrainingSettings, given).output_dir
 other = [f"--input_file={os.path.dirname(folder)}/other.tfrecord"] if "--task_index=1" in given else []
 try:
-    pretraining_run.run_pretraining(parse(PretrainingSettings, given + other))
+    engine.run_pretraining(parse(PretrainingSettings, given + other))
 except InputError as error:
     assert not os.path.exists(folder)
     print("refused:", error)
-update = training.Progress.update
+update = loop.Progress.update
 def killed(self, step, figures):
     update(self, step, figures)
     if step == 25:
         os.kill(os.getpid(), signal.SIGKILL)
-training.Progress.update = killed
+loop.Progress.update = killed
 run_pretraining.run()
 """
 )
@@ -162,9 +164,9 @@ BOTH = (
     ONE_STRATEGY
     + """
 import sys
-from bert_tf.classifier_run import run_classifier
 from bert_tf.command_line import parse
-from bert_tf.pretraining_run import run_pretraining
+from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 then = sys.argv.index("then")
 workers = sys.argv[-3:]
@@ -196,6 +198,7 @@ def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_tune(runs, alone, vocab_file, tmp_path):
     pretrained, out = tmp_path / "pretrained", tmp_path / "out"
     given = flags(runs, pretrained)

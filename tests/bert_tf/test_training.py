@@ -77,13 +77,12 @@ def finished(data, tmp_path_factory):
     return folder, figures
 
 
-def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, tmp_path):
-    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
-    convert_checkpoint(ConversionSettings(input=str(tmp_path / "first"), output=str(tmp_path / "tf1"), format="tf1"))
+def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
+    convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
              "--num_warmup_steps=0"]  # fmt: skip
     run_pretraining(settings(data, tmp_path / "second", *start))
-    old, new = weights(tmp_path / "first", 2), weights(tmp_path / "second", 0)
+    old, new = weights(finished[0], 6), weights(tmp_path / "second", 0)
     for name in old:
         if name.startswith("model/"):
             np.testing.assert_array_equal(new[name], old[name])
@@ -94,8 +93,9 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
     assert not (tmp_path / "third").exists()
 
 
-def test_a_run_goes_on_and_is_evaluated_without_the_checkpoint_and_the_configuration_that_it_began_with(data, tmp_path):
-    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
+def test_a_run_goes_on_and_is_evaluated_without_what_it_began_with(data, finished, tmp_path):
+    """Without the checkpoint and the configuration."""
+    shutil.copytree(finished[0], tmp_path / "first")
     begun = [f"--init_checkpoint={tmp_path}/first", "--bert_config_file="]
     run_pretraining(settings(data, tmp_path / "second", *begun))
     shutil.rmtree(tmp_path / "first")
@@ -105,7 +105,6 @@ def test_a_run_goes_on_and_is_evaluated_without_the_checkpoint_and_the_configura
 
 
 def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
-    run_pretraining(settings(data, tmp_path / "first", "--num_train_steps=2"))
     model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
     model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
     tf.train.Checkpoint(model=model).write(f"{tmp_path}/damaged")
@@ -166,8 +165,8 @@ def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32
     assert all(np.isfinite(losses(tmp_path)))
 
 
-def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, tmp_path):
-    run_pretraining(settings(data, tmp_path))
+def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     longer = (f"--input_file={data}/longer.tfrecord", "--max_seq_length=48")
     with pytest.raises(InputError, match="another data .*max_seq_length was 32, is 48"):
         run_pretraining(settings(data, tmp_path, *longer))

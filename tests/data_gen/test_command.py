@@ -15,6 +15,8 @@ import pytest
 from data_gen.run_local import LocalRunner
 from tfrecords import manifest
 
+pytestmark = pytest.mark.slow
+
 
 def command(generator, corpus, *flags, output="out@3"):
     return [

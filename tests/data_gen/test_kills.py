@@ -12,6 +12,7 @@ import pytest
 
 from tfrecords import manifest
 
+pytestmark = pytest.mark.slow
 WORDS = "the of and to in a is that for it as was with be by on".split()
 
 

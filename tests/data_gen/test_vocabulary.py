@@ -309,6 +309,7 @@ print(learn_tokens(counts, 150), extend_tokens(["[UNK]", *"abc", "##a", "##b", "
 """
 
 
+@pytest.mark.slow
 def test_equal_counts_are_settled_alike_whatever_the_hash_seed():
     def start(seed):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
