@@ -169,7 +169,7 @@ def config_with(inputs, tmp_path, **changes) -> str:
 
 
 def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trained, tmp_path):
-    with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ pieces"):
+    with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"):
         flag = config_with(inputs, tmp_path, vocab_size=100)
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
     flag = config_with(inputs, tmp_path, vocab_size=1000)

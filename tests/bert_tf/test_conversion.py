@@ -296,7 +296,7 @@ def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tm
 def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):
     for text in ("{", "[]"):
         (source / "tokenizer_config.json").write_text(text)
-        with pytest.raises(InputError, match=r"tokenizer_config.json: (not JSON|must hold one JSON object)"):
+        with pytest.raises(InputError, match=r"tokenizer_config.json: (not JSON|must contain one JSON object)"):
             convert(source, tmp_path / "out", "bert_tf")
 
 

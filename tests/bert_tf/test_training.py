@@ -279,7 +279,7 @@ def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, m
         ("--init_checkpoint=nothing", "nothing: no such checkpoint"),
         ("--max_seq_length=64", "input_ids has 32 values but --max_seq_length=64"),
         ("--num_gpus=1", "TensorFlow finds 0 on this machine"),
-        ("--use_tpu", "no TPU can be reached"),
+        ("--use_tpu", "cannot reach the TPU"),
         ("--distribution_strategy=multi_worker_mirrored", "needs --worker_hosts="),
     ],
 )
