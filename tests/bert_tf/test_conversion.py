@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats import hugging_face, run
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -110,10 +110,10 @@ def trainer(config, path=None):
 def test_adams_moments_and_the_step_survive_the_way_to_the_original_and_back(tmp_path):
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     first = trainer(config)
-    run = tmp_path / "run"
-    first.checkpoint.write(str(run / "ckpt-2"))
-    (run / "bert_config.json").write_text(config.to_json_string())
-    contents = convert(run, tmp_path / "tf1", "tf1", "--keep_optimizer")
+    folder = tmp_path / "run"
+    first.checkpoint.write(str(folder / "ckpt-2"))
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    contents = convert(folder, tmp_path / "tf1", "tf1", "--keep_optimizer")
     assert contents.global_step == 2 and contents.optimizer_tensors == 2 * len(contents.tensors) + 1
     contents = convert(tmp_path / "tf1", tmp_path / "back", "bert_tf", "--keep_optimizer")
     second = trainer(config, tmp_path / "back")
@@ -123,6 +123,17 @@ def test_adams_moments_and_the_step_survive_the_way_to_the_original_and_back(tmp
         np.testing.assert_array_equal(ours, theirs)
     convert(tmp_path / "tf1", tmp_path / "without", "bert_tf")
     assert checkpoints.open_checkpoint(str(tmp_path / "without")).optimizer_tensors == 0
+
+
+def test_moments_of_other_shapes_than_the_weights_are_not_taken(values, tmp_path):
+    moments = {path: (np.zeros_like(value), np.zeros_like(value)) for path, value in values.items()}
+    wrong = {**moments, "encoder/pooler/kernel": (np.zeros([16, 16], np.float32), np.zeros([8, 16], np.float32))}
+    for name, given in (("same", moments), ("other", wrong)):
+        (tmp_path / name).mkdir()
+        run.write(str(tmp_path / name), values, given, 1)
+        (tmp_path / name / "bert_config.json").write_text(CONFIG.to_json_string())
+    assert checkpoints.open_checkpoint(str(tmp_path / "same")).moments.keys() == values.keys()
+    assert checkpoints.open_checkpoint(str(tmp_path / "other")).moments == {}
 
 
 def test_moments_that_are_not_there_are_refused(source, tmp_path):

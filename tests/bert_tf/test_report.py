@@ -181,6 +181,14 @@ def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
     assert values == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    "value, label",
+    [(0, "0"), (1e-5, "1e-05"), (999, "999"), (1000, "1k"), (20_000, "20k"), (-1e6, "-1M"), (2.5e12, "2.5T")],
+)
+def test_labels_of_ticks_are_short(value, label):
+    assert curves._short(value) == label
+
+
 def test_the_same_curves_are_the_same_bytes():
     drawn = [curves.panel("a < b", [curves.Curve("c", [(0, 1.0), (1, 20.0)])], log=True) for _ in range(2)]
     assert drawn[0] == drawn[1] and "a &lt; b" in drawn[0]
