@@ -114,17 +114,22 @@ def render(
             _panels(shown, train, held_out, [phase.first_step for phase in phases[1:]]),
         ]
     if starts:
-        # training measures the peak again if it proves too low
-        last, peak = starts[-1], max(entry.get("peak_flops", 0.0) for entry in (starts[-1], *train))
-        parts.append(
-            f'<p class="note">Model FLOP utilization refers to {progress.abbreviated(peak, " ")}FLOP/s, '
-            f"{html.escape(last['peak_source'])}; a step computes "
-            f"{progress.abbreviated(last['flops_per_row'], ' ')}FLOP a row by formula.</p>"
-        )
+        parts.append(_peak_note(starts[-1], train))
     if looks:
         parts.append(_samples(looks))
     parts.append(_settings_table(kind.settings, phases))
     return page(f"{kind.title}: {name}", "\n".join(parts))
+
+
+def _peak_note(start: Mapping, train: Sequence[Mapping]) -> str:
+    """Names the peak since the last start. Training measures it again if it proves too low."""
+    peaks = [entry["peak_flops"] for entry in train if entry["step"] > start["step"] and "peak_flops" in entry]
+    peak = (peaks or [start["peak_flops"]])[-1]
+    return (
+        f'<p class="note">Model FLOP utilization refers to {progress.abbreviated(peak, " ")}FLOP/s, '
+        f"{html.escape(start['peak_source'])}; a step computes "
+        f"{progress.abbreviated(start['flops_per_row'], ' ')}FLOP a row by formula.</p>"
+    )
 
 
 def _panels(

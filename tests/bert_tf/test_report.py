@@ -82,6 +82,8 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
              for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
     assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
+    resumed = {**start, "step": 150, "peak_flops": 1e11, "peak_source": "another machine"}
+    assert "refers to 100 GFLOP/s, another machine" in run_report.render("run", [PHASE], [start, *loops, resumed], [])
 
 
 @pytest.mark.parametrize(
