@@ -56,7 +56,7 @@ def find(folder: str, path: str = "") -> Casing:
       path: as it was given, `hf://owner/model` say.
 
     Raises:
-      InputError: `tokenizer_config.json` is no JSON object.
+      InputError: `tokenizer_config.json` is not a JSON object.
     """
     file = os.path.join(folder, NAME)
     entries = read(folder)
@@ -82,7 +82,7 @@ def read(folder: str) -> dict:
     """The entries of a folder's `tokenizer_config.json`; {} where there is none.
 
     Raises:
-      InputError: it is no JSON object.
+      InputError: it is not a JSON object.
     """
     path = os.path.join(folder, NAME)
     return read_json(path) if tf.io.gfile.exists(path) else {}
