@@ -2,13 +2,14 @@ import dataclasses
 import html.parser
 import json
 import logging
+import os
 import re
 
 import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import __main__ as report_script
+from bert_tf.report import __main__ as report_main
 from bert_tf.report import curves, run_report
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
@@ -131,7 +132,15 @@ def write_run(folder, description):
         (folder / name).write_text("")
 
 
-def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys):
+@pytest.fixture
+def report_script(monkeypatch):
+    """The report's script, whose environment variables do not outlive the test."""
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    return report_main
+
+
+def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, report_script):
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -146,7 +155,7 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys):
         assert f"Pre-training: {folder.name}" in page and page.count("<svg") == 1
 
 
-def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys):
+def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_script):
     assert report_script.main([str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
     write_run(tmp_path, "no JSON")
