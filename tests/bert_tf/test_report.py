@@ -164,7 +164,7 @@ def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_scrip
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 1)])
-def test_the_script_shows_its_command(words, code, capsys):
+def test_the_script_shows_its_command(words, code, capsys, report_script):
     assert report_script.main(words) == code
     assert "python -m bert_tf.report pretrained" in capsys.readouterr().out
 
