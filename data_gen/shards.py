@@ -22,13 +22,13 @@ from data_gen.work_units import Unit, plan_units, window_around
 from tfrecords import writer
 from tfrecords.errors import InputError
 from tfrecords.manifest import Shard
+from tfrecords.progress_bar import SECONDS_BETWEEN_LINES
 
 # Keys of the random streams used here; `examples` uses other keys.
 _TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
 # A shard is shuffled in buckets of about this size, each of which fits in memory.
 BUCKET_BYTES = 64 << 20
 _RECORDS_AT_ONCE = 1024
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
             part = order[start : start + _RECORDS_AT_ONCE]
             yield b"".join([view[a:b] for a, b in zip(offsets[part].tolist(), offsets[part + 1].tolist(), strict=True)])
         # the bar counts whole shards; a log line would break it
-        if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES and not sys.stderr.isatty():
+        if time.monotonic() - last_line > SECONDS_BETWEEN_LINES and not sys.stderr.isatty():
             last_line = time.monotonic()
             logging.info("%s: shuffled %d of %d buckets", task.name, bucket + 1, task.buckets)
 

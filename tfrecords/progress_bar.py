@@ -5,7 +5,7 @@ import time
 
 import tqdm
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressBar:
@@ -51,7 +51,7 @@ class ProgressBar:
         if note:
             self._bar.set_postfix_str(note)
         now = time.monotonic()
-        if not self._bar.disable or not (is_last or now - self._last_line > _SECONDS_BETWEEN_LINES):
+        if not self._bar.disable or not (is_last or now - self._last_line > SECONDS_BETWEEN_LINES):
             return False
         self._last_line = now
         return True

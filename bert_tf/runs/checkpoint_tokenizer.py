@@ -16,7 +16,7 @@ from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tokenizer_config import Casing
 from bert_tf.runs import run_folder
-from bert_tf.text.data_vocabulary import DataVocabulary
+from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
 from bert_tf.tokenization import load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -52,7 +52,7 @@ class CheckpointTokenizer:
           InputError: names the flag, and what contradicts it.
         """
         if do_lower_case is not None:
-            self._check_casing(do_lower_case, f"--do_lower_case={_flag(do_lower_case)}", "give")
+            self._check_casing(do_lower_case, f"--do_lower_case={flag_value(do_lower_case)}", "give")
         if vocab_file:
             self._check_vocabulary(vocab_file, f"--vocab_file={vocab_file}", "give")
 
@@ -65,14 +65,14 @@ class CheckpointTokenizer:
         if rule := self.casing.other_rule(do_lower_case):
             file = os.path.join(self.folder, tokenizer_config.NAME)
             raise InputError(
-                f"{file}: {rule} with --do_lower_case={_flag(do_lower_case)} is a rule that bert_tf's tokenizer lacks; "
-                f"take another checkpoint, {_OVERRIDE}"
+                f"{file}: {rule} with --do_lower_case={flag_value(do_lower_case)} is a rule that bert_tf's tokenizer "
+                f"lacks; take another checkpoint, {_OVERRIDE}"
             )
 
     def _check_casing(self, do_lower_case: bool, given: str, mend: str) -> None:
         known = self.casing.do_lower_case
         if known not in (None, do_lower_case):
-            flag = f"--do_lower_case={_flag(known)}"
+            flag = f"--do_lower_case={flag_value(known)}"
             raise InputError(
                 f"{given}: {self.casing.source} says that {self.source} needs {flag}; {mend} {flag}, {_OVERRIDE}"
             )
@@ -115,7 +115,7 @@ class CheckpointTokenizer:
             )
         if vocabulary and vocabulary.do_lower_case is not None:
             lower = vocabulary.do_lower_case
-            given = f"{vocabulary.data}, made with --do_lower_case={_flag(lower)}"
+            given = f"{vocabulary.data}, made with --do_lower_case={flag_value(lower)}"
             self._check_casing(lower, given, "make the data with")
             self.check_rules(lower)
 
@@ -154,12 +154,8 @@ def with_casing(settings: _Settings) -> _Settings:
             tokenizer.check(lower, settings.vocab_file)
             tokenizer.check_rules(_first(lower, casing.do_lower_case, True))
     if lower is None and casing.do_lower_case is not None:
-        logging.info("--do_lower_case=%s, as %s says", _flag(casing.do_lower_case), casing.source)
+        logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
     return dataclasses.replace(settings, do_lower_case=_first(lower, casing.do_lower_case, True))
-
-
-def _flag(value: bool) -> str:
-    return str(value).lower()
 
 
 def _first(*values: bool | None) -> bool:

@@ -54,8 +54,8 @@ class DataVocabulary:
             )
         if None not in (self.do_lower_case, other.do_lower_case) and self.do_lower_case != other.do_lower_case:
             raise InputError(
-                f"{other.data}: made with --do_lower_case={_flag(other.do_lower_case)}, but {self.data} with "
-                f"--do_lower_case={_flag(self.do_lower_case)}; make both alike"
+                f"{other.data}: made with --do_lower_case={flag_value(other.do_lower_case)}, but {self.data} with "
+                f"--do_lower_case={flag_value(self.do_lower_case)}; make both alike"
             )
 
 
@@ -77,5 +77,6 @@ def tokens_sha256(tokens: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
 
 
-def _flag(value: bool) -> str:
+def flag_value(value: bool) -> str:
+    """Writes a boolean as the value of a flag."""
     return str(value).lower()
