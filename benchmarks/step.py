@@ -274,8 +274,8 @@ def main() -> None:
         best = best_seconds(name, [*arguments.peers.split(","), PRODUCT])
         peak = 2 * PRODUCT_SIZE**3 / best.pop(PRODUCT)
         config = model_config(shape)
-        counted = flops.of_training(config, length, predictions, 2) * batch_size
-        spared = flops.of_unread_positions(config, length, predictions + 1) * batch_size
+        counted = flops.training_flops(config, length, predictions, 2) * batch_size
+        spared = flops.unread_position_flops(config, length, predictions + 1) * batch_size
         print(f"\nPre-training step, L={num_layers} H={hidden} A={heads} B={batch_size} S={length} P={predictions}")
         print(f"  {counted / 1e12:.2f} TFLOP, of which ours skips {spared / 1e12:.2f}")
         print(

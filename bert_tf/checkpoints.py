@@ -19,8 +19,8 @@ from bert_tf.checkpoint_formats import (
     location,
     model_config,
     names,
-    original,
-    run,
+    native,
+    tf1,
     tf_models,
 )
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
@@ -66,7 +66,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
             logging.warning("%s: its pooler reads [CLS], ours of a left-to-right model the last piece", found.path)
         return hugging_face.read(found.path, entries, **beside)
     bundle = TensorBundle(found.path)
-    readers = (run.read, tf_models.read) if bundle.has_objects else (original.read,)
+    readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
     for read in readers:
         contents = read(bundle, **beside)
         if contents:

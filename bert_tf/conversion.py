@@ -12,8 +12,8 @@ from bert_tf.checkpoint_formats import (
     hugging_face,
     model_config,
     names,
-    original,
-    run,
+    native,
+    tf1,
     tf_models,
     tokenizer_config,
     vocabulary_growth,
@@ -100,7 +100,7 @@ def _write(format: str, folder: str, tensors, config: BertConfig, moments, globa
     if format == "tf_models":
         tf_models.write(folder, tensors, config)
     else:
-        (original if format == "tf1" else run).write(folder, tensors, moments, global_step)
+        (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:

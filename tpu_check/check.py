@@ -50,7 +50,7 @@ class Row:
       chip: the chip for which the step was compiled.
       step: name of the implementation.
       compiled: the compiler's results.
-      formula: FLOPs of the step by `flops.of_training`.
+      formula: FLOPs of the step by `flops.training_flops`.
     """
 
     model: str
@@ -121,7 +121,7 @@ def _chips(settings: TpuCheckSettings) -> list[Chip]:
 
 
 def _formula(config: BertConfig, shape: Shape) -> float:
-    return shape.batch_size * flops.of_training(config, shape.length, shape.predictions, outputs=2)
+    return shape.batch_size * flops.training_flops(config, shape.length, shape.predictions, outputs=2)
 
 
 def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:

@@ -16,7 +16,7 @@ _STEP = re.compile(r"-(\d+)$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ResumePoint:
     """What a folder has to go on from.
 
     Attributes:
@@ -64,7 +64,7 @@ def numbered(folder: str) -> dict[int, str]:
     return {step_of(prefix): prefix for prefix in prefixes(folder)}
 
 
-def find(folder: str) -> Found:
+def find(folder: str) -> ResumePoint:
     """Looks for the newest whole checkpoint; all of its bytes are read and their checksums compared.
 
     A damaged one is passed over, which the log says.
@@ -78,14 +78,14 @@ def find(folder: str) -> Found:
         if not reason:
             if reasons:
                 logging.warning("%s; taking %s, the newest whole one", "; ".join(reasons.values()), prefix)
-            return Found(prefix, tuple(reasons))
+            return ResumePoint(prefix, tuple(reasons))
         reasons[prefix] = reason
     if reasons:
         raise InputError(
             f"{folder}: none of its checkpoints can be read ({'; '.join(reasons.values())}); copy them again, or give "
             "another folder"
         )
-    return Found()
+    return ResumePoint()
 
 
 def check_there(folder: str) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hugging_face, latest
-from bert_tf.checkpoint_formats.original import PREFIX_NAME
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
+from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from tfrecords.errors import InputError
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")

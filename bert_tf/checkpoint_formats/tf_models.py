@@ -30,7 +30,7 @@ _POOLERS = {
 
 
 def read(bundle: TensorBundle, **beside) -> Contents | None:
-    """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `original.read`."""
+    """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `tf1.read`."""
     graph = bundle.graph()
     encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:

@@ -37,7 +37,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
       InputError: the description of the workers is invalid, or a worker does not connect.
     """
     cluster = describe(settings)
-    meet(cluster, alike(settings))
+    meet(cluster, shared_settings(settings))
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": cluster.hosts}),
         task_type="worker",
@@ -93,7 +93,7 @@ def describe(settings: DeviceSettings) -> Cluster:
     return Cluster([*chiefs, *others], index + (len(chiefs) if kind == "worker" else 0), "TF_CONFIG", "its index")
 
 
-def alike(settings: DeviceSettings) -> dict:
+def shared_settings(settings: DeviceSettings) -> dict:
     """Returns the settings that must be the same on all workers; paths may differ between machines."""
     own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
     return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}

@@ -168,7 +168,7 @@ def _train(run: ClassifierRun, strategy: tf.distribute.Strategy, model: BertClas
 
     with strategy.scope():
         optimizer = make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps)
-        per_sequence = flops.of_training(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
+        per_sequence = flops.training_flops(run.config, settings.max_seq_length, outputs=run.task.num_outputs)
         trainer = Trainer(
             classifier.ClassificationObjective(model, run.task.is_regression),
             strategy,

@@ -123,7 +123,7 @@ def _train(
     return figures
 
 
-def _find(folder: str, strategy: tf.distribute.Strategy) -> latest.Found:
+def _find(folder: str, strategy: tf.distribute.Strategy) -> latest.ResumePoint:
     """What the folder has to go on from, alike on all workers."""
     found = latest.find(folder)
     workers.check_same_folder(strategy, folder, found.step)
@@ -134,7 +134,7 @@ def _train_phase(
     phase: _Prepared,
     strategy: tf.distribute.Strategy,
     lock: run_folder.Lock | None,
-    found: latest.Found,
+    found: latest.ResumePoint,
     write_report: Report,
 ) -> dict[str, float]:
     settings, config, data = phase.settings, phase.config, phase.data
@@ -213,7 +213,7 @@ def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
     every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
     for phase in prepared:
         settings, facts = phase.settings, phase.facts
-        every["flags"].append(workers.alike(settings))
+        every["flags"].append(workers.shared_settings(settings))
         every["model"].append(facts.model)
         every["data"].append([facts.data, phase.data.dynamic_masking])
         every["optimizer"].append({**facts.optimizer, "init_checkpoint": ""})
@@ -279,5 +279,5 @@ def _throughput(
     if config.directionality != "bidi":
         predictions = settings.max_seq_length - 1
     outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
-    per_row = flops.of_pretraining(config, settings.max_seq_length, predictions, outputs, examples)
+    per_row = flops.pretraining_flops(config, settings.max_seq_length, predictions, outputs, examples)
     return Throughput(per_row, flops.peak(strategy, settings.dtype))

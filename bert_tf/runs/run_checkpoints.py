@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats.latest import Found, indexes, prefixes, step_of
+from bert_tf.checkpoint_formats.latest import ResumePoint, indexes, prefixes, step_of
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -69,7 +69,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
     return prefix
 
 
-def tidy(folder: str, found: Found) -> None:
+def tidy(folder: str, found: ResumePoint) -> None:
     """Makes a folder ready to be trained into, under its lock: what a kill left goes, what is damaged is put aside.
 
     Args:
@@ -181,7 +181,7 @@ def _remove(prefix: str) -> None:
         tf.io.gfile.remove(os.path.join(folder, file))
 
 
-def _put_aside(folder: str, found: Found) -> None:
+def _put_aside(folder: str, found: ResumePoint) -> None:
     """Moves the files of damaged checkpoints into a folder where a person can look at them."""
     if not found.damaged:
         return

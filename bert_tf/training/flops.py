@@ -71,7 +71,7 @@ class Peak:
     measure: Callable[[], float] | None = dataclasses.field(default=None, compare=False)
 
 
-def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
+def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
     """Computes the model FLOPs of training on one row, forward and backward; a multiply-add counts as two.
 
     The formula counts matrix products, padding included, because padding is computed too. It leaves out operations that
@@ -96,14 +96,14 @@ def of_training(config: BertConfig, length: int, predictions: int = 0, outputs: 
     return _TRAINING_OVER_FORWARD * (config.num_hidden_layers * layer + masked_lm + pooled)
 
 
-def of_pretraining(config: BertConfig, length: int, predictions: int, outputs: int, examples: int) -> int:
-    """Computes the FLOPs of a pre-training step for one row; arguments as for `of_training`."""
-    whole = of_training(config, length, predictions, outputs, examples)
-    return whole - of_unread_positions(config, length, predictions + examples)
+def pretraining_flops(config: BertConfig, length: int, predictions: int, outputs: int, examples: int) -> int:
+    """Computes the FLOPs of a pre-training step for one row; arguments as for `training_flops`."""
+    whole = training_flops(config, length, predictions, outputs, examples)
+    return whole - unread_position_flops(config, length, predictions + examples)
 
 
-def of_unread_positions(config: BertConfig, length: int, read: int) -> int:
-    """Computes the FLOPs that `of_training` counts for a row but a pre-training step does not need.
+def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
+    """Computes the FLOPs that `training_flops` counts for a row but a pre-training step does not need.
 
     The last layer is computed only at the positions that the heads read: the predicted ones and those of the pooler.
     At the others it needs only keys and values.

@@ -58,7 +58,7 @@ def train(
     trainer: Trainer,
     settings: PretrainingSettings | ClassifierSettings,
     num_train_steps: int,
-    found: latest.Found,
+    found: latest.ResumePoint,
     evaluate: Callable[[], None] | None = None,
     records_of: Callable[[int, Position], Sequence[str]] | None = None,
 ) -> None:
@@ -108,7 +108,7 @@ class _Run:
       shown: its progress; None on a worker that writes nothing.
     """
 
-    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.Found, records_of):
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.ResumePoint, records_of):
         self._trainer, self._settings, self._records_of = trainer, settings, records_of
         self._folder, self.saved = settings.output_dir, found.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
@@ -199,7 +199,7 @@ class _Run:
         self._saved_step = step
 
 
-def _restore(trainer: Trainer, found: latest.Found) -> None:
+def _restore(trainer: Trainer, found: latest.ResumePoint) -> None:
     if not found.prefix:
         return
     with trainer.strategy.scope():

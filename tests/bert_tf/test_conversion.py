@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import hugging_face, run
+from bert_tf.checkpoint_formats import hugging_face, native
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -130,7 +130,7 @@ def test_moments_of_other_shapes_than_the_weights_are_not_taken(values, tmp_path
     wrong = {**moments, "encoder/pooler/kernel": (np.zeros([16, 16], np.float32), np.zeros([8, 16], np.float32))}
     for name, given in (("same", moments), ("other", wrong)):
         (tmp_path / name).mkdir()
-        run.write(str(tmp_path / name), values, given, 1)
+        native.write(str(tmp_path / name), values, given, 1)
         (tmp_path / name / "bert_config.json").write_text(CONFIG.to_json_string())
     assert checkpoints.open_checkpoint(str(tmp_path / "same")).moments.keys() == values.keys()
     assert checkpoints.open_checkpoint(str(tmp_path / "other")).moments == {}

@@ -63,18 +63,18 @@ def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, exampl
         return tf.reduce_sum(outputs["masked_lm_logits"] ** 2) + tf.reduce_sum(outputs["next_sentence_logits"] ** 2)
 
     counted = traced_flops(BertPretrainer(config), loss, **packed)
-    formula = flops.of_pretraining(config, LENGTH, PREDICTIONS, 2, examples)
+    formula = flops.pretraining_flops(config, LENGTH, PREDICTIONS, 2, examples)
     assert BATCH * formula == pytest.approx(counted, rel=0.01)
 
 
 def test_the_formula_of_classification_counts_what_the_graph_does():
     counted = traced_flops(BertClassifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
-    assert BATCH * flops.of_training(CONFIG, LENGTH, outputs=3) == pytest.approx(counted, rel=0.01)
+    assert BATCH * flops.training_flops(CONFIG, LENGTH, outputs=3) == pytest.approx(counted, rel=0.01)
 
 
 def test_base_takes_about_six_flops_a_weight_and_piece():
     """A rule of thumb, for 2 forwards and 4 backwards; 85.5 million weights in the layers of BERT base."""
-    per_row = flops.of_training(BertConfig.named("base"), 128)
+    per_row = flops.training_flops(BertConfig.named("base"), 128)
     attention = 3 * 12 * 4 * 128**2 * 768
     assert per_row - attention == pytest.approx(6 * 85.0e6 * 128, rel=0.01)
 

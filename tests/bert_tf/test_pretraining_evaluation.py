@@ -90,7 +90,7 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     assert all(entry.keys() == {"split", "step", *EVALUATED} for entry in by_split["eval"])
     assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
     # what the last layer leaves out is not computed, so it is no part of utilisation
-    assert by_split["start"][0]["flops_per_row"] == flops.of_pretraining(CONFIG, 32, 5, outputs=2, examples=1)
+    assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
     for entry in by_split["train"]:
         # every row has 32 places, some of them padding
         assert 0 < entry["tokens_per_second"] < 32 * entry["sequences_per_second"]

@@ -10,7 +10,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.checkpoint_formats.location import locate
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_watch, run_checkpoints
-from bert_tf.runs.run_checkpoints import KEPT, Found
+from bert_tf.runs.run_checkpoints import KEPT, ResumePoint
 from tfrecords.errors import InputError
 
 
@@ -61,7 +61,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
     DAMAGES[damage](folder, 6)
-    assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith(f"{folder}/ckpt-6: ") and line.endswith(f"; taking {folder}/ckpt-3, the newest whole one")
     assert locate(str(folder)).path == f"{folder}/ckpt-3"
@@ -85,7 +85,7 @@ def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text
 
 def test_an_older_one_that_a_person_names_is_taken(folder):
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3")
+    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
 
 
 def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
@@ -94,7 +94,7 @@ def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_i
     message = rf"^{re.escape(str(folder))}: none of its checkpoints can be read \(.*ckpt-6.*ckpt-3.*ckpt-0"
     with pytest.raises(InputError, match=message):
         latest.find(str(folder))
-    assert latest.find(str(tmp_path / "nothing")) == Found() and Found().step == 0
+    assert latest.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
     with pytest.raises(InputError, match="nothing: holds no checkpoint"):
         latest.check_there(str(tmp_path / "nothing"))
 
@@ -105,9 +105,9 @@ def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(
         damaged = data(folder, 6).read_bytes()
         run_checkpoints.tidy(str(folder), latest.find(str(folder)))
         assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
-        assert latest.find(str(folder)) == Found(f"{folder}/ckpt-3")
+        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
         run_checkpoints.save(str(folder), checkpoint(6), 6)
-        assert latest.find(str(folder)) == Found(f"{folder}/ckpt-6")
+        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
 
 
 def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):

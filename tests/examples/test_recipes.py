@@ -109,7 +109,7 @@ def test_the_experiments_three_models_get_the_same_compute():
     def compute(recipe, predictions):
         settings = read(recipe)
         config = BertConfig.from_json_file(settings.bert_config_file)
-        per_row = flops.of_training(config, settings.max_seq_length, predictions)
+        per_row = flops.training_flops(config, settings.max_seq_length, predictions)
         return settings.num_train_steps * settings.train_batch_size * per_row
 
     masked = compute("results/bert", 10)

@@ -17,7 +17,7 @@ _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def read(bundle: TensorBundle, **beside) -> Contents | None:
-    """Opens a checkpoint; None where it is none of ours. Args, Raises: those of `original.read`."""
+    """Opens a checkpoint; None where it is none of ours. Args, Raises: those of `tf1.read`."""
     graph = bundle.graph()
     # without a pooler where another project's checkpoint that had none was converted
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
@@ -67,7 +67,7 @@ def _moments(bundle: TensorBundle, graph: ObjectGraph, tensors) -> dict:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
-    """Writes `ckpt-STEP` into a folder; see `original.write`."""
+    """Writes `ckpt-STEP` into a folder; see `tf1.write`."""
     step = global_step or 0
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),

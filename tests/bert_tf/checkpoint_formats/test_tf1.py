@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import names, original
+from bert_tf.checkpoint_formats import names, tf1
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
@@ -85,7 +85,7 @@ def test_outputs_of_the_originals_fine_tuning_are_heads(values, tmp_path):
 
 def test_what_is_written_has_the_originals_names(values, tmp_path):
     moments = {path: (value + 1, value * value) for path, value in values.items()}
-    prefix = original.write(str(tmp_path), values, moments, 7)
+    prefix = tf1.write(str(tmp_path), values, moments, 7)
     reader = tf.train.load_checkpoint(prefix)
     expected = original_values(values)
     slots = {f"{name}/adam_{kind}" for name in expected for kind in "mv"}
@@ -170,4 +170,4 @@ def test_no_configuration_beside_it_is_refused_by_its_name(values, tmp_path):
 
 
 def test_names_of_the_table_are_the_originals(values):
-    assert [original.name_of(path) for path in values] == [original_name(path) for path in values]
+    assert [tf1.name_of(path) for path in values] == [original_name(path) for path in values]
