@@ -15,11 +15,12 @@ from bert_tf import command_line
 from bert_tf.settings import ClassifierSettings
 
 
-def main(settings: ClassifierSettings) -> None:
-    """Runs the script with resolved settings."""
-    from bert_tf.finetuning.classifier_run import run_classifier
+def main(settings: ClassifierSettings) -> dict[str, float]:
+    """Runs the script with resolved settings; returns the metrics of the evaluation."""
+    from bert_tf.finetuning.engine import run_finetuning
+    from bert_tf.finetuning.tasks import glue
 
-    run_classifier(settings)
+    return run_finetuning(settings, glue.find_task(settings))
 
 
 def run() -> None:

@@ -192,12 +192,10 @@ class PretrainingSettings(DeviceSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierSettings(DeviceSettings):
-    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+class FineTuningSettings(DeviceSettings):
+    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
 
-    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
     bert_config_file: str = setting("the shape of the model; empty: the file beside --init_checkpoint", "")
-    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
     vocab_file: str = setting("vocabulary, one piece a line; empty: the file beside --init_checkpoint", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model", "")
@@ -222,11 +220,6 @@ class ClassifierSettings(DeviceSettings):
         "off a TPU at most 50 are run at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
-    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
-    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
-    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
-    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
-    tsv_labels: str = setting("task tsv: labels with commas between; empty: those in train.tsv, sorted", "")
 
     def __post_init__(self):
         super().__post_init__()
@@ -246,6 +239,19 @@ class ClassifierSettings(DeviceSettings):
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings(FineTuningSettings):
+    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+
+    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
+    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
+    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
+    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
+    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
+    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
+    tsv_labels: str = setting("task tsv: labels with commas between; empty: those in train.tsv, sorted", "")
 
 
 # Other spellings that people know the formats by.

@@ -1,6 +1,6 @@
 """Exports a fine-tuned model as a SavedModel that takes raw strings.
 
-python -m export.export_saved_model --task=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
+python -m export.export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
 """
 
 import pathlib

@@ -9,6 +9,6 @@ from bert_tf.command_line import setting
 class ExportSettings:
     """Settings of `export_saved_model`."""
 
-    checkpoint_dir: str = setting("folder that run_classifier trained into")
-    export_dir: str = setting("folder to make; for TF Serving let it end in a version, as in models/mrpc/1")
-    task: str = setting("what to export: classifier, or the task_name of the run, which is then checked", "classifier")
+    checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
+    export_dir: str = setting("folder to write; for TF Serving let its name be a version, as in models/mrpc/1")
+    task_name: str = setting("the task of the run, which is then checked; empty: not checked", "", alias="task")

@@ -1,39 +1,26 @@
 """What a served model answers: from raw strings to answers, the tokenizer in the graph.
 
+`KINDS` maps the kind of a task to its served model.
+
 Letters: B batch, S sequence length, C classes.
 """
 
-import dataclasses
-from collections.abc import Mapping
+import abc
+import functools
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
+import tf_keras as keras
 
-from bert_tf.finetuning.classifier import BertClassifier
-from bert_tf.text.packing import pack
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.tasks import classification
 from bert_tf.tokenization import BertTokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassifierDescription:
-    """What `run_classifier` wrote about its task; see `classifier.json`.
-
-    Attributes:
-      task_name: as trained.
-      labels: in the order of their ids; empty for a regression.
-      has_pairs: whether there are two texts.
-      do_lower_case: how the tokenizer was used.
-      max_seq_length: S of training.
-    """
-
-    task_name: str
-    labels: list[str]
-    has_pairs: bool
-    do_lower_case: bool
-    max_seq_length: int
-
-
-class ServedClassifier(tf.Module):
-    """A classifier with its tokenizer, taking strings.
+class ServedModel(tf.Module, abc.ABC):
+    """A fine-tuned model with its tokenizer, from strings to answers.
 
     Args:
       model: with trained weights.
@@ -43,51 +30,91 @@ class ServedClassifier(tf.Module):
     """
 
     def __init__(
-        self,
-        model: BertClassifier,
-        tokenizer: BertTokenizer,
-        description: ClassifierDescription,
-        assets: Mapping[str, str],
+        self, model: FineTunedBert, tokenizer: BertTokenizer, description: TaskDescription, assets: Mapping[str, str]
     ):
         super().__init__()
         self.tokenizer = tokenizer
-        # the weights are tracked, the Keras model is not: it would bring a function for every layer
+        # The weights are tracked, the Keras model is not: it would add a function for every layer.
         self.weights = model.variables
-        self._classify = lambda inputs: model(inputs, training=False)["logits"]
+        self._model = lambda inputs: model(inputs, training=False)["logits"]
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
         self._description = description
-        self._labels = tf.constant(description.labels, tf.string)
+
+    @staticmethod
+    @abc.abstractmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """Returns what makes the head that the task was trained with, for `FineTunedBert`."""
+
+    @abc.abstractmethod
+    def inputs(self) -> tuple[str, ...]:
+        """Returns the names of the inputs, string [B] each."""
+
+    @abc.abstractmethod
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers a batch of raw strings, given by the names of `inputs`."""
 
     def serving_default(self) -> tf.types.experimental.ConcreteFunction:
-        """The signature: `text_a` (and `text_b` for pairs), string [B], to the answers of `answer`."""
-        texts = ("text_a", "text_b") if self._description.has_pairs else ("text_a",)
-        specs = [tf.TensorSpec([None], tf.string, name=name) for name in texts]
-        return tf.function(self.answer, input_signature=specs).get_concrete_function()
+        """Returns the signature from `inputs` to the answers of `answer`."""
+        specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in self.inputs()}
+        return tf.function(self.answer).get_concrete_function(**specs)
 
-    def answer(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Classifies raw texts.
 
-        Args:
-          text_a: string [B].
-          text_b: string [B]; None for single-text tasks.
+class _ServedClassification(ServedModel):
+    """Inputs: `text_a` and, for pairs, `text_b`."""
+
+    @staticmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """See `ServedModel`."""
+        return functools.partial(classification.make_head, description.labels)
+
+    def inputs(self) -> tuple[str, ...]:
+        """See `ServedModel`."""
+        return ("text_a", "text_b") if self._description.parameters["has_pairs"] else ("text_a",)
+
+    def logits(self, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes logits, float32 [B, C], from `text_a` and, for pairs, `text_b`, string [B]."""
+        columns = {name.replace("text", "segment"): self.tokenizer.encode(text) for name, text in texts.items()}
+        inputs = classification.model_inputs(columns, self.tokenizer, self._description.max_seq_length)
+        return self._model(without_common_padding(inputs))
+
+
+class ServedClassifier(_ServedClassification):
+    """Classes: see `answer`."""
+
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classifies texts.
 
         Returns:
-          `probabilities` float32 [B, C] and `label` string [B]; for a regression `score` float32 [B].
+          `probabilities` float32 [B, C] and `label` string [B].
         """
-        packed = pack(
-            self.tokenizer.encode(text_a),
-            None if text_b is None else self.tokenizer.encode(text_b),
-            max_seq_length=self._description.max_seq_length,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-        )
-        # columns that are padding in every row change nothing but the time it takes
-        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1)), 1)  # 1: of no row
-        inputs = {name: values[:, :longest] for name, values in packed.items()}
-        logits = self._classify(inputs)  # [B, C]
-        if not self._description.labels:
-            return {"score": logits[:, 0]}
+        logits = self.logits(texts)
+        labels = tf.constant(self._description.labels, tf.string)
         return {
             "probabilities": tf.nn.softmax(logits),
-            "label": tf.gather(self._labels, tf.argmax(logits, axis=-1)),
+            "label": tf.gather(labels, tf.argmax(logits, axis=-1)),
         }
+
+
+class ServedRegression(_ServedClassification):
+    """Scores: see `answer`."""
+
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores texts.
+
+        Returns:
+          `score` float32 [B].
+        """
+        return {"score": self.logits(texts)[:, 0]}
+
+
+KINDS: dict[str, type[ServedModel]] = {
+    classification.CLASSIFICATION: ServedClassifier,
+    classification.REGRESSION: ServedRegression,
+}
+
+
+def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
+    # An empty batch keeps one column.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
+    return {name: values[:, :longest] for name, values in inputs.items()}

@@ -28,7 +28,9 @@ def test_mrpc_is_learned_exported_and_answered_as_the_trainer_predicts(data_dir,
         f"--vocab_file={data_dir}/vocab/uncased-30522.txt", f"--output_dir={tmp_path}/run", "--max_seq_length=96",
         "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2", "--learning_rate=5e-4",
     )  # fmt: skip
-    command("export_saved_model", "--task=MRPC", f"--checkpoint_dir={tmp_path}/run", f"--export_dir={tmp_path}/model/1")
+    command(
+        "export_saved_model", "--task_name=MRPC", f"--checkpoint_dir={tmp_path}/run", f"--export_dir={tmp_path}/model/1"
+    )
 
     lines = (tmp_path / "dev.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
     labels, _, _, first, second = zip(*(line.split("\t") for line in lines), strict=True)

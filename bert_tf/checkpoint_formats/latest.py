@@ -1,5 +1,6 @@
 """The numbered checkpoints of a run's folder, and the newest whole one."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -41,13 +42,14 @@ class ResumePoint:
         """
         if not self.prefix:
             return BEGINNING
-        try:
-            return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
-        except tf.errors.NotFoundError as error:
-            raise InputError(
-                f"{self.prefix}: does not say where the data stood, being made by an earlier version; start another "
-                f"--output_dir with --init_checkpoint={self.prefix}"
-            ) from error
+        with contextlib.suppress(tf.errors.NotFoundError):
+            position = Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
+            if position != BEGINNING or not self.step:
+                return position
+        raise InputError(
+            f"{self.prefix}: an earlier version made it, without the position in the data; start another "
+            f"--output_dir with --init_checkpoint={self.prefix}"
+        )
 
 
 def prefixes(folder: str) -> list[str]:

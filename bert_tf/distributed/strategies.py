@@ -7,7 +7,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf.distributed import workers
-from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
+from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
 
@@ -107,7 +107,7 @@ def check_python_input(
         raise InputError(f"--pack_sequences: packing {where}; leave it out")
 
 
-def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | ClassifierSettings) -> None:
+def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:
     """Checks the batch sizes of the requested actions; see `check_batch_size`.
 
     Raises:

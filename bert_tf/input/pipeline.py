@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.input import packed_rows, record_order
+from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.text import masking
 from tfrecords import reader, schema
@@ -106,7 +107,7 @@ def pretraining_batches(
 
     rows = windows.prefetch(tf.data.AUTOTUNE).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     batches = rows.rebatch(batch_size, drop_remainder=training)
-    return _shares(batches, batch_size if training else None, input_context).prefetch(tf.data.AUTOTUNE)
+    return per_replica_batches(batches, batch_size if training else None, input_context).prefetch(tf.data.AUTOTUNE)
 
 
 def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, **options) -> list[str]:
@@ -133,37 +134,6 @@ def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf
     # After the last row of a window, the position is the start of the next window.
     first, used = tf.where(used == rows, first + examples, first), tf.where(used == rows, 0, used)
     return tf.stack([tf.fill([rows], tf.cast(epoch, tf.int32)), first, used], axis=1)
-
-
-def _shares(
-    batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
-) -> tf.data.Dataset:
-    """Splits each global batch into one batch per replica of this worker, all with the same position.
-
-    Args:
-      batches: the global batches.
-      batch_size: the global batch size; None if the last batch may be smaller.
-      input_context: identifies this worker.
-    """
-    replicas, workers, worker = 1, 1, 0
-    if input_context:
-        replicas, workers = input_context.num_replicas_in_sync, input_context.num_input_pipelines
-        worker = input_context.input_pipeline_id
-    local = replicas // workers
-
-    def share(batch, replica):
-        total = tf.shape(batch["data_position"])[0]
-        begin, end = total * replica // replicas, total * (replica + 1) // replicas
-        share = {name: column[begin:end] for name, column in batch.items()}
-        share["data_position"] = tf.repeat(batch["data_position"][-1:], end - begin, axis=0)
-        size = batch_size // replicas if batch_size else None
-        return {name: tf.ensure_shape(column, [size, *column.shape[1:]]) for name, column in share.items()}
-
-    def split(batch):
-        numbers = tf.data.Dataset.range(worker * local, (worker + 1) * local, output_type=tf.int32)
-        return numbers.map(lambda replica: share(batch, replica))
-
-    return batches.map(lambda batch: share(batch, 0)) if replicas == 1 else batches.flat_map(split)
 
 
 def _made_in_numpy(

@@ -75,7 +75,12 @@ class ClassificationHead(keras.layers.Layer):
     """Dropout and an affine map of the pooled [CLS]; one output is a regression.
 
     Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
+
+    Attributes:
+      reads: name of the encoder's output that the head takes.
     """
+
+    reads = "pooled_output"
 
     def __init__(self, config: BertConfig, num_outputs: int, **kwargs):
         super().__init__(**kwargs)

@@ -17,7 +17,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_checkpoints
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.progress import Progress
@@ -34,7 +34,7 @@ _MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
 def optimizer_facts(
-    settings: PretrainingSettings | ClassifierSettings,
+    settings: PretrainingSettings | FineTuningSettings,
     num_train_steps: int,
     num_warmup_steps: int,
     num_schedule_steps: int,
@@ -56,7 +56,7 @@ def optimizer_facts(
 
 def train(
     trainer: Trainer,
-    settings: PretrainingSettings | ClassifierSettings,
+    settings: PretrainingSettings | FineTuningSettings,
     num_train_steps: int,
     found: latest.ResumePoint,
     evaluate: Callable[[], None] | None = None,

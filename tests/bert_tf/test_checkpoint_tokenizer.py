@@ -10,8 +10,8 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.command_line import parse
-from bert_tf.finetuning.classifier_run import run_classifier
 from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.text.data_vocabulary import DataVocabulary, common
@@ -65,7 +65,7 @@ def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path
     for name in ("vocab.txt", "bert_config.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (run / name).read_bytes()
     assert (run / "vocab.txt").read_bytes() == (cased / "words.txt").read_bytes()
-    assert json.loads((tmp_path / "out/classifier.json").read_text())["do_lower_case"] is False
+    assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is False
     assert f"--do_lower_case=false, as {run}/tokenizer_config.json says" in caplog.text
     # and so does a fine-tuned one, for its own evaluation and for what starts from it
     scores = run_classifier(classification(tmp_path, "", "--nodo_train", "--do_eval"))
@@ -95,7 +95,7 @@ def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(c
     assert not (tmp_path / "out").exists()
     run_classifier(classification(tmp_path, run, permuted, "--do_lower_case", "--ignore_checkpoint_tokenizer"))
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "permuted.txt").read_text()
-    assert json.loads((tmp_path / "out/classifier.json").read_text())["do_lower_case"] is True
+    assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is True
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.classifier import BertClassifier
 from bert_tf.pretraining.objective import BertPretrainer
+from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.reference import random_pretrainer
 from tfrecords.errors import InputError
 
@@ -45,7 +45,7 @@ def test_a_path_may_be_a_path_object(pretrained):
 
 def test_initialize_loads_the_encoder_and_reports_the_rest(pretrained, caplog):
     folder, model = pretrained
-    classifier = BertClassifier(CONFIG, 3)
+    classifier = make_classifier(CONFIG, 3)
     head = classifier.head.dense.kernel.numpy()
     with caplog.at_level(logging.INFO, "absl"):
         checkpoints.initialize(classifier, str(folder))
@@ -77,7 +77,7 @@ def test_initialize_loads_matching_heads_too(pretrained):
     ],
 )
 def test_another_architecture_is_refused_by_tensor_and_changes_nothing(pretrained, change, message):
-    model = BertClassifier(BertConfig(**SHAPE | change), 2)
+    model = make_classifier(BertConfig(**SHAPE | change), 2)
     before = [w.numpy() for w in model.weights]
     with pytest.raises(InputError, match=message):
         checkpoints.initialize(model, str(pretrained[0]))
@@ -95,7 +95,7 @@ def test_paths_without_a_checkpoint_are_refused(tmp_path):
 def test_a_checkpoint_of_another_project_is_refused(tmp_path):
     tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "x"))
     with pytest.raises(InputError, match="holds no encoder of bert_tf"):
-        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))
+        checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
 
 
 def test_a_checkpoint_without_configuration_is_refused(pretrained, tmp_path):
@@ -109,7 +109,7 @@ def test_a_truncated_checkpoint_is_refused(pretrained, tmp_path):
     index = tmp_path / "x.index"
     index.write_bytes(index.read_bytes()[:40])
     with pytest.raises(InputError, match="cannot be read as a checkpoint"):
-        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))
+        checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
 
 
 def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
@@ -117,4 +117,4 @@ def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
     data = tmp_path / "x.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:2000])
     with pytest.raises(InputError, match="cannot be read"):
-        checkpoints.initialize(BertClassifier(CONFIG, 2), str(tmp_path / "x"))
+        checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))

@@ -8,8 +8,8 @@ import tensorflow as tf
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.finetuning.classifier import ClassificationObjective
-from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError
 
@@ -62,7 +62,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     rows = [[float(x) for x in line.split("\t")] for line in (folder / "test_results.tsv").read_text().splitlines()]
     np.testing.assert_allclose(np.sum(rows, axis=1), 1.0, rtol=1e-6)
     assert [int(np.argmax(row)) for row in rows] == [int(label) for _, _, label in ROWS[:5]]
-    assert json.loads((folder / "classifier.json").read_text())["labels"] == ["0", "1"]
+    assert json.loads((folder / "task.json").read_text())["labels"] == ["0", "1"]
 
 
 def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
@@ -108,7 +108,7 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
     )
     assert f"--bert_config_file={theirs}/config.json, from beside --init_checkpoint" in caplog.text
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
-    assert json.loads((out / "classifier.json").read_text())["do_lower_case"] is False
+    assert json.loads((out / "task.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
     with pytest.raises(InputError, match=r"--vocab_file is missing, and no vocab.txt lies beside .*model.safetensors"):
         run_classifier(settings(inputs, "", tmp_path / "other", *flags))
@@ -126,7 +126,7 @@ def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     flags += ["--tsv_text_a_column=body", "--tsv_label_column=mood"]
     figures = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
     assert figures["accuracy"] == 1.0
-    assert json.loads((tmp_path / "out/classifier.json").read_text())["labels"] == ["bad", "good"]
+    assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
     # a later evaluation takes its labels from the run, not from a train.tsv that need not be there
     os.remove(tmp_path / "train.tsv")
     again = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags, "--nodo_train"))
@@ -226,14 +226,14 @@ def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained
 
 
 def test_a_step_that_is_not_finite_names_its_examples(inputs, vocab_file, tmp_path, monkeypatch):
-    numerators = ClassificationObjective.numerators
+    numerators = FineTuningObjective.numerators
 
     def spoilt(self, batch, training, seed):
         terms = numerators(self, batch, training, seed)
-        there = tf.reduce_any(batch["example_ids"] == 17)
+        there = tf.reduce_any(batch["row_ids"] == 17)
         return terms | {"loss": {"loss": tf.where(there, float("nan"), terms["loss"]["loss"])}}
 
-    monkeypatch.setattr(ClassificationObjective, "numerators", spoilt)
+    monkeypatch.setattr(FineTuningObjective, "numerators", spoilt)
     with pytest.raises(InputError, match=r"loss or gradient of step [123] \(.*train.tsv example 18.*is not finite"):
         run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train"))
     records = json.loads((tmp_path / "failed_step.json").read_text())["records"]

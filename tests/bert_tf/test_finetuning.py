@@ -4,12 +4,15 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import classifier
-from bert_tf.finetuning.classifier import BertClassifier, ClassificationObjective
-from bert_tf.finetuning.tasks import glue
-from bert_tf.settings import ClassifierSettings
+from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.input.record_order import Position
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
+from tests.bert_tf.classification import make_objective, make_task
 from tests.bert_tf.reference import loss_of, means_of
 
 CONFIG = BertConfig(
@@ -17,19 +20,6 @@ CONFIG = BertConfig(
     max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     initializer_range=0.05,
 )  # fmt: skip
-
-
-def task_named(name):
-    return glue.find_task(
-        ClassifierSettings(
-            data_dir="",
-            bert_config_file="config.json",
-            task_name=name,
-            vocab_file="vocab.txt",
-            output_dir="",
-            do_eval=True,
-        )
-    )
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +33,19 @@ def encoded_pairs(tokenizer, task, count, rng):
     for _ in range(count):
         texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(2)]
         label = f"{rng.uniform(0, 5):.2f}" if task.is_regression else str(rng.integers(2))
-        examples.append(glue.Example(texts[0], texts[1] if task.has_pairs else None, label))
-    return classifier.encode_examples(examples, task, tokenizer)
+        examples.append(Example(*texts, label))
+    return encoded_split(task, examples, tokenizer, 16)
 
 
-@pytest.mark.parametrize("name", ["MRPC", "STS-B"])
-def test_the_head_overfits_32_examples(tokenizer, name):
+@pytest.mark.parametrize("num_labels", [2, 0])
+def test_the_head_overfits_32_examples(tokenizer, num_labels):
     keras.utils.set_random_seed(0)
-    task = task_named(name)
+    task = make_task(num_labels)
     encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
-    data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=32, training=True)
+    data = row_batches(encoded, task, tokenizer, max_seq_length=16, batch_size=32, training=True)
     batch = next(iter(data))
-    model = BertClassifier(CONFIG, task.num_outputs)
-    objective = ClassificationObjective(model, task.is_regression)
+    objective = make_objective(CONFIG, num_labels)
+    model = objective.model
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
 
     @tf.function
@@ -79,46 +69,66 @@ def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
         def call(self, inputs, training=False, seed=None):
             return {"logits": tf.constant(logits)}
 
-    batch = {"label_ids": tf.constant([0.0, 0.0, 1.0]), "is_real_example": tf.constant([1, 1, 0])}
-    objective = ClassificationObjective(Fixed(), False)
+    batch = {"label_ids": tf.constant([0.0, 0.0, 1.0]), "row_weights": tf.constant([1.0, 1.0, 0.0])}
+    objective = FineTuningObjective(Fixed(), make_task(2))
     assert float(objective.denominators(batch)["loss"]["loss"]) == 2
     means = means_of(objective, batch)
     np.testing.assert_allclose(float(means["loss"]), (np.log(1 + np.exp(-2)) + np.log(1 + np.e)) / 2, rtol=1e-6)
     assert float(means["accuracy"]) == 1 / 2
-    np.testing.assert_allclose(means_of(ClassificationObjective(Fixed(), True), batch)["loss"], 2.0)  # (2^2 + 0^2) / 2
+    np.testing.assert_allclose(
+        means_of(FineTuningObjective(Fixed(), make_task(0)), batch)["loss"], 2.0
+    )  # (2^2 + 0^2) / 2
 
 
-def test_mean_loss_is_the_mean_over_all_examples():
-    logits, labels = np.array([[2.0, 0.0], [0.0, 1.0]], np.float32), np.array([0.0, 0.0], np.float32)
-    expected = (np.log(1 + np.exp(-2)) + np.log(1 + np.e)) / 2
-    np.testing.assert_allclose(classifier.mean_loss(logits, labels, is_regression=False), expected, rtol=1e-6)
-    np.testing.assert_allclose(classifier.mean_loss(logits[:, :1], labels, is_regression=True), 2.0)
+def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(tokenizer):
+    task = make_task(2)
+    encoded = encoded_pairs(tokenizer, task, 13, np.random.default_rng(1))
+
+    def batches(steps, **options):
+        options |= {"max_seq_length": 16, "batch_size": 4, "training": True, "seed": 5}
+        data = row_batches(encoded, task, tokenizer, **options)
+        return [(b["row_ids"].numpy().tolist(), Position(*b["data_position"][0].numpy())) for b in data.take(steps)]
+
+    got = batches(8)
+    ids = sum((row_ids for row_ids, _ in got), [])
+    assert sorted(ids[:13]) == sorted(ids[13:26]) == list(range(13)) and ids[:13] != ids[13:26]
+    assert [position for _, position in got[:4]] == [(0, 4, 0), (0, 8, 0), (0, 12, 0), (1, 3, 0)]
+    assert batches(3, start=got[4][1]) == got[5:]
 
 
-def test_training_batches_shuffle_anew_each_epoch_and_resume(tokenizer):
-    encoded = encoded_pairs(tokenizer, task_named("MRPC"), 12, np.random.default_rng(1))
+def test_replicas_share_a_batch_and_its_position(tokenizer):
+    task = make_task(2)
+    encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
+    options = {"max_seq_length": 16, "batch_size": 4, "training": True}
+    whole = next(iter(row_batches(encoded, task, tokenizer, **options)))
+    shares = [
+        next(iter(row_batches(encoded, task, tokenizer, **options, input_context=context)))
+        for context in (tf.distribute.InputContext(2, worker, 2) for worker in range(2))
+    ]
+    for name, column in whole.items():
+        assert shares[0][name].shape[0] == 2
+        np.testing.assert_array_equal(tf.concat([share[name] for share in shares], axis=0), column)
 
-    def ids(steps, **options):
-        data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=4, training=True, seed=5, **options)
-        return [b["example_ids"].numpy().tolist() for b in data.take(steps)]
 
-    got = ids(6)
-    first, second = sum(got[:3], []), sum(got[3:], [])
-    assert sorted(first) == sorted(second) == list(range(12)) and first != second
-    assert ids(2, start_step=4) == got[4:]
+def test_evaluation_keeps_the_order_of_the_rows_whatever_the_batch_size(tokenizer):
+    task, count = make_task(2), 11
+    encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
+    objective = make_objective(CONFIG, 2)
 
+    def evaluate(batch_size):
+        def make_batches(context):
+            options = {"max_seq_length": 16, "batch_size": batch_size, "training": False, "input_context": context}
+            return row_batches(encoded, task, tokenizer, **options)
 
-def test_prediction_keeps_the_examples_order_whatever_the_batch_size(tokenizer):
-    encoded = encoded_pairs(tokenizer, task_named("MRPC"), 11, np.random.default_rng(2))
-    model = BertClassifier(CONFIG, 2)
-    strategy = tf.distribute.get_strategy()
+        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count)
 
-    def predict(batch_size):
-        data = classifier.batches(encoded, tokenizer, max_seq_length=16, batch_size=batch_size, training=False)
-        return classifier.predict(model, strategy, data, len(encoded))
-
-    one_by_one = predict(1)
-    assert one_by_one.shape == (11, 2)
-    assert len(np.unique(one_by_one[:, 0])) == 11
-    np.testing.assert_allclose(predict(4), one_by_one, atol=1e-6)
-    np.testing.assert_allclose(predict(64), one_by_one, atol=1e-6)
+    one_by_one, loss = evaluate(1)
+    assert one_by_one.shape == (count, 2)
+    assert len(np.unique(one_by_one[:, 0])) == count
+    labels = encoded.columns["label_ids"].numpy().astype(int)
+    right = one_by_one[np.arange(count), labels]
+    np.testing.assert_allclose(loss, np.mean(np.logaddexp.reduce(one_by_one, axis=1) - right), rtol=1e-5)
+    for batch_size in (4, 64):
+        again, its_loss = evaluate(batch_size)
+        np.testing.assert_allclose(again, one_by_one, atol=1e-6)
+        np.testing.assert_allclose(its_loss, loss, rtol=1e-6)

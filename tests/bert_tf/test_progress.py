@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning import classifier
+from bert_tf.finetuning.tasks import classification
 from bert_tf.pretraining import objective
 from bert_tf.training import metrics, metrics_file, progress
 from bert_tf.training.metrics import Metric
@@ -27,7 +27,7 @@ def test_the_line_is_short_and_in_a_readers_order():
 
 def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
     values = {"accuracy": 0.5, "f1": 0.25, "loss": 1.5}
-    assert progress.describe(values, classifier.METRICS) == "loss 1.5 acc 0.500 | f1 0.25"
+    assert progress.describe(values, classification.METRICS) == "loss 1.5 acc 0.500 | f1 0.25"
     assert progress.describe(values) == "accuracy 0.5 f1 0.25 loss 1.5"
 
 
@@ -121,7 +121,7 @@ def test_the_total_is_of_the_terms_that_are_there():
     assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
 
 
-@pytest.mark.parametrize("declared", [objective.METRICS, classifier.METRICS])
+@pytest.mark.parametrize("declared", [objective.METRICS, classification.METRICS])
 def test_declared_metrics_have_names_and_tags_of_their_own(declared):
     every = [*declared, *metrics.TRAINING]
     assert len({metric.name for metric in every}) == len({metric.tag or metric.name for metric in every}) == len(every)

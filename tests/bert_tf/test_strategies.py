@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning.classifier_run import run_classifier
 from bert_tf.input.pipeline import DynamicMasking
 from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSettings
 from bert_tf.text.masking import MaskingRule
 from tests.bert_tf.ports import free_hosts
@@ -165,7 +165,7 @@ BOTH = (
     + """
 import sys
 from bert_tf.command_line import parse
-from bert_tf.finetuning.classifier_run import run_classifier
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 then = sys.argv.index("then")

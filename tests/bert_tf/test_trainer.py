@@ -9,10 +9,11 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning.classifier import BertClassifier, ClassificationObjective
+from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
+from tests.bert_tf.classification import make_classifier, make_task
 from tests.bert_tf.reference import means_of
 
 CONFIG = BertConfig(
@@ -30,9 +31,9 @@ def batch(objective) -> dict[str, np.ndarray]:
         "input_mask": np.ones([ROWS, LENGTH], np.int32),
         "segment_ids": np.repeat([[0, 1]], LENGTH // 2, axis=1).repeat(ROWS, axis=0).astype(np.int32),
     }
-    if objective is ClassificationObjective:
-        real = np.array([1, 1, 1, 1, 1, 0, 0, 1], np.int32)
-        return {**rows, "label_ids": rng.integers(0, 3, ROWS).astype(np.float32), "is_real_example": real}
+    if objective is FineTuningObjective:
+        weights = np.array([1, 1, 1, 1, 1, 0, 0, 1], np.float32)
+        return {**rows, "label_ids": rng.integers(0, 3, ROWS).astype(np.float32), "row_weights": weights}
     counts = np.array([4, 4, 4, 1, 1, 1, 1, 0])[:, np.newaxis]
     second = np.array([0, 0, 0, 1, 1, 1, 1, 1])[:, np.newaxis]
     return {
@@ -65,8 +66,8 @@ def make_trainer(
         return tf.data.Dataset.from_tensor_slices(rows).batch(ROWS // replicas, drop_remainder=True).repeat()
 
     with strategy.scope():
-        if issubclass(objective, ClassificationObjective):
-            made = objective(BertClassifier(config, 3), False)
+        if issubclass(objective, FineTuningObjective):
+            made = objective(make_classifier(config, 3), make_task(3))
         else:
             made = objective(BertPretrainer(config))
         return Trainer(
@@ -110,8 +111,8 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micr
 
 
 def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
-    expected = run(make_trainer(ClassificationObjective))
-    assert_same(run(make_trainer(ClassificationObjective, replicas=2, micro_batches=2)), expected)
+    expected = run(make_trainer(FineTuningObjective))
+    assert_same(run(make_trainer(FineTuningObjective, replicas=2, micro_batches=2)), expected)
 
 
 def test_a_mean_of_means_would_be_another_loss(whole):

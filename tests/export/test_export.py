@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.classifier_run import run_classifier
 from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -115,7 +115,7 @@ def test_the_assets_hold_vocabulary_configuration_and_labels(pairs, vocab_file):
 def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
     folder = pairs[0]
     kept = json.loads((folder / "model/1/assets.extra/export.json").read_text())
-    expected = {"checkpoint_dir": f"{folder}/run", "export_dir": f"{folder}/model/1", "task": "classifier"}
+    expected = {"checkpoint_dir": f"{folder}/run", "export_dir": f"{folder}/model/1", "task_name": ""}
     assert kept == expected
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
 
@@ -169,8 +169,8 @@ def test_a_single_text_task_takes_one_text(tmp_path, vocab_file):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"checkpoint_dir": "nowhere"}, "nowhere/classifier.json: no such file"),
-        ({"task": "CoLA"}, "was trained on tsv"),
+        ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such file"),
+        ({"task_name": "CoLA"}, "was trained on tsv"),
         ({"export_dir": "{run}"}, "exists and is not an empty folder"),
     ],
 )
@@ -188,7 +188,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
     [
         ("vocab.txt", lambda text: "\n".join([*text.split()[:5], *text.split()[5:][::-1]]), "vocab_sha256 was"),
         (
-            "classifier.json",
+            "task.json",
             lambda text: text.replace('_case": true', '_case": false'),
             "do_lower_case was True in training, is False",
         ),
@@ -204,5 +204,7 @@ def test_a_tokenizer_that_is_not_the_runs_own_is_refused(pairs, tmp_path, name, 
 
 
 def test_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
-    export_saved_model(ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=str(tmp_path / "m"), task="TSV"))
+    export_saved_model(
+        ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=str(tmp_path / "m"), task_name="TSV")
+    )
     assert sorted(os.listdir(tmp_path)) == ["m"]

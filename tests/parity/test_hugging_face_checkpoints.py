@@ -16,10 +16,10 @@ import transformers
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.finetuning.classifier import BertClassifier
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.reference import random_batch, relative_error
 from tfrecords.errors import InputError
 
@@ -109,7 +109,7 @@ def test_our_heads_give_the_logits_of_theirs(batch, tmp_path):
 
     model = theirs("BertForSequenceClassification", hidden_act="gelu_new")
     model.save_pretrained(tmp_path / "classifier")
-    ours = BertClassifier(checkpoints.open_checkpoint(str(tmp_path / "classifier")).config, 3)
+    ours = make_classifier(checkpoints.open_checkpoint(str(tmp_path / "classifier")).config, 3)
     checkpoints.initialize(ours, str(tmp_path / "classifier"))
     assert relative_error(ours(batch)["logits"], outputs_of(model, batch)["logits"]) < 1e-5
 

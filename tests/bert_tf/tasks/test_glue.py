@@ -3,8 +3,10 @@ import re
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tasks import glue
-from bert_tf.finetuning.tasks.glue import Example
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import glue, scores
+from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
@@ -46,7 +48,7 @@ def settings(task_name, data_dir="d", **changes):
 
 
 def read(folder, task_name, split="train"):
-    return glue.read_split(glue.find_task(settings(task_name)), str(folder), split)
+    return glue.find_task(settings(task_name, folder)).read(split)
 
 
 def write(folder, text, split="train"):
@@ -79,7 +81,7 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
     task_name, outputs, pairs, label, value, metrics
 ):
     task = glue.find_task(settings(task_name))
-    assert (task.num_outputs, task.has_pairs, list(task.metrics)) == (outputs, pairs, metrics)
+    assert (len(task.labels) or 1, task.has_pairs, list(task.score_names)) == (outputs, pairs, metrics)
     assert task.label_value(label) == value
     assert task.is_regression == (outputs == 1)
 
@@ -101,7 +103,7 @@ def test_an_unknown_task_is_refused_with_the_known_ones():
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "nan"), ", line 2: the score nan is outside"),
-        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is no number"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is not a number"),
         ("SST-2", b"sentence\tlabel\na\t1\ncaf\xe9\t0\n", ", line 3: not UTF-8"),
         ("SST-2", "text\tlabel\na\t1\n", ", line 1: there is no column 'sentence'; the file has text, label"),
         ("CoLA", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns, counted from 0"),
@@ -127,11 +129,11 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
         "tsv", tmp_path, tsv_text_a_column="title", tsv_text_b_column="body", tsv_label_column="kind"
     )  # fmt: skip
     task = glue.find_task(by_name)
-    assert (task.labels, task.num_outputs, task.has_pairs) == (("art", "sport"), 2, True)
-    assert glue.read_split(task, str(tmp_path), "train") == [
+    assert (task.labels, task.has_pairs) == (("art", "sport"), True)
+    assert task.read("train") == [
         Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
     ]  # fmt: skip
-    assert glue.read_split(task, str(tmp_path), "test") == [Example("x", "y", None)]
+    assert task.read("test") == [Example("x", "y", None)]
 
 
 def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
@@ -139,15 +141,20 @@ def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
     by_number = settings("TSV", tmp_path, tsv_has_header=False, tsv_text_a_column="1", tsv_label_column="0")
     task = glue.find_task(by_number)
     assert (task.labels, task.has_pairs) == (("no", "yes"), False)
-    assert glue.read_split(task, str(tmp_path), "train") == [Example("a b", None, "yes"), Example("c", None, "no")]
+    assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
 
 
 def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     assert glue.find_task(settings("tsv", tmp_path)).labels == ("x", "y")
-    assert glue.find_task(settings("tsv", tmp_path), labels=("y", "x", "z")).labels == ("y", "x", "z")
-    named = settings("tsv", tmp_path, tsv_labels="z, y,x")
-    assert glue.find_task(named, labels=("y", "x", "z")).labels == ("z", "y", "x")
+    run = tmp_path / "run"
+    run.mkdir()
+    description.write(str(run), TaskDescription("classification", "tsv", ("y", "x", "z"), True, 8, {}))
+    assert glue.find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
+    (run / "ckpt-3.index").touch()
+    assert glue.find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
+    named = settings("tsv", tmp_path, tsv_labels="z, y,x", output_dir=str(run))
+    assert glue.find_task(named).labels == ("z", "y", "x")
     # labels that are known need no train.tsv: the run may be a prediction elsewhere
     assert glue.find_task(settings("tsv", tmp_path / "none", tsv_labels="0,1")).labels == ("0", "1")
 
@@ -156,7 +163,7 @@ def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
     path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     task = glue.find_task(settings("tsv", tmp_path, tsv_labels="x,z"))
     with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
-        glue.read_split(task, str(tmp_path), "train")
+        task.read("train")
 
 
 @pytest.mark.parametrize("changes", [{}, {"tsv_labels": "x"}])
@@ -189,7 +196,7 @@ PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false pos
     ],
 )  # fmt: skip
 def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
-    found = glue.score(glue.find_task(settings(task_name)), labels, predictions)
+    found = scores.compute(glue.find_task(settings(task_name)).score_names, labels, predictions)
     assert list(found) == list(expected), "the main metric first"
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -197,10 +204,10 @@ def test_scores_are_what_the_definitions_give(task_name, labels, predictions, ex
 @pytest.mark.real
 @pytest.mark.parametrize("task_name", glue.TASK_NAMES)
 def test_real_glue_files_load_line_by_line(data_dir, task_name):
-    task = glue.find_task(settings(task_name))
+    folder = data_dir / "glue" / task_name
+    task = glue.find_task(settings(task_name, folder))
     for split in ("train", "dev", "test"):
-        folder = data_dir / "glue" / task_name
-        examples = glue.read_split(task, str(folder), split)
+        examples = task.read(split)
         lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1
         assert len(examples) == lines - (task_name != "CoLA" or split == "test")
         assert all(example.text_a for example in examples)

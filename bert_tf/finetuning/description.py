@@ -1,0 +1,76 @@
+"""`task.json` in a run's folder: what evaluation, export and conversion need to know of a fine-tuned task."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.finetuning.task import Task
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "task.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskDescription:
+    """A fine-tuned task.
+
+    Attributes:
+      kind: the shape of the task; see `Task.kind`.
+      task_name: the value of `--task_name`.
+      labels: names of the classes in the order of their ids; () if there are none.
+      do_lower_case: whether the tokenizer lower-cased.
+      max_seq_length: S of training.
+      parameters: what else the kind needs; see `Task.parameters`.
+    """
+
+    kind: str
+    task_name: str
+    labels: Sequence[str]
+    do_lower_case: bool
+    max_seq_length: int
+    parameters: Mapping[str, Any]
+
+
+def describe(task: Task, do_lower_case: bool, max_seq_length: int) -> TaskDescription:
+    """Returns the description of a task that is trained with these settings."""
+    return TaskDescription(
+        task.kind, task.name, tuple(task.labels), do_lower_case, max_seq_length, dict(task.parameters)
+    )
+
+
+def write(folder: str, description: TaskDescription) -> None:
+    """Writes `task.json` into a run's folder."""
+    text = json.dumps(dataclasses.asdict(description), indent=2, ensure_ascii=False)
+    writer.write_text(os.path.join(folder, NAME), text + "\n")
+
+
+def exists(folder: str) -> bool:
+    """Whether a folder has a `task.json`."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def read(folder: str) -> TaskDescription:
+    """Reads the `task.json` of a run's folder.
+
+    Raises:
+      InputError: the file is missing or damaged.
+    """
+    path = os.path.join(folder, NAME)
+    if not exists(folder):
+        raise InputError(f"{path}: no such file; give a folder that a fine-tuning script has trained into")
+    with tf.io.gfile.GFile(path) as file:
+        try:
+            entries = json.load(file)
+            found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train again") from error
+    types = {"kind": str, "task_name": str, "do_lower_case": bool, "max_seq_length": int, "parameters": dict}
+    for name, expected in types.items():
+        if not isinstance(getattr(found, name), expected):
+            raise InputError(f"{path}: is damaged ({name} is {getattr(found, name)!r}); copy the run's folder again")
+    return found

@@ -1,0 +1,271 @@
+"""A whole fine-tuning run of any task: checks first, then training, evaluation and prediction.
+
+Paper: section 3.2 and appendix A.3.
+"""
+
+import contextlib
+import dataclasses
+import os
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
+from bert_tf.config import BertConfig
+from bert_tf.distributed import strategies, workers
+from bert_tf.finetuning import description
+from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.runs import checkpoint_tokenizer, run_folder
+from bert_tf.settings import FineTuningSettings
+from bert_tf.text.data_vocabulary import tokens_sha256
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops, loop, metrics_file, progress
+from bert_tf.training.throughput import Throughput
+from bert_tf.training.trainer import Trainer, make_optimizer
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What a run works with, all of it checked.
+
+    Attributes:
+      settings: as given, with the files that were left out.
+      task: as given.
+      config: shape of the model.
+      tokenizer: from the run's vocabulary.
+      splits: "train", "dev", "test" to their rows, as far as the settings ask for them.
+      strategy: where to compute.
+    """
+
+    settings: FineTuningSettings
+    task: Task
+    config: BertConfig
+    tokenizer: BertTokenizer
+    splits: dict[str, Split]
+    strategy: tf.distribute.Strategy
+
+
+def run_finetuning(settings: FineTuningSettings, task: Task) -> dict[str, float]:
+    """Trains, evaluates and predicts a task as the settings say.
+
+    Args:
+      settings: of the run; those of a task's own data are in the task.
+      task: what to train.
+
+    Returns:
+      The metrics of the evaluation, and its loss; {} without `do_eval`.
+
+    Raises:
+      InputError: settings, data or folder do not fit; before any training.
+    """
+    strategy = strategies.make_strategy(settings)
+    locked = settings.do_train and strategies.is_chief(strategy)
+    with (
+        workers.clear_errors(),
+        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
+    ):
+        settings = checkpoint_tokenizer.with_casing(settings)
+        settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
+        return _run(_prepare(settings, task, strategy), lock)
+
+
+def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
+    settings, strategy = run.settings, run.strategy
+    run_folder.check_model(settings.output_dir, _model_facts(run))
+    strategies.check_batch_sizes(strategy, settings)
+    workers.check_same_facts(strategy, _same_on_workers(run))
+    keras.utils.set_random_seed(settings.random_seed)
+    with strategy.scope():
+        model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
+    objective = FineTuningObjective(model, run.task)
+    if settings.do_train:
+        _train(run, objective, lock)
+    if not (settings.do_eval or settings.do_predict):
+        return {}
+    found = latest.find(settings.output_dir)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
+    tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
+    scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
+    if settings.do_predict:
+        _predict(run, objective)
+    return scores
+
+
+def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy) -> _Run:
+    config = checkpoints.read_config(settings.bert_config_file)
+    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
+    if not settings.do_train:
+        latest.check_there(settings.output_dir)
+    task.check(config, settings)
+    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
+    if starts_from := run_folder.initial_checkpoint(settings):
+        checkpoints.check_initial(starts_from, config)
+    splits = {split: encoded_split(task, read, tokenizer, settings.max_seq_length) for split, read in examples.items()}
+    return _Run(settings, task, config, tokenizer, splits, strategy)
+
+
+def _model_facts(run: _Run) -> dict:
+    described = description.describe(run.task, run.settings.do_lower_case, run.settings.max_seq_length)
+    return {
+        "model": described.kind,
+        "task_name": described.task_name,
+        "labels": list(described.labels),
+        "parameters": dict(described.parameters),
+        "do_lower_case": described.do_lower_case,
+        "vocab_sha256": tokens_sha256(run.tokenizer.vocabulary),
+        **dataclasses.asdict(run.config),
+    }
+
+
+def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> None:
+    settings, strategy = run.settings, run.strategy
+    num_train_steps = _num_train_steps(run)
+    phase = _phase(run, num_train_steps)
+    if starts_from := run_folder.initial_checkpoint(settings):
+        with strategy.scope():
+            checkpoints.initialize(objective.model, starts_from)
+    found = latest.find(settings.output_dir)
+    workers.check_same_folder(strategy, settings.output_dir, found.step)
+    start = found.position if run_folder.check(settings.output_dir, phase, found.step) else BEGINNING
+    if strategies.is_chief(strategy):
+        lock.make_folder()
+        run_folder.begin(settings.output_dir, phase, found.step)
+        _write_description(run)
+    workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
+
+    def records_of(step: int, position: Position) -> list[str]:
+        position = position if step > found.step + 1 else start
+        batch = next(iter(_batches(run, "train", settings.train_batch_size, start=position)(None)))
+        return [_example_name(run, "train", row) for row in batch["row_ids"].numpy()]
+
+    trainer = _make_trainer(run, objective, start, num_train_steps)
+    loop.train(trainer, settings, num_train_steps, found, records_of=records_of)
+
+
+def _num_train_steps(run: _Run) -> int:
+    settings, rows = run.settings, len(run.splits["train"])
+    steps = int(rows / settings.train_batch_size * settings.num_train_epochs)
+    if steps < 1:
+        raise InputError(
+            f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "
+            f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
+        )
+    return steps
+
+
+def _num_warmup_steps(settings: FineTuningSettings, num_train_steps: int) -> int:
+    return int(num_train_steps * settings.warmup_proportion)
+
+
+def _make_trainer(run: _Run, objective: FineTuningObjective, start: Position, num_train_steps: int) -> Trainer:
+    settings, strategy = run.settings, run.strategy
+    make_batches = _batches(run, "train", settings.train_batch_size, start=start)
+    flops_per_row = run.task.training_flops(run.config, settings.max_seq_length)
+    with strategy.scope():
+        return Trainer(
+            objective,
+            strategy,
+            random_seed=settings.random_seed,
+            optimizer=make_optimizer(
+                settings, settings.learning_rate, num_train_steps, _num_warmup_steps(settings, num_train_steps)
+            ),
+            train_dataset=strategy.distribute_datasets_from_function(make_batches),
+            skip_non_finite_steps=settings.skip_non_finite_steps,
+            throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
+            gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        )
+
+
+def _batches(run: _Run, split: str, batch_size: int, start: Position = BEGINNING):
+    """Returns a function from an input context to the batches of a split."""
+
+    def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+        return row_batches(
+            run.splits[split],
+            run.task,
+            run.tokenizer,
+            max_seq_length=run.settings.max_seq_length,
+            batch_size=batch_size,
+            training=split == "train",
+            seed=run.settings.random_seed,
+            start=start,
+            input_context=input_context,
+        )
+
+    return make_batches
+
+
+def _example_name(run: _Run, split: str, row: int) -> str:
+    files = ", ".join(os.path.basename(path) for path in run.task.files(split))
+    return f"{files} example {run.splits[split].example_ids[row] + 1}"
+
+
+def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
+    settings = run.settings
+    warmup = _num_warmup_steps(settings, num_train_steps)
+    return run_folder.Phase(
+        settings=dataclasses.asdict(settings),
+        model=_model_facts(run),
+        data={
+            "train": run_folder.fingerprint(run.task.files("train")),
+            "max_seq_length": settings.max_seq_length,
+            **run.task.data_facts(),
+        },
+        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps),
+    )
+
+
+def _same_on_workers(run: _Run) -> dict:
+    """Returns what must be the same on all workers; paths may differ."""
+    prints = {split: run_folder.fingerprint(run.task.files(split)) for split in run.splits}
+    data = prints.pop("train", "")
+    return {"model": _model_facts(run), "data": data, "evaluation data": prints}
+
+
+def _write_description(run: _Run) -> None:
+    """Writes beside the checkpoints what evaluation and export need: configuration, vocabulary, task."""
+    settings, folder = run.settings, run.settings.output_dir
+    writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
+    checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
+    description.write(folder, description.describe(run.task, settings.do_lower_case, settings.max_seq_length))
+
+
+def _predictions(run: _Run, objective: FineTuningObjective, split: str, batch_size: int) -> tuple[np.ndarray, float]:
+    make_batches = _batches(run, split, batch_size)
+    return evaluate_rows(objective, run.task, run.strategy, make_batches, len(run.splits[split]))
+
+
+def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str, float]:
+    """Evaluates on the dev split and writes `eval_results.txt` with the original's names."""
+    folder = run.settings.output_dir
+    predictions, loss = _predictions(run, objective, "dev", run.settings.eval_batch_size)
+    scores = {**run.task.scores(run.splits["dev"], predictions), "loss": loss}
+    if not strategies.is_chief(run.strategy):
+        return scores
+    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
+    metrics_file.record(folder, "dev", step, scores)
+    results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
+    metrics_file.write_results(folder, results)
+    return scores
+
+
+def _predict(run: _Run, objective: FineTuningObjective) -> None:
+    """Predicts the test split and lets the task write its files."""
+    predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
+    if not strategies.is_chief(run.strategy):
+        return
+    split = run.splits["test"]
+    for path in run.task.write_predictions(run.settings.output_dir, split, predictions):
+        logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)

@@ -1,0 +1,53 @@
+"""Runs a model over all rows of a split: one step for evaluation and prediction.
+
+Letters: B batch, N rows.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.task import Task
+
+
+def evaluate_rows(
+    objective: FineTuningObjective,
+    task: Task,
+    strategy: tf.distribute.Strategy,
+    make_batches: Callable[[tf.distribute.InputContext], tf.data.Dataset],
+    num_rows: int,
+) -> tuple[np.ndarray, float]:
+    """Computes the predictions and the mean loss of all rows.
+
+    Args:
+      objective: model and loss.
+      task: chooses what to keep of the logits.
+      strategy: where to compute.
+      make_batches: returns the batches of a worker; see `batches.row_batches`.
+      num_rows: N.
+
+    Returns:
+      The predictions [N, ...] in the order of the rows, and the mean loss, which means nothing without labels.
+    """
+
+    @tf.function
+    def step(batch):
+        def on_replica(local):
+            logits = objective.model(local)["logits"]
+            loss = objective.weighted_sums(logits, local)["loss"]
+            weight = objective.denominators(local)["loss"]["loss"]
+            return local["row_ids"], task.prediction(logits, local), loss[tf.newaxis], weight[tf.newaxis]
+
+        return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
+
+    result, loss, weight = None, 0.0, 0.0
+    for batch in strategy.distribute_datasets_from_function(make_batches):
+        row_ids, predictions, losses, weights = (values.numpy() for values in step(batch))
+        if result is None:
+            result = np.zeros((num_rows, *predictions.shape[1:]), predictions.dtype)
+        real = row_ids < num_rows
+        result[row_ids[real]] = predictions[real]
+        loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
+    return result, loss / weight if weight else 0.0

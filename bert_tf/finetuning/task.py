@@ -1,0 +1,179 @@
+"""What a fine-tuning task is: a value that `engine.run_finetuning` runs.
+
+Paper: section 3.2.
+
+Letters: B batch, S sequence length, N rows.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops
+from bert_tf.training.metrics import Metric
+
+LOSS = Metric("loss", "loss", "task")
+SPLITS = ("train", "dev", "test")
+_TEXTS_PER_CALL = 4096
+
+Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One of a task's data sets, encoded.
+
+    Attributes:
+      examples: as `Task.read` returned them.
+      columns: as `Task.encode` returned them; the first axis of each column has N rows.
+      example_ids: int64 [N], index of the example that each row comes from.
+    """
+
+    examples: Sequence[Any]
+    columns: Columns
+    example_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.example_ids)
+
+
+class Task(abc.ABC):
+    """A task: its data, its head, its loss, its scores and its files.
+
+    An example is what a person labels; a row is what the model reads. An example becomes one or several rows.
+
+    Attributes:
+      kind: the shape of the task; export picks the served model by it.
+      name: the value of `--task_name`.
+      labels: names of the classes in the order of their ids; () if there are none.
+      parameters: what else the served model needs, as JSON; `task.json` keeps it.
+      metrics: declares the loss terms and metrics of `losses`.
+    """
+
+    kind: str
+    name: str
+    labels: tuple[str, ...]
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See the class."""
+        return {}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """See the class."""
+        return (LOSS,)
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:  # noqa: B027 - a default
+        """Refuses a model or settings that the task cannot use, by an InputError; accepts all by default."""
+
+    def data_facts(self) -> dict[str, Any]:
+        """Returns what tells the data of two runs apart besides their files."""
+        return {}
+
+    @abc.abstractmethod
+    def files(self, split: str) -> list[str]:
+        """Returns the paths of the files of "train", "dev" or "test"."""
+
+    @abc.abstractmethod
+    def read(self, split: str) -> Sequence[Any]:
+        """Reads the examples of a split and checks all labels.
+
+        Raises:
+          InputError: names the file and the line.
+        """
+
+    @abc.abstractmethod
+    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples to rows.
+
+        Returns:
+          Columns with N rows each. `example_ids`, int [N], says which example each row comes from; without it, each
+          example is one row. Columns of labels are there for test data too, with any value.
+        """
+
+    @abc.abstractmethod
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """Makes the model's inputs of a batch in the graph; training and the served model call the same code.
+
+        Args:
+          columns: B rows of each column of `encode`.
+          tokenizer: gives the ids of special tokens.
+          max_seq_length: S.
+
+        Returns:
+          What `BertEncoder` reads. All shapes but B are static.
+        """
+
+    @abc.abstractmethod
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """Returns the head: a layer from one of the encoder's outputs, named by its attribute `reads`, to logits."""
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""
+        return batch["row_weights"]
+
+    @abc.abstractmethod
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the loss and the metrics of training.
+
+        Args:
+          logits: the head's output.
+          batch: the model's inputs and the columns of `encode`.
+
+        Returns:
+          "loss" and other declared metrics, float32 in the shape of `weights`. Each is averaged by these weights.
+        """
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns what `scores` and `write_predictions` need of each row, [B, ...]; the logits by default."""
+        return logits
+
+    @abc.abstractmethod
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
+
+    @abc.abstractmethod
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes prediction files into a folder, atomically, from the predictions [N, ...]; returns their paths."""
+
+    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
+        """Computes the model FLOPs of training on one row."""
+        return flops.training_flops(config, max_seq_length)
+
+
+def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
+    """Tokenizes many texts in calls of limited size.
+
+    Returns:
+      Token ids, int32 [N, (tokens)].
+    """
+    encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    parts = [encode(tf.constant(texts[i : i + _TEXTS_PER_CALL])) for i in range(0, len(texts), _TEXTS_PER_CALL)]
+    return tf.concat(parts, axis=0)
+
+
+def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
+    """Encodes the examples of a split.
+
+    Raises:
+      ValueError: the task's columns have different numbers of rows.
+    """
+    columns = dict(task.encode(examples, tokenizer, max_seq_length))
+    example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
+    columns = {
+        name: column if isinstance(column, tf.RaggedTensor) else tf.convert_to_tensor(column)
+        for name, column in columns.items()
+    }
+    counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
+    return Split(examples, columns, example_ids)

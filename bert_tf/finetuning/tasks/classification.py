@@ -1,0 +1,168 @@
+"""Classification of one or two texts, and regression: rows, head, loss and predictions.
+
+Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
+
+Letters: B batch, S sequence length, N rows, C classes.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig, require_segments
+from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.settings import FineTuningSettings
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops
+from bert_tf.training.metrics import Form, Metric
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+METRICS = (LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One or two texts and their label as text, None in test files."""
+
+    text_a: str
+    text_b: str | None
+    label: str | None
+
+
+def model_inputs(columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+    """Packs token ids into rows.
+
+    Args:
+      columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)].
+      tokenizer: gives the ids of [CLS] and [SEP].
+      max_seq_length: S.
+
+    Returns:
+      `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+    """
+    return pack(
+        columns["segment_a"],
+        columns.get("segment_b"),
+        max_seq_length=max_seq_length,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+    )
+
+
+def make_head(labels: Sequence[str], config: BertConfig) -> ClassificationHead:
+    """Returns a head with an output for each label; one output for a regression."""
+    return ClassificationHead(config, len(labels) or 1)
+
+
+class ClassificationTask(Task):
+    """A task over one or two texts. A subclass reads its files and names its metrics.
+
+    Attributes:
+      has_pairs: whether there are two texts.
+      score_range: lowest and highest score of a regression.
+    """
+
+    has_pairs: bool
+    score_range: tuple[float, float]
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a number rather than a class."""
+        return not self.labels
+
+    @property
+    def kind(self) -> str:
+        """See `Task`."""
+        return REGRESSION if self.is_regression else CLASSIFICATION
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        return {"has_pairs": self.has_pairs}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """See `Task`."""
+        return (LOSS,) if self.is_regression else METRICS
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses pairs for a model without a second segment."""
+        if self.has_pairs:
+            require_segments(config, settings.bert_config_file)
+
+    def label_value(self, text: str) -> float:
+        """Converts a label to the number that the model learns: the id of the class, or the score.
+
+        Raises:
+          InputError: an unknown label, or a score that is not a number or is out of range.
+        """
+        if not self.is_regression:
+            if text not in self.labels:
+                raise InputError(f"unknown label {text!r}; the task's labels are {', '.join(self.labels)}")
+            return self.labels.index(text)
+        low, high = self.score_range
+        try:
+            score = float(text)
+        except ValueError as error:
+            raise InputError(f"the score {text!r} is not a number") from error
+        if not low <= score <= high:
+            raise InputError(f"the score {text} is outside {low:g} to {high:g}")
+        return score
+
+    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples.
+
+        Returns:
+          `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
+          scores, zeros in test files.
+        """
+        columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
+        if self.has_pairs:
+            columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
+        labels = [0.0 if e.label is None else self.label_value(e.label) for e in examples]
+        return columns | {"label_ids": np.array(labels, np.float32)}
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """See `model_inputs` of the module."""
+        return model_inputs(columns, tokenizer, max_seq_length)
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """See `make_head`."""
+        return make_head(self.labels, config)
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes cross-entropy and accuracy from logits [B, C], or the squared error of a regression."""
+        labels = batch["label_ids"]  # [B]
+        if self.is_regression:
+            return {"loss": tf.square(logits[:, 0] - labels)}
+        labels = tf.cast(labels, tf.int32)
+        return {
+            "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+            "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
+        }
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes `test_results.tsv`: probabilities, or the score, one line per example."""
+        rows = predictions if self.is_regression else probabilities(predictions)
+        path = os.path.join(folder, "test_results.tsv")
+        writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))
+        return [path]
+
+    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
+        """See `Task`."""
+        return flops.training_flops(config, max_seq_length, outputs=len(self.labels) or 1)
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Computes the softmax over the last axis, float32 [N, C]."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)

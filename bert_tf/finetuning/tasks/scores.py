@@ -1,0 +1,49 @@
+"""Scores of classification and regression, as the GLUE paper computes them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+
+def _f1(labels, predictions):
+    from sklearn.metrics import f1_score
+
+    return f1_score(labels, predictions, zero_division=0.0)
+
+
+def _matthews_correlation(labels, predictions):
+    from sklearn.metrics import matthews_corrcoef
+
+    return matthews_corrcoef(labels, predictions)
+
+
+def _correlation(function_name: str) -> Callable:
+    def correlation(labels, predictions):
+        from scipy import stats
+
+        # Undefined for a constant; 0 as in scikit-learn's Matthews correlation.
+        if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+            return 0.0
+        return getattr(stats, function_name)(labels, predictions).statistic
+
+    return correlation
+
+
+SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": lambda labels, predictions: np.mean(labels == predictions),
+    "f1": _f1,
+    "matthews_correlation": _matthews_correlation,
+    "pearson": _correlation("pearsonr"),
+    "spearman": _correlation("spearmanr"),
+}
+
+
+def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Computes scores by their names.
+
+    Args:
+      names: of `SCORES`.
+      labels: [N], ids of classes or scores.
+      predictions: the same.
+    """
+    return {name: float(SCORES[name](labels, predictions)) for name in names}

@@ -1,0 +1,40 @@
+"""Splits global batches into per-replica batches.
+
+Letters: B batch.
+"""
+
+import tensorflow as tf
+
+
+def per_replica_batches(
+    batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
+) -> tf.data.Dataset:
+    """Splits each global batch into one batch per replica of this worker, all with the same position.
+
+    Args:
+      batches: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].
+      batch_size: the global batch size; None if the last batch may be smaller.
+      input_context: identifies this worker; None for a single replica.
+
+    Returns:
+      Dataset of the same columns. Shapes are static if `batch_size` is given.
+    """
+    replicas, workers, worker = 1, 1, 0
+    if input_context:
+        replicas, workers = input_context.num_replicas_in_sync, input_context.num_input_pipelines
+        worker = input_context.input_pipeline_id
+    local = replicas // workers
+
+    def share(batch, replica):
+        total = tf.shape(batch["data_position"])[0]
+        begin, end = total * replica // replicas, total * (replica + 1) // replicas
+        share = {name: column[begin:end] for name, column in batch.items()}
+        share["data_position"] = tf.repeat(batch["data_position"][-1:], end - begin, axis=0)
+        size = batch_size // replicas if batch_size else None
+        return {name: tf.ensure_shape(column, [size, *column.shape[1:]]) for name, column in share.items()}
+
+    def split(batch):
+        numbers = tf.data.Dataset.range(worker * local, (worker + 1) * local, output_type=tf.int32)
+        return numbers.map(lambda replica: share(batch, replica))
+
+    return batches.map(lambda batch: share(batch, 0)) if replicas == 1 else batches.flat_map(split)

@@ -1,0 +1,24 @@
+"""Classifiers and classification tasks for tests whose subject is something else."""
+
+import functools
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.tasks import classification
+from bert_tf.finetuning.tasks.glue import TsvTask
+from bert_tf.finetuning.tasks.tsv import Columns
+
+
+def make_task(num_labels: int, has_pairs: bool = True) -> TsvTask:
+    """A task of so many classes; a regression of scores from 0 to 5 for 0 of them."""
+    columns = Columns("a", "b" if has_pairs else None, "label")
+    labels = tuple(str(number) for number in range(num_labels))
+    return TsvTask("test", columns, columns, labels, score_names=("accuracy",), score_range=(0.0, 5.0))
+
+
+def make_classifier(config: BertConfig, num_outputs: int) -> FineTunedBert:
+    return FineTunedBert(config, functools.partial(classification.make_head, range(num_outputs)))
+
+
+def make_objective(config: BertConfig, num_labels: int) -> FineTuningObjective:
+    return FineTuningObjective(make_classifier(config, num_labels), make_task(num_labels))
