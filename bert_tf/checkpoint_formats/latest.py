@@ -47,7 +47,7 @@ class ResumePoint:
             if position != BEGINNING or not self.step:
                 return position
         raise InputError(
-            f"{self.prefix}: an earlier version made it, without the position in the data; start another "
+            f"{self.prefix}: lacks the position in the data, made by an earlier version; start another "
             f"--output_dir with --init_checkpoint={self.prefix}"
         )
 
