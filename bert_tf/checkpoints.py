@@ -1,8 +1,8 @@
-"""Loading weights from checkpoints of any supported format, and refusing those that do not fit.
+"""Loads weights from checkpoints of any supported format and refuses checkpoints that do not fit the model.
 
-A run's own folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the
-`bert_config.json` that they were made with. The other formats are those of google-research/bert,
-tf-models-official and Hugging Face; `checkpoint_formats` reads and writes them.
+A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the model's
+`bert_config.json`. The other formats are those of google-research/bert, tf-models-official and Hugging Face;
+`checkpoint_formats` reads and writes them.
 """
 
 import dataclasses
@@ -39,52 +39,52 @@ _Settings = TypeVar("_Settings")
 
 
 def open_checkpoint(path: str, config_file: str = "") -> Contents:
-    """Opens a checkpoint of any format, told apart by what it holds; no tensor is read.
+    """Opens a checkpoint of any format without reading its tensors; the format is detected automatically.
 
     Args:
       path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`.
-      config_file: what it was made with, where no configuration lies beside it.
+      config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: no checkpoint, a pickle, one of another project or architecture, or a damaged one.
+      InputError: there is no checkpoint, it is a pickle or damaged, or it is of another project or architecture.
     """
     path = os.fspath(path)
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
     first = model_config.HUGGING_FACE_NAME if found.is_safetensors else model_config.ORIGINAL_NAME
-    beside_file = config_file or model_config.find(found.folder, first)
+    found_file = config_file or model_config.find(found.folder, first)
     config, entries = None, {}
-    if config_file or tf.io.gfile.exists(beside_file):
-        config, entries = model_config.read(beside_file)
+    if config_file or tf.io.gfile.exists(found_file):
+        config, entries = model_config.read(found_file)
     vocab_file = os.path.join(found.folder, VOCABULARY_NAME)
-    beside = {
+    files = {
         "config": config,
-        "config_file": beside_file,
+        "config_file": found_file,
         "vocab_file": vocab_file if tf.io.gfile.exists(vocab_file) else "",
     }
     if found.is_safetensors:
         if config and config.directionality == "ltr":
-            logging.warning("%s: its pooler reads [CLS], ours of a left-to-right model the last piece", found.path)
-        return hugging_face.read(found.path, entries, **beside)
+            logging.warning("%s: its pooler reads [CLS]; our left-to-right models pool the last token", found.path)
+        return hugging_face.read(found.path, entries, **files)
     bundle = TensorBundle(found.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
     for read in readers:
-        contents = read(bundle, **beside)
+        contents = read(bundle, **files)
         if contents:
             return contents
     raise InputError(
         f"{found.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
-        f"(its first tensors: {', '.join(sorted(bundle.shapes)[:3])}); give a checkpoint of BERT"
+        f"(its first tensors: {', '.join(sorted(bundle.shapes)[:3])}); give a BERT checkpoint"
     )
 
 
 def load_encoder(path: str) -> BertEncoder:
-    """Builds the encoder that a checkpoint holds and loads its weights.
+    """Builds a checkpoint's encoder and loads its weights.
 
     Args:
-      path: see `open_checkpoint`; a configuration must lie beside the checkpoint.
+      path: see `open_checkpoint`; the checkpoint's folder must have a configuration.
 
     Raises:
-      InputError: no checkpoint, no configuration, or they do not fit each other.
+      InputError: there is no checkpoint or no configuration, or they do not fit each other.
     """
     contents = open_checkpoint(path)
     config = contents.require_config()
@@ -95,27 +95,26 @@ def load_encoder(path: str) -> BertEncoder:
         if f"encoder/{name}" in values:
             variable.assign(values[f"encoder/{name}"])
     if fresh:
-        logging.warning("%s has no pooler; that of the encoder starts afresh, so train it before use", contents.source)
+        logging.warning("%s has no pooler, so the encoder's pooler is random; train it before use", contents.source)
     return encoder
 
 
 def initialize(model: tf.Module, path: str) -> None:
-    """Starts a model from a checkpoint: all of the encoder, and of the heads what is there.
+    """Initializes a model from a checkpoint: the whole encoder, and the heads that the checkpoint has.
 
-    What was loaded, what starts afresh and what was left over is logged.
+    Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
 
     Args:
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
 
     Raises:
-      InputError: no checkpoint, one of another project, a tensor of the encoder is missing, or one
-        has another shape.
+      InputError: there is no checkpoint, it is of another project, or a tensor is missing or has another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
     fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
-    # all is read before the first is assigned, so that a damaged file leaves the model as it was
+    # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
     values = contents.read(name for name in variables if name in contents.tensors)
     for name, value in values.items():
         variables[name].assign(value)
@@ -123,15 +122,15 @@ def initialize(model: tf.Module, path: str) -> None:
 
 
 def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> None:
-    """Refuses a checkpoint that a model of a configuration cannot start from, before anything else is done.
+    """Refuses a checkpoint that cannot initialize a model, before any long work.
 
     Args:
       path: see `open_checkpoint`.
-      config: the model's.
-      with_heads: whether the model has the heads of pre-training.
+      config: the model's configuration.
+      with_heads: whether the model has the pre-training heads.
 
     Raises:
-      InputError: see `initialize`; the shapes of a task's head are not looked at.
+      InputError: see `initialize`; the shapes of task heads are not checked.
     """
     contents = open_checkpoint(path)
     if with_heads:
@@ -141,35 +140,38 @@ def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> No
 
 
 def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
-    """Settings with the files that were left out taken from the run's folder, or from beside `init_checkpoint`.
+    """Completes settings with the files of the run's folder, or of the folder of `init_checkpoint`.
 
     Args:
-      settings: a dataclass with `init_checkpoint` and the flags.
-      *flags: "bert_config_file", "vocab_file".
+      settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.
+      *flags: flags that may be empty: "bert_config_file", "vocab_file".
+
+    Returns:
+      The settings with all of the flags set.
 
     Raises:
-      InputError: a file was left out, and there is none.
+      InputError: a flag is empty, and neither folder has the file.
     """
-    # a run that is resumed or evaluated needs nothing but its folder; a start that failed leaves no checkpoint
+    # The folder of a run suffices to resume or evaluate it. A failed start leaves files but no checkpoint.
     is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
     missing = [flag for flag in flags if not given[flag]]
     if missing:
         if not settings.init_checkpoint:
-            raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint that has the file beside it")
+            raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint whose folder has the file")
         contents = open_checkpoint(settings.init_checkpoint)
         contents.require_config()
-        beside = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
+        files = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
         for flag in missing:
-            if not beside[flag]:
+            if not files[flag]:
                 raise InputError(
-                    f"--{flag} is missing, and no {VOCABULARY_NAME} lies beside {contents.source}; give it"
+                    f"--{flag} is missing, and the folder of {contents.source} has no {VOCABULARY_NAME}; give it"
                 )
-            given[flag] = beside[flag]
+            given[flag] = files[flag]
     for flag in (flag for flag in flags if not getattr(settings, flag)):
         logging.info(
-            "--%s=%s, from beside %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
+            "--%s=%s, from the folder of %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
         )
     return dataclasses.replace(settings, **given)
 
@@ -184,7 +186,7 @@ def read_config(path: str) -> BertConfig:
 
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:
-    """Every variable below an object, under the path that a checkpoint gives it."""
+    """Maps checkpoint paths to all variables below an object."""
     found: dict[str, tf.Variable] = {}
     view = tf.train.TrackableView(root)
 

@@ -1,4 +1,4 @@
-"""From any checkpoint to one of another format, or of another vocabulary."""
+"""Converts checkpoints to another format or a larger vocabulary."""
 
 import dataclasses
 import os
@@ -28,18 +28,18 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
-# Directions of attention that the code behind a format has.
+# Attention directions that each format's own code supports.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
 
 def convert_checkpoint(settings: ConversionSettings) -> None:
-    """Writes a checkpoint in another format, with its configuration and vocabulary beside it.
+    """Writes a checkpoint in another format, together with its configuration and vocabulary.
 
-    The folder appears under its name only when it is whole.
+    The output folder appears only when it is complete.
 
     Raises:
-      InputError: the input cannot be read or is not whole, the output's format cannot hold it, or the output
-        folder holds something.
+      InputError: the input cannot be read or is incomplete, the output format cannot represent it, or the output
+        folder is not empty.
     """
     writer.check_new_folder(settings.output, "output")
     contents = checkpoints.open_checkpoint(settings.input, settings.bert_config_file)
@@ -51,7 +51,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
     if settings.keep_optimizer:
         _require_moments(contents, paths)
-    tokenizer = checkpoint_tokenizer.beside(contents, settings.input)
+    tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
         tokenizer.check(settings.do_lower_case, settings.vocab_file)
     vocab_file = settings.vocab_file or contents.vocab_file
@@ -61,34 +61,34 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
     tensors = contents.read(paths)
     if extended:
-        tensors, config = _grown(tensors, config, vocabulary, extended)
+        tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     with writer.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
         _write(settings.format, folder, tensors, config, moments, step)
         if settings.format == "hugging_face":
             hugging_face.keep_labels(folder, contents)
-        _keep_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
+        _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
         writer.write_text(os.path.join(folder, "conversion.json"), command_line.to_json(settings))
     kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
     kept.report(tensors, [])
     if fresh:
-        logging.warning("%s has no pooler, so %s has none either", contents.source, settings.output)
+        logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
 
 
-def _keep_tokenizer(
+def _write_tokenizer(
     folder: str, settings: ConversionSettings, tokenizer: CheckpointTokenizer, vocab_file: str, config: BertConfig
 ) -> None:
-    """Puts the vocabulary and the tokenizer's rules beside the weights."""
+    """Writes the vocabulary and the tokenizer's rules."""
     if vocab_file:
         tf.io.gfile.copy(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
     known = tokenizer_config.read(tokenizer.folder)
-    if settings.extended_vocab_file:  # whose ids may be others
+    if settings.extended_vocab_file:  # its ids may differ
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
     tokenizer_config.write(folder, lower, config.max_position_embeddings, known)
     if lower is None and settings.format == "hugging_face":
-        logging.warning("nothing says whether the tokenizer of %s lower-cases, and transformers takes it that it does; "
+        logging.warning("%s does not say whether its tokenizer lower-cases, and transformers assumes that it does; "
                         "give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
@@ -104,16 +104,16 @@ def _write(format: str, folder: str, tensors, config: BertConfig, moments, globa
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
-    """Refuses what the code behind a format would compute otherwise; warns of what it would refuse."""
+    """Refuses a model that the format's own code would compute differently; warns about what that code refuses."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
-            f"--format={format}: its code attends to both sides, {contents.source} has directionality="
-            f"{config.directionality} and would silently compute something else there; take --format=bert_tf"
+            f"--format={format}: its code attends to both sides, so it would compute other outputs; {contents.source} "
+            f"has directionality={config.directionality}; give --format=bert_tf"
         )
     heads = names.heads_in(contents.tensors)
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
-        logging.warning("transformers pools [CLS], a left-to-right model of ours the last piece: the outputs of the "
-                        "classification and next-sentence heads will differ there")  # fmt: skip
+        logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "
+                        "classification and next-sentence heads will differ in transformers")  # fmt: skip
     if config.hidden_act == "gelu_erf" and format in ("tf1", "tf_models"):
         logging.warning("hidden_act=gelu_erf is written to %s; the code of %s has no such name, and its gelu is "
                         "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME, format)  # fmt: skip
@@ -123,8 +123,8 @@ def _require_moments(contents: Contents, paths: list[str]) -> None:
     missing = [path for path in paths if path not in contents.moments]
     if missing:
         raise InputError(
-            f"--keep_optimizer: {contents.source} has no moments of Adam for {contents.describe(missing[0])}; "
-            "leave the flag out"
+            f"--keep_optimizer: {contents.source} lacks Adam's moments for {contents.describe(missing[0])}; "
+            "remove the flag"
         )
 
 
@@ -138,33 +138,35 @@ def _read_moments(contents: Contents) -> dict[str, tuple[np.ndarray, np.ndarray]
 
 
 def _check_vocabulary(
-    settings: ConversionSettings, contents: Contents, config: BertConfig, vocab_file: str, pieces: int
+    settings: ConversionSettings, contents: Contents, config: BertConfig, vocab_file: str, tokens: int
 ) -> None:
     if settings.extended_vocab_file and not vocab_file:
         raise InputError(
-            f"--extended_vocab_file: no {checkpoints.VOCABULARY_NAME} lies beside {contents.source}; "
-            "give --vocab_file, the vocabulary it was made with"
+            f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
+            "give its vocabulary as --vocab_file"
         )
-    if pieces > config.vocab_size:
+    if tokens > config.vocab_size:
         raise InputError(
-            f"{vocab_file}: has {pieces} pieces, {contents.describe(_WORDS)} of {contents.source} has "
-            f"{config.vocab_size} rows; give the vocabulary that the checkpoint was made with"
+            f"{vocab_file}: has {tokens} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
+            f"{config.vocab_size} rows; give the vocabulary that the checkpoint was trained with"
         )
 
 
-def _grown(tensors: dict, config: BertConfig, vocabulary: list[str], extended: list[str]) -> tuple[dict, BertConfig]:
-    """Tensors and configuration for an extended vocabulary."""
-    sources = vocabulary_growth.row_sources(vocabulary, extended)
+def _extend_vocabulary(
+    tensors: dict, config: BertConfig, vocabulary: list[str], extended: list[str]
+) -> tuple[dict, BertConfig]:
+    """Returns the tensors and the configuration for an extended vocabulary."""
+    sources = vocabulary_growth.find_row_sources(vocabulary, extended)
     tensors = tensors | {
-        path: vocabulary_growth.grown(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
+        path: vocabulary_growth.extend_rows(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
     }
     known = set(vocabulary)
-    lost = [piece for piece in vocabulary if piece not in set(extended) and not piece.startswith("[unused")]
+    lost = [token for token in vocabulary if token not in set(extended) and not token.startswith("[unused")]
     if lost:
         raise InputError(
-            f"--extended_vocab_file lacks {len(lost)} pieces of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
-            "give one that extends it, as learn_vocab --extend_vocab writes"
+            f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
+            "give a file that extends it, as learn_vocab --extend_vocab writes"
         )
-    new = [number for number, piece in enumerate(extended) if piece not in known]
-    logging.info("%d pieces are new; each starts from the mean of its old pieces", len(new))
+    new = [token for token in extended if token not in known]
+    logging.info("%d tokens are new; each starts from the mean of the old tokens that spell it", len(new))
     return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))

@@ -254,7 +254,7 @@ class ClassifierSettings(FineTuningSettings):
     tsv_labels: str = setting("task tsv: labels with commas between; empty: those in train.tsv, sorted", "")
 
 
-# Other spellings that people know the formats by.
+# Accepted names of the formats.
 FORMATS = {
     "bert_tf": "bert_tf",
     "tf1": "tf1",
@@ -279,19 +279,19 @@ class ConversionSettings:
     format: str = setting(
         "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face"
     )
-    bert_config_file: str = setting("what the input was made with; empty: the file beside it", "")
-    vocab_file: str = setting("the input's vocabulary; empty: vocab.txt beside it", "")
+    bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
+    vocab_file: str = setting("the input's vocabulary; empty: vocab.txt in its folder", "")
     do_lower_case: bool | None = setting(
-        "whether the input's tokenizer lower-cases; default: as tokenizer_config.json beside it, or its published "
-        "name, says", None,
+        "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in its folder or from its "
+        "published name", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(
-        "take --vocab_file and --do_lower_case though others lie beside the input", False
+        "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
     )
-    extended_vocab_file: str = setting("vocabulary to give the model rows for, as learn_vocab extends one", "")
+    extended_vocab_file: str = setting("larger vocabulary for the model, as learn_vocab --extend_vocab writes", "")
     keep_optimizer: bool = setting(
-        "keep Adam's moments and the step, between bert_tf and tf1; the original's code trains on from them, "
-        "--init_checkpoint takes the weights alone",
+        "keep Adam's moments and the step, between bert_tf and tf1; the original's code resumes from them, "
+        "--init_checkpoint reads only the weights",
         False,
     )
 
@@ -302,9 +302,9 @@ class ConversionSettings:
         require(self.input and self.output, "--input and --output must not be empty")
         require(
             not self.keep_optimizer or format in ("bert_tf", "tf1"),
-            f"--keep_optimizer: {format} has no place for Adam's moments; leave it out, or take bert_tf or tf1",
+            f"--keep_optimizer: {format} cannot store Adam's moments; remove the flag, or give --format=bert_tf or tf1",
         )
         require(
             not (self.keep_optimizer and self.extended_vocab_file),
-            "--keep_optimizer contradicts --extended_vocab_file: new rows have no moments; drop one of them",
+            "--keep_optimizer contradicts --extended_vocab_file: new rows have no moments; remove one of them",
         )

@@ -1,1 +1,1 @@
-"""Checkpoint formats: one reader and one writer each, and the names that tensors have in them."""
+"""Checkpoint formats: a reader and a writer for each, and the table of tensor names."""

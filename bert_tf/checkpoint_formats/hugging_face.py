@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's transformers: `config.json` and safetensors."""
+"""Reads and writes model folders of Hugging Face's transformers: `config.json` and safetensors."""
 
 import json
 import os
@@ -19,9 +19,9 @@ FILE_NAME = "model.safetensors"
 INDEX_SUFFIX = ".safetensors.index.json"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
-# buffers that transformers once saved: the numbers of the positions, and zeros
+# Constant buffers that earlier versions of transformers saved.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
-# the output of the masked LM, which shares its weights
+# The masked-LM output, which shares the weights of other tensors.
 _TIED = {
     "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "masked_lm/bias",
@@ -35,10 +35,10 @@ _CLASSES = {
 
 
 def safetensors():
-    """The package, which the extra `hf` brings.
+    """Imports safetensors, which the extra `hf` installs.
 
     Raises:
-      InputError: it is not installed.
+      InputError: the package is not installed.
     """
     try:
         import safetensors.numpy
@@ -47,22 +47,22 @@ def safetensors():
     return safetensors
 
 
-def read(path: str, config_entries: dict, **beside) -> Contents:
+def read(path: str, config_entries: dict, **files) -> Contents:
     """Opens a checkpoint.
 
     Args:
-      path: `model.safetensors`, or the index of several.
-      config_entries: what `config.json` says, {} where there is none.
-      **beside: `config`, `config_file` and `vocab_file`.
+      path: `model.safetensors`, or the index of a sharded model.
+      config_entries: entries of `config.json`; {} if there is none.
+      **files: `config`, `config_file` and `vocab_file` of `Contents`.
 
     Raises:
-      InputError: it cannot be read, or is none of BERT.
+      InputError: the file cannot be read, or its model is not BERT.
     """
     stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
-        found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no encoder of BERT, but {_some(stored)}"
-        raise InputError(f"{path}: holds {found}; take a checkpoint of one BertModel")
+        found = f"two encoders, at {words[0]} and {words[1]}" if words else f"no BERT encoder, but {_some(stored)}"
+        raise InputError(f"{path}: holds {found}; give a checkpoint of one BertModel")
     scope = words[0].removesuffix(_WORDS)
     in_our_spelling = _in_our_spelling(path, stored, scope)
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
@@ -70,11 +70,11 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
     _refuse_quantized(path, weights, other_types)
     tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
     tensors, untied = _with_tied(path, tensors, in_our_spelling, stored)
-    config = beside["config"]
+    config = files["config"]
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
-            "%s: hidden_act=gelu is read as the original's tanh form; Hugging Face's gelu is the exact one; if %s was "
-            "trained with that, put its config.json there, or write gelu_erf", beside["config_file"], path,
+            "%s: hidden_act=gelu means the original's tanh form here, and the exact form in transformers; if %s was "
+            "trained with the exact form, put its config.json there, or write gelu_erf", files["config_file"], path,
         )  # fmt: skip
     classes = config_entries.get("architectures")
     if isinstance(classes, list) and _CLASSES["token_head"] in classes:
@@ -88,22 +88,22 @@ def read(path: str, config_entries: dict, **beside) -> Contents:
         tensors=tensors,
         expected_name=name_of,
         left_over=(*(in_our_spelling[spelled] for spelled in others), *untied),
-        **beside,
+        **files,
     )
 
 
 def _some(stored: Iterable[str]) -> str:
-    return ", ".join(sorted(stored)[:3]) or "no tensor at all"
+    return ", ".join(sorted(stored)[:3]) or "no tensors"
 
 
 def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Names by how BertForPreTraining spells them today, whatever scope the encoder stands in."""
+    """Maps the names that BertForPreTraining uses today to the file's names, for any scope of the encoder."""
     found: dict[str, str] = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)
         spelled = spelled.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         if spelled in found:
-            raise InputError(f"{path}: the tensors {found[spelled]} and {name} are the same one; remove one")
+            raise InputError(f"{path}: the tensors {found[spelled]} and {name} are the same weight; remove one")
         found[spelled] = name
     return found
 
@@ -117,18 +117,18 @@ def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[st
     for name in weights:
         if name in other_types:
             raise InputError(
-                f"{path}: the tensor {name} has type {other_types[name]}, a weight has F32, F16 or BF16; "
-                "take the checkpoint before it was quantized"
+                f"{path}: the tensor {name} has type {other_types[name]}, but weights need F32, F16, BF16 or F64; "
+                "give the checkpoint before quantization"
             )
 
 
 def _with_tied(
     path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Takes a masked LM's bias from its second place where the first is missing.
+    """Adds tensors that the file stores only under their second name.
 
     Returns:
-      The tensors, without the masked LM's if it has outputs of its own; the names of those left out.
+      The tensors, without the masked-LM head if its output weights are not shared; the names of the omitted tensors.
     """
     tensors = dict(tensors)
     for spelled, ours in _TIED.items():
@@ -139,7 +139,7 @@ def _with_tied(
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
             logging.warning(
-                "%s: the tensor %s differs from %s, which BERT's output shares; the masked LM's head is left out",
+                "%s: the tensor %s differs from %s, with which BERT shares it; the masked-LM head is omitted",
                 path, twin.name, first.name,
             )  # fmt: skip
             outputs = {stored[in_our_spelling[name]].name for name in _TIED if name in in_our_spelling}
@@ -149,13 +149,13 @@ def _with_tied(
 
 
 def name_of(path: str) -> str:
-    """Hugging Face's name for a path of ours, as in models with heads; "" where it has none."""
+    """Returns Hugging Face's name for a path of ours, as in models with heads; "" if it has none."""
     found = names.row_of(path)
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
-    """All tensors of a file, or of all files of an index, not yet read; and the types of those that are no weights."""
+    """Opens a file, or all files of an index; returns the tensors and the dtypes that weights cannot have."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
@@ -163,31 +163,31 @@ def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
             weight_map = dict(json.load(file)["weight_map"])
         strange = [name for name, of in weight_map.items() if not isinstance(of, str)]
         if strange:
-            raise ValueError(f"it names no file for {strange[0]}")
+            raise ValueError(f"the file of {strange[0]} is not a string")
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{path}: is no index of safetensors ({error!r}); copy it again") from error
+        raise InputError(f"{path}: is not an index of safetensors ({error!r}); copy it again") from error
     stored: dict[str, StoredTensor] = {}
     other_types: dict[str, str] = {}
     for shard in sorted(set(weight_map.values())):
         file = os.path.join(os.path.dirname(path), os.path.basename(shard))
-        there, types = _open(file)
+        tensors, types = _open(file)
         other_types |= types
         for name in (name for name, of in weight_map.items() if of == shard):
-            if name not in there:
-                raise InputError(f"{file}: the tensor {name}, which {path} says is here, is missing; copy both again")
-            stored[name] = there[name]
+            if name not in tensors:
+                raise InputError(f"{file}: the tensor {name} is missing, though {path} lists it; copy both again")
+            stored[name] = tensors[name]
     return stored, other_types
 
 
 def _open(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     package = safetensors()
     if "://" in path:
-        raise InputError(f"{path}: safetensors are read from this machine's disks; copy the folder here")
+        raise InputError(f"{path}: safetensors are read from local disks only; copy the folder to this machine")
     if not os.path.isfile(path):
         raise InputError(f"{path}: no such file; copy all files of the model")
     try:
         with package.safe_open(path, "np") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (package.SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as safetensors ({error}); copy it again") from error
@@ -207,16 +207,19 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     """Writes `model.safetensors` and `config.json` into a folder.
 
     Args:
-      folder: where to.
+      folder: the output folder.
       tensors: values by our paths.
-      config: shape of the model.
+      config: the model's configuration.
 
     Returns:
-      The file.
+      The path of the weights.
+
+    Raises:
+      InputError: no class of transformers has these heads.
     """
     heads = names.heads_in(tensors)
     if {"head", "token_head"} <= heads:
-        raise InputError("one model of Hugging Face cannot hold both head and token_head; take --format=bert_tf")
+        raise InputError("no model of transformers has both head and token_head; give --format=bert_tf")
     plain = not heads
     named = {}
     for path, value in tensors.items():
@@ -226,7 +229,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
             value.T if row.hugging_face_transposed else value
         )
     path = os.path.join(folder, FILE_NAME)
-    # "pt" is what transformers asks for, whichever library wrote the file
+    # transformers requires "pt", whichever library wrote the file
     safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
     task = next((name for name in _CLASSES if name in heads), "")
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
@@ -258,7 +261,7 @@ def keep_labels(folder: str, source: Contents) -> None:
 
 
 def _class_of(heads: set[str], task: str) -> str:
-    """The class of transformers that has these heads."""
+    """Returns the class of transformers that has these heads."""
     if task:
         return _CLASSES[task]
     if "masked_lm" in heads:

@@ -1,4 +1,4 @@
-"""The numbered checkpoints of a run's folder, and the newest whole one."""
+"""The numbered checkpoints of a run's folder, and the newest intact one."""
 
 import contextlib
 import dataclasses
@@ -18,11 +18,11 @@ _STEP = re.compile(r"-(\d+)$")
 
 @dataclasses.dataclass(frozen=True)
 class ResumePoint:
-    """What a folder has to go on from.
+    """The checkpoint from which a run resumes.
 
     Attributes:
-      prefix: of the newest whole checkpoint; "" where there is none.
-      damaged: prefixes of newer ones that cannot be read.
+      prefix: prefix of the newest intact checkpoint; "" if there is none.
+      damaged: prefixes of newer checkpoints that are damaged.
     """
 
     prefix: str = ""
@@ -30,15 +30,15 @@ class ResumePoint:
 
     @property
     def step(self) -> int:
-        """Steps trained; 0 without a checkpoint."""
+        """Number of trained steps; 0 without a checkpoint."""
         return int(tf.train.load_variable(self.prefix, f"global_step{VALUE}")) if self.prefix else 0
 
     @property
     def position(self) -> Position:
-        """Where the data stands; its beginning without a checkpoint.
+        """Position in the training data; its beginning without a checkpoint.
 
         Raises:
-          InputError: the checkpoint does not say.
+          InputError: the checkpoint does not store the position.
         """
         if not self.prefix:
             return BEGINNING
@@ -47,13 +47,13 @@ class ResumePoint:
             if position != BEGINNING or not self.step:
                 return position
         raise InputError(
-            f"{self.prefix}: lacks the position in the data, made by an earlier version; start another "
+            f"{self.prefix}: an earlier version wrote it, without the position in the data; start in a new "
             f"--output_dir with --init_checkpoint={self.prefix}"
         )
 
 
 def prefixes(folder: str) -> list[str]:
-    """A folder's checkpoints, whole or not: the one that is named as its latest, then the others by descending step."""
+    """Lists a folder's checkpoints, intact or not: the latest by its `checkpoint` file, then by descending step."""
     if not tf.io.gfile.isdir(folder):
         return []
     named, latest = _named(folder)
@@ -62,36 +62,36 @@ def prefixes(folder: str) -> list[str]:
 
 
 def numbered(folder: str) -> dict[int, str]:
-    """A folder's checkpoints, whole or not, by the step in their names."""
+    """Maps the step in their names to a folder's checkpoints, intact or not."""
     return {step_of(prefix): prefix for prefix in prefixes(folder)}
 
 
 def find(folder: str) -> ResumePoint:
-    """Looks for the newest whole checkpoint; all of its bytes are read and their checksums compared.
+    """Finds the newest intact checkpoint. It reads every byte and verifies the checksums.
 
-    A damaged one is passed over, which the log says.
+    Damaged checkpoints are skipped with a warning.
 
     Raises:
-      InputError: there are checkpoints, and all of them are damaged, or one cannot be read at the moment.
+      InputError: all checkpoints are damaged, or one cannot be read at the moment.
     """
     reasons = {}
     for prefix in prefixes(folder):
         reason = damage(prefix)
         if not reason:
             if reasons:
-                logging.warning("%s; taking %s, the newest whole one", "; ".join(reasons.values()), prefix)
+                logging.warning("%s; using %s, the newest intact checkpoint", "; ".join(reasons.values()), prefix)
             return ResumePoint(prefix, tuple(reasons))
         reasons[prefix] = reason
     if reasons:
         raise InputError(
-            f"{folder}: none of its checkpoints can be read ({'; '.join(reasons.values())}); copy them again, or give "
+            f"{folder}: all checkpoints are damaged ({'; '.join(reasons.values())}); copy them again, or give "
             "another folder"
         )
     return ResumePoint()
 
 
 def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint; whether one is whole is not looked at.
+    """Refuses a folder without a checkpoint; it does not verify checkpoints.
 
     Raises:
       InputError: names the folder.
@@ -101,18 +101,18 @@ def check_there(folder: str) -> None:
 
 
 def step_of(prefix: str) -> int:
-    """The step in a checkpoint's name; -1 where there is none."""
+    """Returns the step in a checkpoint's name; -1 if the name has none."""
     number = _STEP.search(prefix)
     return int(number[1]) if number else -1
 
 
 def indexes(folder: str) -> list[str]:
-    """Names of the `.index` files of a folder's numbered checkpoints."""
+    """Lists the names of the `.index` files of a folder's numbered checkpoints."""
     return [name for name in tf.io.gfile.listdir(folder) if _INDEX.match(name)]
 
 
 def _named(folder: str) -> tuple[list[str], str]:
-    """Prefixes in the folder's `checkpoint` file, and its latest; none where it is damaged."""
+    """Reads all prefixes and the latest from the folder's `checkpoint` file; [] and "" if it is damaged."""
     try:
         state = tf.train.get_checkpoint_state(folder)
     except (ValueError, tf.errors.OpError):

@@ -1,4 +1,4 @@
-"""From a path as people give it to the files of a checkpoint."""
+"""Finds a checkpoint's files from the path that a user gives."""
 
 import dataclasses
 import glob
@@ -14,21 +14,21 @@ from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from tfrecords.errors import InputError
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-# what torch.save writes: a zip archive, or a bare pickle
+# How files of torch.save begin: a zip archive, or a bare pickle.
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl")
-# one of several, and how many there are
+# The part number in the name of a split checkpoint.
 _PICKLED_PART = re.compile(r"-\d{5}(-of-\d{5})(?=\.\w+$)")
 _OTHERS = (".h5", ".keras", ".msgpack", ".onnx", ".npz")
 
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """Where a checkpoint is.
+    """A checkpoint's files.
 
     Attributes:
-      path: prefix of TensorFlow's files, or the safetensors file or index.
-      is_safetensors: which of the two.
+      path: prefix of a TensorFlow checkpoint, or the safetensors file or index.
+      is_safetensors: whether the checkpoint is stored as safetensors.
     """
 
     path: str
@@ -36,7 +36,7 @@ class Location:
 
     @property
     def folder(self) -> str:
-        """The folder of its files."""
+        """The folder that holds the files."""
         return os.path.dirname(self.path) or "."
 
 
@@ -47,7 +47,7 @@ def locate(path: str) -> Location:
       path: a folder, a prefix, or any of a checkpoint's files.
 
     Raises:
-      InputError: there is no checkpoint, there are several, or it is a pickle.
+      InputError: there is no checkpoint, there are several, or the file is a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
@@ -64,20 +64,20 @@ def locate(path: str) -> Location:
             return _in_folder(os.path.dirname(path) or ".")
         if not path.endswith(_OTHERS) and _is_older_format(path):
             return Location(path, False)
-        raise InputError(f"{path}: is no checkpoint of TensorFlow and no safetensors; give one of these")
+        raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")
     raise InputError(f"{path}: no such checkpoint; give its prefix (without .index) or its folder")
 
 
 def latest_checkpoint(path: str) -> str:
-    """The prefix of TensorFlow's files that a path means: itself, or the newest whole one of a folder.
+    """Returns the prefix of the TensorFlow checkpoint at a path, or of the newest intact one in a folder.
 
     Raises:
-      InputError: there is no checkpoint, or not one of TensorFlow.
+      InputError: there is no checkpoint, or it is not in TensorFlow's format.
     """
     found = locate(path)
     if found.is_safetensors:
         raise InputError(
-            f"{path}: holds safetensors, no checkpoint of a run; give a folder where training has saved one"
+            f"{path}: holds safetensors, not the checkpoint of a run; give a folder where training has saved one"
         )
     return found.path
 
@@ -111,17 +111,17 @@ def _in_folder(folder: str) -> Location:
 
 
 def pickled_weights(names: Iterable[str]) -> str | None:
-    """The pickle among a folder's files that holds the weights, as far as names tell; None for no pickle."""
+    """Returns the pickle that holds the weights, judged by its name; None if there is no pickle."""
     pickles = sorted(name for name in names if name.endswith(_PICKLES))
-    # beside them lie the optimizer's state and the arguments of the training, which are pickles too
+    # the optimizer's state and the training arguments are pickles too
     return min(pickles, key=lambda name: not name.startswith(("pytorch_model", "model")), default=None)
 
 
 def pickle_command(path: str) -> str:
-    """The command that makes a pickle, with all its parts, safetensors beside it, and runs none of its code.
+    """Returns the command that converts a pickle to safetensors in the same folder without running its code.
 
     Args:
-      path: the pickle, or one of its parts.
+      path: the pickle, or one part of a split checkpoint.
     """
     target = os.path.join(os.path.dirname(path), hugging_face.FILE_NAME)
     parts = f'["{path}"]'
@@ -137,13 +137,13 @@ def pickle_command(path: str) -> str:
 
 
 def _refuse_pickle(path: str) -> None:
-    """Pickles run any code that their maker put into them, so none is ever opened."""
+    """Raises an error for a pickle: opening one would run any code that it contains."""
     with tf.io.gfile.GFile(path, "rb") as file:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):
         raise InputError(
-            f"{path}: is a pickle, which can run any code and is not opened; make it {hugging_face.FILE_NAME} beside "
-            f"it, without running any: {pickle_command(path)}"
+            f"{path}: is a pickle, which can run any code and is not opened; convert it to {hugging_face.FILE_NAME}, "
+            f"which runs none: {pickle_command(path)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Configurations that lie beside checkpoints: the original's, Hugging Face's, and from one to the other."""
+"""Reads and writes the configurations of all checkpoint formats."""
 
 import dataclasses
 import os
@@ -10,9 +10,9 @@ from tfrecords.errors import InputError
 
 ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"
-# what a training of tf-models-official writes beside its checkpoints
+# What the trainer of tf-models-official writes beside its checkpoints.
 TF_MODELS_NAME = "params.yaml"
-# Their "gelu" is the exact one, by the error function.
+# Hugging Face's names; "gelu" is the exact form with the error function.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",
@@ -24,9 +24,9 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
-# What their BertConfig takes where a key is not there.
+# Defaults of transformers' BertConfig.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-# tf-models-official's keys of an encoder; the rest must say what BERT is.
+# Encoder keys of tf-models-official whose names differ from ours.
 _TF_MODELS_KEYS = {
     "num_layers": "num_hidden_layers",
     "hidden_activation": "hidden_act",
@@ -37,16 +37,16 @@ _SIGNS = ("model_type", "architectures", "transformers_version")
 
 
 def read(path: str) -> tuple[BertConfig, dict]:
-    """Reads a configuration, told apart by its keys; a `config.json` beside safetensors is Hugging Face's.
+    """Reads a configuration; its keys show the format, and a `config.json` beside safetensors is Hugging Face's.
 
     Args:
       path: the file.
 
     Returns:
-      The configuration, and Hugging Face's keys, {} for the original's.
+      The configuration, and the entries of Hugging Face's file; {} for other formats.
 
     Raises:
-      InputError: the file is missing, is not JSON, or is of a model that is no BERT.
+      InputError: the file is missing, is not JSON, or describes another model than BERT.
     """
     if path.endswith(".yaml"):
         return _read_tf_models(path), {}
@@ -63,11 +63,11 @@ def read(path: str) -> tuple[BertConfig, dict]:
 
 
 def find(folder: str, first: str = ORIGINAL_NAME) -> str:
-    """The configuration in a folder; where there is none, the path where one is looked for.
+    """Returns the path of a folder's configuration; if there is none, the path where it is expected.
 
     Args:
-      folder: where to look.
-      first: the name that is looked for first.
+      folder: the checkpoint's folder.
+      first: the file name that takes precedence.
     """
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
     paths = [os.path.join(folder, name) for name in order]
@@ -75,16 +75,19 @@ def find(folder: str, first: str = ORIGINAL_NAME) -> str:
 
 
 def from_hugging_face(entries: dict) -> BertConfig:
-    """A configuration from the keys of Hugging Face's `config.json`.
+    """Returns the configuration of a model in Hugging Face's format.
 
-    `is_decoder` is our directionality "ltr"; their pooler reads [CLS] there all the same, ours the last piece.
+    `is_decoder` corresponds to directionality "ltr". Their pooler still reads [CLS] then, ours the last token.
+
+    Args:
+      entries: entries of `config.json`.
 
     Raises:
-      InputError: it is of another model than BERT, or has what BERT has not.
+      InputError: the entries describe another model than BERT.
     """
     model_type = entries.get("model_type", "bert")
     if model_type != "bert":
-        raise InputError(f"model_type={model_type!r} is not BERT; take a checkpoint with model_type 'bert'")
+        raise InputError(f"model_type={model_type!r} is not BERT; give a checkpoint with model_type 'bert'")
     refuse_other_architectures(entries)
     names = {field.name for field in dataclasses.fields(BertConfig)} - {"directionality"}
     known = _DEFAULTS | {key: value for key, value in entries.items() if key in names}
@@ -117,7 +120,7 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
 
 
 def _read_tf_models(path: str) -> BertConfig:
-    """Reads the encoder's part of a `params.yaml`."""
+    """Reads the encoder's configuration from a `params.yaml`."""
     import yaml
 
     try:
@@ -126,10 +129,10 @@ def _read_tf_models(path: str) -> BertConfig:
         entries = dict(encoder["bert"])
     except (yaml.YAMLError, KeyError, TypeError, ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"{path}: does not tell of a BERT encoder ({error!r}); put a {ORIGINAL_NAME} beside it"
+            f"{path}: describes no BERT encoder ({error!r}); put a {ORIGINAL_NAME} in the same folder"
         ) from error
     if encoder.get("type", "bert") != "bert" or entries.get("norm_first"):
-        raise InputError(f"{path}: is of another architecture than BERT's; take a checkpoint of BERT")
+        raise InputError(f"{path}: describes another architecture than BERT; give a BERT checkpoint")
     entries = {_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()}
     names = {field.name for field in dataclasses.fields(BertConfig)}
     try:

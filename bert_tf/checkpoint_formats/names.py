@@ -1,8 +1,8 @@
-"""Names of one tensor in every format: a table, and how to go through it.
+"""The table of tensor names in every format, and look-ups in it.
 
-A row gives the path in our models, the original's name, Hugging Face's, and tf-models-official's path of
-attributes from its encoder or its model. `{}` stands for the number of the layer. Rows are in the order in which
-our models list their weights, so that the table also tells which moments of the optimizer belong to which weight.
+A row gives a weight's path in our models, its name in the original, its name in Hugging Face's format, and its
+attribute path in tf-models-official. `{}` is the layer number. The rows have the order in which our models list
+their weights, so the table also assigns the optimizer's moments to weights.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ class Row:
     """One weight.
 
     Attributes:
-      ours: path of the variable in our models.
-      original: name in google-research/bert; transposed if `original_transposed`.
-      hugging_face: name in transformers; transposed if `hugging_face_transposed`.
-      tf_models: attributes in tf-models-official, from its encoder for "encoder/...", else from its model.
+      ours: the variable's path in our models.
+      original: its name in google-research/bert, where it is transposed if `original_transposed`.
+      hugging_face: its name in transformers, where it is transposed if `hugging_face_transposed`.
+      tf_models: its attribute path in tf-models-official, from the encoder for "encoder/...", else from the model.
     """
 
     ours: str
@@ -49,7 +49,7 @@ def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
 
 
 def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
-    """An output layer, whose weights the original stores with a row for each class."""
+    """Rows of an output layer, whose kernel the original stores as [classes, hidden]."""
     return [
         Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             original_transposed=True, hugging_face_transposed=True),
@@ -95,7 +95,7 @@ ROWS: tuple[Row, ...] = (
     *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
     *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
     *_output("head/dense", "", "classifier", "classifier/out_proj"),
-    # the original has no script for tokens; Hugging Face tells the two "classifier" apart by the model's class
+    # the original has no token classifier; in Hugging Face's format, the model class shows which "classifier" it is
     *_output("token_head/dense", "cls/tokens/", "token_classifier", "classifier"),
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
@@ -108,19 +108,19 @@ _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+
 
 
 def row_of(path: str) -> tuple[Row, str] | None:
-    """The row of a path in our models, and the number of its layer ("" for none)."""
+    """Returns the row of a path in our models and its layer number ("" for none); None if the table lacks it."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
     return (row, layer[0] if layer else "") if row else None
 
 
 def in_scope(name: str, scope: str, table_scope: str) -> str:
-    """A name as the table has it, whatever scope the encoder stands in.
+    """Replaces the scope of a tensor name by the table's.
 
     Args:
-      name: a tensor's, of the encoder or a head.
-      scope: what the encoder's names begin with in the file, "" for nothing.
-      table_scope: what they begin with in the table, "bert/" or "bert.".
+      name: name of a tensor of the encoder or a head.
+      scope: prefix of the encoder's names in the file; "" for none.
+      table_scope: prefix of the encoder's names in the table, "bert/" or "bert.".
     """
     rest = name.removeprefix(scope)
     parts = tuple(part + table_scope[-1] for part in ("embeddings", "encoder", "pooler"))
@@ -130,10 +130,10 @@ def in_scope(name: str, scope: str, table_scope: str) -> str:
 
 
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
-    """Our paths for names of another format, as far as the table knows them.
+    """Maps names of another format to our paths; names that the table lacks are omitted.
 
     Args:
-      names: names in the other format, in the table's spelling.
+      names: names in the other format, spelled as in the table.
       column: "original" or "hugging_face".
     """
     known = {getattr(row, column): row.ours for row in ROWS}
@@ -147,7 +147,7 @@ def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
 
 
 def in_table_order(paths: Iterable[str]) -> list[str]:
-    """Paths in the order in which our models list their weights."""
+    """Sorts paths into the order in which our models list their weights."""
     order = {row.ours: index for index, row in enumerate(ROWS)}
     first_of_block = min(index for path, index in order.items() if path.startswith(_BLOCK))
     last_of_block = max(index for path, index in order.items() if path.startswith(_BLOCK))
@@ -162,7 +162,7 @@ def in_table_order(paths: Iterable[str]) -> list[str]:
 
 
 def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Shapes of all weights of `BertEncoder`, by their paths."""
+    """Returns the shapes of all weights of `BertEncoder` by path."""
     hidden, wide = config.hidden_size, config.intermediate_size
     special = {
         "encoder/embeddings/word_embeddings": (config.vocab_size, hidden),
@@ -182,7 +182,7 @@ def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Shapes of the weights of both heads of pre-training, by their paths."""
+    """Returns the shapes of all weights of the two pre-training heads by path."""
     hidden = config.hidden_size
     return {
         "masked_lm/bias": (config.vocab_size,),
@@ -196,10 +196,10 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def head_of(path: str) -> str:
-    """The part of a model that is there as a whole or not at all: "encoder/pooler", "masked_lm", ..."""
+    """Returns the part of a model that is complete or absent: "encoder/pooler", "masked_lm", ..."""
     return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
 
 
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
-    """The heads that some of the paths belong to."""
+    """Returns the names of the heads among the paths."""
     return {head_of(path) for path in paths} - {"encoder", "encoder/pooler"}

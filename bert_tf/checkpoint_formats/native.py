@@ -1,4 +1,4 @@
-"""Checkpoints of this project: TensorFlow 2's, of `model`, `optimizer` and `global_step`."""
+"""Reads and writes checkpoints of this project: TensorFlow 2 checkpoints of `model`, `optimizer`, `global_step`."""
 
 import dataclasses
 import os
@@ -12,14 +12,14 @@ from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorB
 from tfrecords.errors import InputError
 
 _STEP = "global_step"
-# counters that TensorFlow adds by itself
+# Entries that TensorFlow adds.
 _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
-def read(bundle: TensorBundle, **beside) -> Contents | None:
-    """Opens a checkpoint; None where it is none of ours. Args, Raises: those of `tf1.read`."""
+def read(bundle: TensorBundle, **files) -> Contents | None:
+    """Opens a checkpoint; returns None if this project did not write it. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
-    # without a pooler where another project's checkpoint that had none was converted
+    # The pooler is no criterion: converted checkpoints of other projects may lack it.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
     if not encoders:
         return None
@@ -45,12 +45,12 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         optimizer_tensors=len(of_optimizer),
         moments=_moments(bundle, graph, tensors),
         global_step=bundle.scalar(_STEP + VALUE),
-        **beside,
+        **files,
     )
 
 
 def _moments(bundle: TensorBundle, graph: ObjectGraph, tensors) -> dict:
-    """Moments by the paths of their weights: the optimizer numbers them as the model lists its weights."""
+    """Finds Adam's moments by weight path; the optimizer numbers them in the order of the model's weights."""
     weights = names.in_table_order(path for path in tensors if names.row_of(path))
     if graph.resolve(0, ("optimizer", "_m", str(len(weights)))) is not None:
         return {}
@@ -67,7 +67,7 @@ def _moments(bundle: TensorBundle, graph: ObjectGraph, tensors) -> dict:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
-    """Writes `ckpt-STEP` into a folder; see `tf1.write`."""
+    """Writes `ckpt-STEP` into a folder and returns the prefix. Args: see `tf1.write`."""
     step = global_step or 0
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),

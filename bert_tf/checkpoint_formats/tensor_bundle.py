@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoint files: what is in them, as names and as a graph of objects."""
+"""Reads and writes TensorFlow's checkpoint files, by tensor names and by object graph."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,12 +13,12 @@ from tfrecords.errors import InputError
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 STATE_NAME = "checkpoint"
-# what may be otherwise at the next start
+# Errors that a later attempt may not meet.
 _NOT_DAMAGE = (
     tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
     tf.errors.ResourceExhaustedError, tf.errors.UnauthenticatedError, tf.errors.UnavailableError,
 )  # fmt: skip
-# what TensorFlow 2 adds to the path of a variable
+# The suffix that TensorFlow 2 adds to a variable's path.
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -26,14 +26,14 @@ class TensorBundle:
     """An open checkpoint.
 
     Args:
-      prefix: its name without `.index`.
+      prefix: the checkpoint's path without `.index`.
 
     Attributes:
-      prefix: as given.
-      shapes: shapes of all tensors by their names.
+      prefix: the same path.
+      shapes: shapes of all tensors by name.
 
     Raises:
-      InputError: it cannot be read, or a part of its data is not there.
+      InputError: the checkpoint cannot be read, or a data file is missing or too short.
     """
 
     def __init__(self, prefix: str):
@@ -47,55 +47,55 @@ class TensorBundle:
         self._check_data()
 
     def _check_data(self) -> None:
-        """Refuses data that is missing or too short, before anything is read of it."""
+        """Refuses missing or truncated data files before the first read."""
         if not tf.io.gfile.exists(f"{self.prefix}.index"):
-            return  # the older format, one file
+            return  # the format before TensorFlow 0.12, a single file
         needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
         parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
         if not parts:
-            raise InputError(f"{self.prefix}: {self.prefix}.data-00000-of-00001 is missing; copy it beside the .index")
+            raise InputError(
+                f"{self.prefix}: {self.prefix}.data-00000-of-00001 is missing; copy it to the folder of the .index file"
+            )
         number = int(parts[0].rsplit("-", 1)[1])
         if len(parts) < number:
-            raise InputError(f"{self.prefix}: has {len(parts)} of {number} data files beside it; copy the others too")
+            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files are there; copy the others too")
         size = sum(tf.io.gfile.stat(part).length for part in parts)
         if size < needed:
-            raise InputError(
-                f"{self.prefix}: its data cannot be read (cut off: {size} bytes of at least {needed}); copy it again"
-            )
+            raise InputError(f"{self.prefix}: its data is truncated ({size} bytes of at least {needed}); copy it again")
 
     @property
     def has_objects(self) -> bool:
-        """Whether TensorFlow 2 wrote it, as a graph of objects."""
+        """Whether the checkpoint has an object graph, as TensorFlow 2 writes it."""
         return _GRAPH in self.shapes
 
     def graph(self) -> "ObjectGraph":
-        """The graph of objects."""
+        """Reads the object graph."""
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(self._value(_GRAPH))
         return ObjectGraph(proto)
 
     def stored(self, name: str) -> StoredTensor:
-        """A tensor by its name in the file.
+        """Returns a tensor by its name in the file.
 
         Raises:
-          InputError: it does not hold real numbers.
+          InputError: its dtype is not floating-point.
         """
         if self._dtypes[name] not in _FLOATS:
             raise InputError(
-                f"{self.prefix}: the tensor {name} has type {self._dtypes[name].name}, a weight has float32; "
-                "convert it, or take the checkpoint that it was made from"
+                f"{self.prefix}: the tensor {name} has type {self._dtypes[name].name}, but weights need "
+                "floating-point values; give the checkpoint before quantization"
             )
         return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
 
     def scalar(self, name: str) -> int | None:
-        """An integer by its name; None where there is none."""
+        """Reads an integer by its name; None if there is none."""
         return int(self._value(name)) if name in self.shapes else None
 
     def check_values(self) -> None:
-        """Reads every tensor, whose checksums TensorFlow compares.
+        """Reads every tensor; TensorFlow verifies the checksums.
 
         Raises:
-          InputError: one cannot be read.
+          InputError: a tensor cannot be read.
         """
         for name in self.shapes:
             self._value(name)
@@ -108,10 +108,10 @@ class TensorBundle:
 
 
 def damage(prefix: str) -> str:
-    """What is wrong with a checkpoint, all of whose bytes are read; "" where nothing is.
+    """Reads all bytes of a checkpoint and describes its damage; "" if it is intact.
 
     Raises:
-      InputError: its files cannot be read now, which says nothing of what is in them.
+      InputError: the files cannot be read at the moment, so their state is unknown.
     """
     try:
         try:
@@ -125,14 +125,14 @@ def damage(prefix: str) -> str:
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
         raise InputError(
-            f"{prefix}: cannot be read now ({reason}); nothing was changed; mend that, or move its files out of the "
-            "folder, and start again"
+            f"{prefix}: cannot be read now ({reason}); nothing was changed; fix that, or move the checkpoint's files "
+            "out of the folder, and start again"
         ) from error
     return ""
 
 
 def _read_files(prefix: str) -> None:
-    """Reads the files byte by byte: a checkpoint's reader gives one and the same error for no permission and damage."""
+    """Reads the files directly, because TensorFlow's reader reports missing permission as damage."""
     for path in tf.io.gfile.glob(f"{_escaped(prefix)}.*"):
         with tf.io.gfile.GFile(path, "rb") as file:
             while file.read(1 << 24):
@@ -140,7 +140,7 @@ def _read_files(prefix: str) -> None:
 
 
 class ObjectGraph:
-    """Objects by number, the root being 0, and the attributes that lead from one to the next."""
+    """The objects of a checkpoint by number, 0 being the root, and the attributes that connect them."""
 
     def __init__(self, proto):
         self._nodes = proto.nodes
@@ -149,18 +149,18 @@ class ObjectGraph:
         return len(self._nodes)
 
     def children(self, node: int) -> dict[str, int]:
-        """Attributes of an object."""
+        """Maps an object's attribute names to object numbers."""
         return {child.local_name: child.node_id for child in self._nodes[node].children}
 
     def key(self, node: int) -> str | None:
-        """The name under which a variable's value stands in the file; None for other objects."""
+        """Returns a variable's tensor name in the file; None for other objects."""
         for attribute in self._nodes[node].attributes:
             if attribute.name == "VARIABLE_VALUE":
                 return attribute.checkpoint_key
         return None
 
     def resolve(self, node: int, path: tuple[str, ...]) -> int | None:
-        """The object at the end of a path of attributes."""
+        """Follows a path of attributes; None if an attribute is missing."""
         for name in path:
             node = self.children(node).get(name)
             if node is None:
@@ -168,7 +168,7 @@ class ObjectGraph:
         return node
 
     def variables_below(self, node: int) -> Iterator[tuple[str, str]]:
-        """Path and name in the file of every variable below an object, each object once."""
+        """Yields attribute path and tensor name of every variable below an object, each object once."""
         seen, todo = {node}, [(node, "")]
         while todo:
             node, path = todo.pop()
@@ -183,12 +183,12 @@ class ObjectGraph:
 
 
 def of_optimizer(names: Iterable[str]) -> list[str]:
-    """Those of TensorFlow 2's names that belong to an optimizer."""
+    """Selects the TensorFlow 2 names that belong to an optimizer."""
     return [name for name in names if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
 
 
 def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes tensors under their names, as TensorFlow 1 did."""
+    """Writes tensors by name, in TensorFlow 1's format."""
     order = sorted(tensors)
     tf.raw_ops.SaveV2(
         prefix=prefix,
@@ -199,11 +199,11 @@ def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 class _Object(tf.__internal__.tracking.AutoTrackable):
-    """Something with attributes."""
+    """An object with attributes."""
 
 
 def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal__.tracking.AutoTrackable:
-    """Objects and variables whose attributes have the given paths."""
+    """Builds objects and variables with the given attribute paths."""
     root = _Object()
     for path, value in tensors.items():
         node = root
@@ -211,16 +211,16 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
             if not hasattr(node, name):
                 setattr(node, name, _Object())
             node = getattr(node, name)
-        # on the host, whatever devices there are
+        # Keep the weights out of accelerator memory.
         with tf.device("cpu:0"):
             setattr(node, path[-1], tf.Variable(value))
     return root
 
 
 def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
-    """Writes objects as TensorFlow 2 does, and the file that names the folder's latest checkpoint."""
+    """Writes objects as TensorFlow 2 does, and the folder's `checkpoint` file."""
     checkpoint = tf.train.Checkpoint(**objects)
-    # `save` has this counter and `restore` looks for it, `write` alone leaves it out
+    # `restore` expects the counter that `save` writes and `write` does not.
     checkpoint.save_counter.assign(1)
     checkpoint.write(prefix)
     name = os.path.basename(prefix)
@@ -229,5 +229,5 @@ def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.Au
 
 
 def _escaped(path: str) -> str:
-    """A path in which a pattern finds itself."""
+    """Escapes a path for `glob`."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)

@@ -1,4 +1,4 @@
-"""Checkpoints of google-research/bert: TensorFlow 1's, by names."""
+"""Reads and writes checkpoints of google-research/bert: TensorFlow 1's, by tensor names."""
 
 import os
 import re
@@ -20,15 +20,15 @@ _OPTIMIZER = re.compile(
 _STEP = "global_step"
 
 
-def read(bundle: TensorBundle, **beside) -> Contents | None:
-    """Opens a checkpoint; None where it is none of the original's.
+def read(bundle: TensorBundle, **files) -> Contents | None:
+    """Opens a checkpoint; returns None if it is not in the original's format.
 
     Args:
-      bundle: the file.
-      **beside: `config`, `config_file` and `vocab_file`.
+      bundle: the checkpoint.
+      **files: `config`, `config_file` and `vocab_file` of `Contents`.
 
     Raises:
-      InputError: it is of another architecture.
+      InputError: the checkpoint's architecture is not BERT, or it holds two encoders.
     """
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
@@ -40,7 +40,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         names.in_scope(name, scope, _SCOPE): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)
     }  # fmt: skip
     paths = names.paths_by_name(in_our_spelling, "original")
-    # averages that a training keeps of its weights, under the names of the weights, as optimizers keep their slots
+    # Moving averages of the weights, like optimizer slots, have names below those of the weights.
     in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
     refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
@@ -61,12 +61,12 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         optimizer_tensors=len(bundle.shapes) - len(in_our_spelling),
         moments=moments,
         global_step=bundle.scalar(_STEP),
-        **beside,
+        **files,
     )
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Whether a name continues a known one."""
+    """Returns whether a name is below a known one."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
@@ -77,7 +77,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """The original's name for a path of ours; "" where it has none."""
+    """Returns the original's name for a path of ours; "" if it has none."""
     found = names.row_of(path)
     return found[0].original.format(found[1]) if found else ""
 
@@ -86,13 +86,13 @@ def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int
     """Writes `bert_model.ckpt` into a folder.
 
     Args:
-      folder: where to.
+      folder: the output folder.
       tensors: values by our paths.
-      moments: both moments of Adam by our paths, or {}.
-      global_step: number of the step, or None.
+      moments: Adam's first and second moment by our paths, or {}.
+      global_step: training step, or None.
 
     Returns:
-      The prefix.
+      The checkpoint's prefix.
     """
 
     def theirs(path, value):

@@ -1,7 +1,7 @@
-"""Checkpoints of tf-models-official: TensorFlow 2's, of an encoder or a model with one.
+"""Reads and writes checkpoints of tf-models-official: TensorFlow 2's, of an encoder or a model that contains one.
 
-Objects are found by their attributes, which are the same in `BertEncoder` and `BertEncoderV2`, wherever the encoder
-stands in the checkpoint. Attention kernels have an axis for the heads there.
+Objects are found by their attributes, which `BertEncoder` and `BertEncoderV2` share, wherever the encoder is in the
+checkpoint. Attention kernels have a separate axis for the heads.
 
 Letters: H hidden size, A heads, D = H / A.
 """
@@ -18,10 +18,10 @@ from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
-# where the first BertPretrainer, which takes the encoder's pooler, has its output; the second's is in the table
+# The output layer of BertPretrainer, which uses the encoder's pooler; the table has that of BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
-# A head of theirs may pool by itself. Under these names of ours such a pooler is kept apart from the encoder's.
+# A head may have its own pooler. These paths of ours keep it separate from the encoder's.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
     ("next_sentence.pooler_dense",): "next_sentence/pooler",
@@ -29,8 +29,8 @@ _POOLERS = {
 }
 
 
-def read(bundle: TensorBundle, **beside) -> Contents | None:
-    """Opens a checkpoint; None where it is none of tf-models-official's. Args, Raises: those of `tf1.read`."""
+def read(bundle: TensorBundle, **files) -> Contents | None:
+    """Opens a checkpoint; returns None if it is not tf-models-official's. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
     encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:
@@ -39,12 +39,12 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
     keys = _encoder_keys(bundle.prefix, graph, encoders[0]) | _head_keys(bundle, graph, encoders[0])
     heads = bundle.shapes[keys["encoder/blocks/0/attention/query/kernel"]][-2]
-    config = beside["config"]
+    config = files["config"]
     if config is not None and config.num_attention_heads != heads:
         raise InputError(
-            f"{beside['config_file']}: num_attention_heads={config.num_attention_heads}, but the tensor "
+            f"{files['config_file']}: num_attention_heads={config.num_attention_heads}, but the tensor "
             f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads}; "
-            "put the configuration it was made with there"
+            "put the checkpoint's own configuration there"
         )
     others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
     of_optimizer = tensor_bundle.of_optimizer(others)
@@ -57,7 +57,7 @@ def read(bundle: TensorBundle, **beside) -> Contents | None:
         optimizer_tensors=len(of_optimizer),
         global_step=bundle.scalar("global_step" + VALUE),
         num_attention_heads=heads,
-        **beside,
+        **files,
     )
 
 
@@ -68,7 +68,7 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Whether an object only has the parts of an encoder that it has as a whole besides, see `write`."""
+    """Returns whether an object only repeats the parts of an encoder among its children, see `write`."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -78,7 +78,7 @@ def _repeats_child(graph: ObjectGraph, node: int) -> bool:
 
 
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Names in the file by our paths, of all of the encoder."""
+    """Maps our paths to tensor names in the file, for the encoder."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
     keys, nodes = {}, set()
     for row in names.ROWS:
@@ -93,13 +93,13 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
     if "encoder/blocks/0/attention/query/kernel" not in keys:
         raise InputError(
             f"{source}: the tensor {name_of('encoder/blocks/0/attention/query/kernel')} is missing; "
-            "the checkpoint is of another architecture or incomplete; copy it again"
+            "the checkpoint is incomplete or has another architecture; copy it again, or give a BERT checkpoint"
         )
     return keys
 
 
 def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Names in the file by our paths, of the heads of any model that has the encoder."""
+    """Maps our paths to tensor names in the file, for the heads of every model that contains the encoder."""
     places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if names.heads_in([row.ours])}
     places[("masked_lm",)] = "masked_lm"
     places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
@@ -123,7 +123,7 @@ _LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
 
 
 def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[str, str]:
-    """Leaves out a pre-trainer's first head if it has not the two classes of the next sentence."""
+    """Omits a pre-trainer's first head unless it has the two classes of the next-sentence task."""
     output = keys.get("next_sentence/dense/kernel")
     if output is None or bundle.shapes[output][-1] == 2:
         return keys
@@ -131,7 +131,7 @@ def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[st
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    """Merges heads and their width: [H, A, D], [A, D, H] and [A, D] become [H, H] and [H]."""
+    """Merges the axes of heads and head size: [H, A, D], [A, D, H] and [A, D] become [H, H] and [H]."""
     if "/attention/" not in path:
         return stored
     shape = stored.shape
@@ -143,7 +143,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Their attributes for a path of ours; "" where they have none."""
+    """Returns the attribute path in tf-models-official for a path of ours; "" if it has none."""
     found = names.row_of(path)
     if not found:
         return ""
@@ -152,14 +152,14 @@ def name_of(path: str) -> str:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
-    """Writes `bert_model.ckpt` into a folder, for their encoders and for their models with the heads that are there.
+    """Writes `bert_model.ckpt` into a folder, for tf-models-official's encoders and for its models with these heads.
 
-    The encoder is found as `encoder`, as `model`, and where each of their models has it.
+    The encoder is reachable as `encoder`, as `model`, and under the attributes that the models have for it.
 
-    Args: those of `hugging_face.write`.
+    Args: see `hugging_face.write`.
 
     Returns:
-      The prefix.
+      The checkpoint's prefix.
     """
     encoder_places, heads = {}, {}
     for path, value in tensors.items():
@@ -177,24 +177,24 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
         return prefix
     for place, path in _POOLERS.items():
-        # their next-sentence head pools by itself, with our pooler
-        of_head = {name: tensors.get(f"{path}/{name}") for name in ("kernel", "bias")}
-        if path.startswith("next_sentence") and of_head["kernel"] is None:
-            of_head = {name: tensors.get(f"encoder/pooler/{name}") for name in ("kernel", "bias")}
-        if (*place[:-1], "out_proj", "kernel") in heads and of_head["kernel"] is not None:
-            heads |= {(*place, name): value for name, value in of_head.items()}
+        # Their next-sentence head has its own pooler, which gets the values of ours.
+        pooler = {name: tensors.get(f"{path}/{name}") for name in ("kernel", "bias")}
+        if path.startswith("next_sentence") and pooler["kernel"] is None:
+            pooler = {name: tensors.get(f"encoder/pooler/{name}") for name in ("kernel", "bias")}
+        if (*place[:-1], "out_proj", "kernel") in heads and pooler["kernel"] is not None:
+            heads |= {(*place, name): value for name, value in pooler.items()}
     model = tensor_bundle.object_tree(heads)
     objects = {"encoder": encoder, "model": model}
-    # the names that their models have for the encoder: the second pre-trainer, those of a task, the first pre-trainer
+    # The encoder's attribute in BertPretrainerV2, in the task models, and in BertPretrainer.
     model.encoder_network = model._network = model.encoder = encoder
-    # and an encoder that is itself read as `model`
+    # For readers that restore the encoder itself as `model`.
     for name in {place[0] for place in encoder_places}:
         setattr(model, name, getattr(encoder, name))
     if hasattr(model, "masked_lm"):
         objects["masked_lm"] = model.masked_lm
     if hasattr(model, "classification_heads"):
         head = getattr(model.classification_heads, "0")
-        # not where the head was trained with another pooler than the encoder's, which the first pre-trainer takes
+        # BertPretrainer uses the encoder's pooler, so it cannot take a head that was trained with another.
         if "next_sentence/pooler/kernel" not in tensors:
             model.classification = tensor_bundle.object_tree({})
             setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
@@ -205,7 +205,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
-    """Splits heads and their width apart, see `_as_ours`."""
+    """Splits the axes of heads and head size, the inverse of `_as_ours`."""
     if "/attention/" not in path or path.endswith("output_dense/bias"):
         return value
     split = (config.num_attention_heads, config.head_size)

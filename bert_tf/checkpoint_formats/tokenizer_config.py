@@ -1,4 +1,4 @@
-"""Whether the tokenizer of a checkpoint lower-cases: `tokenizer_config.json` beside it, or its published name."""
+"""Finds whether a checkpoint's tokenizer lower-cases, from `tokenizer_config.json` or its published name."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from bert_tf.config import read_json
 from tfrecords import writer
 
 NAME = "tokenizer_config.json"
-# as google-research/bert, tf-models-official and Hugging Face name what they publish
+# The names of published models of google-research/bert, tf-models-official and Hugging Face.
 _PUBLISHED = re.compile(r"(?:[a-z]+_)*?(un)?cased_L-\d+_H-\d+.*|bert-(?:[a-z]+-)*?(un)?cased(?:-.*)?")
 _LOWER_CASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
 _SPECIAL = {
@@ -27,12 +27,12 @@ _SPECIAL = {
 
 @dataclasses.dataclass(frozen=True)
 class Casing:
-    """What is known of a tokenizer's rules.
+    """A tokenizer's known rules.
 
     Attributes:
-      do_lower_case: whether it lower-cases and strips accents; None where nothing tells.
-      source: what tells it, as messages name it.
-      strip_accents: the same for accents alone; None where they follow the casing.
+      do_lower_case: whether it lower-cases and strips accents; None if unknown.
+      source: the file or name that says so, for messages.
+      strip_accents: whether it strips accents; None if that follows the casing.
       tokenize_chinese_chars: whether each Chinese character is a word.
     """
 
@@ -42,18 +42,18 @@ class Casing:
     tokenize_chinese_chars: bool = True
 
     def other_rule(self, do_lower_case: bool) -> str:
-        """The rule that `BertTokenizer` with this `do_lower_case` would not follow; "" for none."""
+        """Returns the rule that `BertTokenizer` with this `do_lower_case` does not follow; "" for none."""
         if self.strip_accents is not None and self.strip_accents != do_lower_case:
             return f"strip_accents={str(self.strip_accents).lower()}"
         return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"
 
 
 def find(folder: str, path: str = "") -> Casing:
-    """What a checkpoint's folder tells of its tokenizer.
+    """Finds the rules of a checkpoint's tokenizer.
 
     Args:
-      folder: of the checkpoint's files.
-      path: as it was given, `hf://owner/model` say.
+      folder: the folder of the checkpoint's files.
+      path: the path that the user gave, for example `hf://owner/model`.
 
     Raises:
       InputError: `tokenizer_config.json` is not a JSON object.
@@ -79,23 +79,23 @@ def find(folder: str, path: str = "") -> Casing:
 
 
 def read(folder: str) -> dict:
-    """The entries of a folder's `tokenizer_config.json`; {} where there is none.
+    """Reads the entries of a folder's `tokenizer_config.json`; {} if there is none.
 
     Raises:
-      InputError: it is not a JSON object.
+      InputError: the file is not a JSON object.
     """
     path = os.path.join(folder, NAME)
     return read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mapping = {}) -> None:
-    """Writes `tokenizer_config.json`, by which transformers tokenizes as `BertTokenizer` does.
+    """Writes `tokenizer_config.json`, with which transformers tokenizes as `BertTokenizer` does.
 
     Args:
-      folder: where to.
-      do_lower_case: None where nothing tells.
-      max_length: tokens that the model has positions for.
-      known: entries that stay as they are.
+      folder: the output folder.
+      do_lower_case: None if unknown.
+      max_length: number of positions of the model.
+      known: entries that are copied unchanged.
     """
     entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
     if do_lower_case is not None:

@@ -1,4 +1,4 @@
-"""A model's rows for another vocabulary: known pieces keep theirs, new ones start from their old pieces.
+"""Extends a model to a larger vocabulary: known tokens keep their rows, new ones start from their old tokens.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -12,26 +12,26 @@ from bert_tf.tokenization import UNK
 _JOINER = "##"
 
 
-def row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
-    """For each piece of a new vocabulary, the ids of the old one whose rows its own is the mean of.
+def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
+    """Finds the ids in the old vocabulary whose rows are averaged for each token of the new vocabulary.
 
     Args:
-      old: pieces that the model has, [UNK] among them.
-      new: pieces that it shall have.
+      old: the model's vocabulary, including [UNK].
+      new: the new vocabulary.
 
     Returns:
-      One list a new piece: its old id if it had one; else the ids that the old vocabulary cuts it into, greedily;
-      [UNK]'s where that cannot be done.
+      One list for each new token: its old id if it has one; else the ids of its greedy longest matches in the old
+      vocabulary; [UNK]'s id if no sequence of old tokens spells it.
     """
-    ids = {piece: number for number, piece in enumerate(old)}
+    ids = {token: number for number, token in enumerate(old)}
     longest = max(map(len, old))
-    return [[ids[piece]] if piece in ids else _cut(piece, ids, longest) for piece in new]
+    return [[ids[token]] if token in ids else _split_token(token, ids, longest) for token in new]
 
 
-def _cut(piece: str, ids: dict[str, int], longest: int) -> list[int]:
-    """Greedy longest matches of a piece; one that goes on a word is cut as such."""
-    prefix = _JOINER if piece.startswith(_JOINER) else ""
-    rest, found = piece.removeprefix(_JOINER), []
+def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
+    """Returns the ids of a token's greedy longest matches; a "##" token is split inside a word."""
+    prefix = _JOINER if token.startswith(_JOINER) else ""
+    rest, found = token.removeprefix(_JOINER), []
     while rest:
         ends = range(min(len(rest), longest), 0, -1)
         end = next((end for end in ends if prefix + rest[:end] in ids), None)
@@ -42,15 +42,15 @@ def _cut(piece: str, ids: dict[str, int], longest: int) -> list[int]:
     return found or [ids[UNK]]
 
 
-def grown(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
-    """Rows for a new vocabulary.
+def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
+    """Computes the rows of a new vocabulary.
 
-    Rows beyond the new vocabulary's pieces, with which a model was padded, stay where they are; a vocabulary that
-    needs more rows than there are gets as many as it has pieces.
+    Padding rows beyond the new vocabulary keep their place. A vocabulary that needs more rows than the model has gets
+    one row for each token.
 
     Args:
-      rows: float32 [V, ...], V at least the old vocabulary's size.
-      sources: of `row_sources`.
+      rows: float32 [V, ...]; V is at least the old vocabulary's size.
+      sources: the result of `find_row_sources`.
 
     Returns:
       float32 [max(V, len(sources)), ...].

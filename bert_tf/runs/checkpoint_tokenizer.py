@@ -1,4 +1,4 @@
-"""The tokenizer that a checkpoint was trained with, and refusing another one.
+"""Finds the tokenizer that a checkpoint was trained with, and refuses any other.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -22,18 +22,18 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 _UNUSED = re.compile(r"\[unused\d+\]")
-_OVERRIDE = "or --ignore_checkpoint_tokenizer if you know better"
+_OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
 _Settings = TypeVar("_Settings")
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointTokenizer:
-    """What lies beside a checkpoint.
+    """The tokenizer of a checkpoint.
 
     Attributes:
       source: the checkpoint, as messages name it.
-      vocab_file: its vocabulary; "" for none.
-      casing: what is known of its rules.
+      vocab_file: the vocabulary in its folder; "" for none.
+      casing: the tokenizer's known rules.
     """
 
     source: str
@@ -42,14 +42,18 @@ class CheckpointTokenizer:
 
     @property
     def folder(self) -> str:
-        """The folder of the checkpoint's files."""
+        """The folder that holds the checkpoint's files."""
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses another casing or vocabulary than the checkpoint's, where one is given.
+        """Refuses flags that contradict the checkpoint's casing or vocabulary.
+
+        Args:
+          do_lower_case: the flag's value; None if it is not given.
+          vocab_file: the flag's value; "" if it is not given.
 
         Raises:
-          InputError: names the flag, and what contradicts it.
+          InputError: names the flag and the file that contradicts it.
         """
         if do_lower_case is not None:
             self._check_casing(do_lower_case, f"--do_lower_case={flag_value(do_lower_case)}", "give")
@@ -57,7 +61,7 @@ class CheckpointTokenizer:
             self._check_vocabulary(vocab_file, f"--vocab_file={vocab_file}", "give")
 
     def check_rules(self, do_lower_case: bool) -> None:
-        """Refuses rules that `BertTokenizer` does not have.
+        """Refuses rules that `BertTokenizer` does not implement.
 
         Raises:
           InputError: names the rule.
@@ -66,19 +70,19 @@ class CheckpointTokenizer:
             file = os.path.join(self.folder, tokenizer_config.NAME)
             raise InputError(
                 f"{file}: {rule} with --do_lower_case={flag_value(do_lower_case)} is a rule that bert_tf's tokenizer "
-                f"lacks; take another checkpoint, {_OVERRIDE}"
+                f"lacks; give another checkpoint, {_OVERRIDE}"
             )
 
-    def _check_casing(self, do_lower_case: bool, given: str, mend: str) -> None:
+    def _check_casing(self, do_lower_case: bool, given: str, remedy: str) -> None:
         known = self.casing.do_lower_case
         if known not in (None, do_lower_case):
             flag = f"--do_lower_case={flag_value(known)}"
             raise InputError(
-                f"{given}: {self.casing.source} says that {self.source} needs {flag}; {mend} {flag}, {_OVERRIDE}"
+                f"{given}: {self.casing.source} says that {self.source} needs {flag}; {remedy} {flag}, {_OVERRIDE}"
             )
 
-    def _check_vocabulary(self, vocab_file: str, given: str, mend: str) -> None:
-        """Tokens at the end and in place of [unusedN] may be others: all the rest keeps its ids and rows."""
+    def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
+        """Refuses another vocabulary, unless it only adds tokens at the end or replaces [unusedN]."""
         if not self.vocab_file or os.path.abspath(vocab_file) == os.path.abspath(self.vocab_file):
             return
         ours, theirs = load_vocabulary(vocab_file), load_vocabulary(self.vocab_file)
@@ -87,23 +91,23 @@ class CheckpointTokenizer:
             if not _UNUSED.fullmatch(theirs[id_]):
                 raise InputError(
                     f"{given}: not the vocabulary that {self.source} was trained with, {self.vocab_file} (token {id_} "
-                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {mend} that one, {_OVERRIDE}"
+                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {remedy} that one, {_OVERRIDE}"
                 )
         if changed or len(ours) != len(theirs):
             logging.info(
-                "%s has %d tokens, %s of the checkpoint %d, and %d tokens in place of [unused]; all others keep their "
-                "rows, and new ones have untrained rows", given, len(ours), self.vocab_file, len(theirs), len(changed),
+                "%s has %d tokens and the checkpoint's %s %d; %d tokens replace [unused]; new tokens have untrained "
+                "rows, all others keep theirs", given, len(ours), self.vocab_file, len(theirs), len(changed),
             )  # fmt: skip
 
     def check_data(self, vocabulary: DataVocabulary | None, vocab_file: str) -> None:
         """Refuses pre-training data that was made with another tokenizer.
 
         Args:
-          vocabulary: what the data says; None where it says nothing.
-          vocab_file: the file of that vocabulary; "" where it was not found.
+          vocabulary: the vocabulary that the data's manifest names; None if it names none.
+          vocab_file: the file of that vocabulary; "" if it was not found.
 
         Raises:
-          InputError: names the data, and what differs.
+          InputError: names the data and the difference.
         """
         if vocab_file:
             given = f"{vocabulary.data}, made with {vocab_file}"
@@ -120,31 +124,35 @@ class CheckpointTokenizer:
             self.check_rules(lower)
 
 
-def beside(contents: Contents, path: str) -> CheckpointTokenizer:
-    """What is known of the tokenizer of a checkpoint that was opened by a path.
+def find(contents: Contents, path: str) -> CheckpointTokenizer:
+    """Returns the tokenizer of an open checkpoint.
+
+    Args:
+      contents: the checkpoint.
+      path: the path that the user gave.
 
     Raises:
-      InputError: its `tokenizer_config.json` is damaged.
+      InputError: `tokenizer_config.json` is damaged.
     """
     casing = tokenizer_config.find(os.path.dirname(contents.source) or ".", path)
     return CheckpointTokenizer(contents.source, contents.vocab_file, casing)
 
 
 def of(path: str) -> CheckpointTokenizer:
-    """The same by the path alone, see `checkpoints.open_checkpoint`."""
-    return beside(checkpoints.open_checkpoint(path), path)
+    """Returns the tokenizer of the checkpoint at a path, see `checkpoints.open_checkpoint`."""
+    return find(checkpoints.open_checkpoint(path), path)
 
 
 def with_casing(settings: _Settings) -> _Settings:
-    """Settings with `do_lower_case` from the run's folder or --init_checkpoint where it was left out; else true.
+    """Completes `do_lower_case` from the run's folder or --init_checkpoint; if neither says, it is true.
 
     Raises:
-      InputError: --init_checkpoint was trained with another casing or vocabulary than the one given.
+      InputError: the casing or vocabulary of --init_checkpoint differs from the given one.
     """
     lower = settings.do_lower_case
     casing = Casing()
     if phases := run_folder.read_phases(settings.output_dir):
-        # another one than the run's is refused with all else that makes it another run
+        # The comparison of the run's settings refuses another casing.
         source = os.path.join(settings.output_dir, run_folder.NAME)
         casing = Casing(phases[-1].model.get("do_lower_case"), source)
     elif starts_from := run_folder.initial_checkpoint(settings):
@@ -163,17 +171,17 @@ def _first(*values: bool | None) -> bool:
 
 
 def keep(folder: str, vocab_file: str, do_lower_case: bool | None, max_length: int) -> None:
-    """Keeps a vocabulary and its casing in a run's folder, as far as they are known.
+    """Copies the vocabulary and writes the casing into a run's folder, if they are known.
 
     Args:
-      folder: of the run.
-      vocab_file: "" where it is not known.
-      do_lower_case: None where it is not known.
-      max_length: tokens that the model has positions for.
+      folder: the run's folder.
+      vocab_file: the vocabulary; "" if unknown.
+      do_lower_case: the casing; None if unknown.
+      max_length: number of positions of the model.
     """
-    kept = os.path.join(folder, checkpoints.VOCABULARY_NAME)
-    if vocab_file and os.path.abspath(vocab_file) != os.path.abspath(kept):
-        with writer.atomic_path(kept) as temporary:
+    target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
+    if vocab_file and os.path.abspath(vocab_file) != os.path.abspath(target):
+        with writer.atomic_path(target) as temporary:
             tf.io.gfile.copy(vocab_file, temporary)
     if do_lower_case is not None:
         tokenizer_config.write(folder, do_lower_case, max_length)

@@ -101,16 +101,16 @@ def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(c
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda tokens: [*tokens, "zebra"], "0 tokens in place of"),
-        (lambda tokens: tokens[:-1], "0 tokens in place of"),
-        (lambda tokens: [*tokens[:-1], "zebra"], "1 tokens in place of"),
+        (lambda tokens: [*tokens, "zebra"], "0 tokens replace"),
+        (lambda tokens: tokens[:-1], "0 tokens replace"),
+        (lambda tokens: [*tokens[:-1], "zebra"], "1 tokens replace"),
         (lambda tokens: [f"{token}\r" for token in tokens], ""),
     ],
 )
 def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, change, said):
     flag = vocabulary_like(cased, tmp_path / "other.txt", change)
     checkpoint_tokenizer.with_casing(classification(tmp_path, cased / "run", flag))
-    assert ("tokens in place of [unused]" in caplog.text) == bool(said) and said in caplog.text
+    assert ("tokens replace [unused]" in caplog.text) == bool(said) and said in caplog.text
 
 
 def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path):

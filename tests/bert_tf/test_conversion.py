@@ -137,15 +137,15 @@ def test_moments_of_other_shapes_than_the_weights_are_not_taken(values, tmp_path
 
 
 def test_moments_that_are_not_there_are_refused(source, tmp_path):
-    with pytest.raises(InputError, match="has no moments of Adam for .*; leave the flag out"):
+    with pytest.raises(InputError, match="lacks Adam's moments for .*; remove the flag"):
         convert(source, tmp_path / "out", "bert_tf", "--keep_optimizer")
-    with pytest.raises(InputError, match="hugging_face has no place for Adam's moments"):
+    with pytest.raises(InputError, match="hugging_face cannot store Adam's moments"):
         convert(source, tmp_path / "out", "hugging_face", "--keep_optimizer")
     assert not (tmp_path / "out").exists()
 
 
-def write_vocabulary(path, pieces) -> str:
-    path.write_text("".join(f"{piece}\n" for piece in pieces))
+def write_vocabulary(path, tokens) -> str:
+    path.write_text("".join(f"{token}\n" for token in tokens))
     return str(path)
 
 
@@ -163,14 +163,14 @@ GROWN = {
 def check_rows(contents, values, new, size):
     words, bias = (contents.tensors[p].read() for p in ("encoder/embeddings/word_embeddings", "masked_lm/bias"))
     assert len(words) == len(bias) == contents.config.vocab_size == size
-    for number, piece in enumerate(new):
-        ids = [OLD.index(old) for old in GROWN.get(piece, [piece])]
+    for number, token in enumerate(new):
+        ids = [OLD.index(old) for old in GROWN.get(token, [token])]
         np.testing.assert_allclose(words[number], values["encoder/embeddings/word_embeddings"][ids].mean(0), rtol=1e-6)
         np.testing.assert_allclose(bias[number], values["masked_lm/bias"][ids].mean(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_vocabulary_with_pieces_at_its_end_grows_the_model(source, tmp_path, format):
+def test_a_vocabulary_with_tokens_at_its_end_grows_the_model(source, tmp_path, format):
     config = dataclasses.replace(CONFIG, vocab_size=len(OLD))
     values = random_values(config)
     save_original(source, original_values(values), config)
@@ -185,7 +185,7 @@ def test_a_vocabulary_with_pieces_at_its_end_grows_the_model(source, tmp_path, f
     np.testing.assert_array_equal(model.encoder.pooler.kernel, values["encoder/pooler/kernel"])
 
 
-def test_pieces_in_unused_slots_change_these_rows_alone_and_padding_stays(values, source, tmp_path):
+def test_tokens_in_unused_slots_change_these_rows_alone_and_padding_stays(values, source, tmp_path):
     old = write_vocabulary(tmp_path / "old.txt", OLD)
     new = [*OLD[:5], "unbelievable", "café", *OLD[7:]]
     extended = write_vocabulary(tmp_path / "new.txt", new)
@@ -194,26 +194,26 @@ def test_pieces_in_unused_slots_change_these_rows_alone_and_padding_stays(values
     check_rows(contents, values, new, CONFIG.vocab_size)
     words = contents.tensors["encoder/embeddings/word_embeddings"].read()
     np.testing.assert_array_equal(words[len(new) :], values["encoder/embeddings/word_embeddings"][len(new) :])
-    exact = [number for number, piece in enumerate(new) if piece in OLD]
+    exact = [number for number, token in enumerate(new) if token in OLD]
     np.testing.assert_array_equal(words[exact], values["encoder/embeddings/word_embeddings"][exact])
 
 
-def test_a_vocabulary_that_lacks_old_pieces_is_no_extension(source, tmp_path):
+def test_a_vocabulary_that_lacks_old_tokens_is_no_extension(source, tmp_path):
     old = write_vocabulary(tmp_path / "old.txt", OLD)
-    shorter = write_vocabulary(tmp_path / "new.txt", [piece for piece in OLD if piece not in ("a", "able")] + ["x"])
-    with pytest.raises(InputError, match=r"lacks 2 pieces of the checkpoint's vocabulary \(able, a\)"):
+    shorter = write_vocabulary(tmp_path / "new.txt", [token for token in OLD if token not in ("a", "able")] + ["x"])
+    with pytest.raises(InputError, match=r"lacks 2 tokens of the checkpoint's vocabulary \(able, a\)"):
         convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={old}", f"--extended_vocab_file={shorter}")
     assert not (tmp_path / "out").exists()
 
 
 def test_vocabularies_that_do_not_fit_are_refused_by_file(source, tmp_path):
     extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "x"])
-    with pytest.raises(InputError, match=r"no vocab.txt lies beside .*; give --vocab_file"):
+    with pytest.raises(InputError, match=r"the folder of .* has no vocab.txt; give .* --vocab_file"):
         convert(source, tmp_path / "out", "bert_tf", f"--extended_vocab_file={extended}")
     large = write_vocabulary(tmp_path / "large.txt", [*SPECIAL, *map(str, range(36))])
-    with pytest.raises(InputError, match=r"large.txt: has 41 pieces, encoder/embeddings/word_emb.* has 40 rows"):
+    with pytest.raises(InputError, match=r"large.txt: has 41 tokens, but encoder/embeddings/word_emb.* has 40 rows"):
         convert(source, tmp_path / "out", "bert_tf", f"--vocab_file={large}")
-    with pytest.raises(InputError, match="extended_vocab_file=NEW gives the model rows"):
+    with pytest.raises(InputError, match="extended_vocab_file=NEW extends the model"):
         larger = BertConfig(**dataclasses.asdict(CONFIG) | {"vocab_size": 41})
         checkpoints.initialize(BertPretrainer(larger), str(source))
 
@@ -224,7 +224,7 @@ def test_a_model_of_one_direction_goes_only_where_it_is_computed_alike(source, t
     (source / "bert_config.json").write_text(config.to_json_string())
     for format in FORMATS:
         if format in refused:
-            with pytest.raises(InputError, match=f"directionality={direction} .* take --format=bert_tf"):
+            with pytest.raises(InputError, match=f"directionality={direction}; give --format=bert_tf"):
                 convert(source, tmp_path / format, format)
         else:
             assert convert(source, tmp_path / format, format).config == config
@@ -287,7 +287,7 @@ def test_every_format_keeps_the_casing_that_a_flag_or_a_published_name_tells(
             entries = json.loads((tmp_path / folder / "tokenizer_config.json").read_text())
             assert entries.get("do_lower_case") == lower
             assert (entries["tokenizer_class"], entries["model_max_length"]) == ("BertTokenizer", 12)
-    warned = "nothing says whether the tokenizer of" in caplog.text
+    warned = "does not say whether its tokenizer" in caplog.text
     assert warned == (lower is None)
 
 
@@ -318,11 +318,11 @@ def test_other_spellings_of_formats_and_wrong_ones(source, tmp_path):
         convert(source, tmp_path / "c", "torch")
 
 
-def test_a_configuration_may_be_given_where_none_lies_beside(source, tmp_path, caplog):
+def test_a_configuration_may_be_given_where_the_folder_has_none(source, tmp_path, caplog):
     os.rename(source / "bert_config.json", tmp_path / "c.json")
     with pytest.raises(InputError, match="bert_config.json: no such file; put the configuration"):
         convert(source, tmp_path / "out", "bert_tf")
     with caplog.at_level(logging.INFO, "absl"):
         contents = convert(source, tmp_path / "out", "bert_tf", f"--bert_config_file={tmp_path}/c.json")
     assert contents.config == CONFIG
-    assert f"loaded 46 tensors of the model from {source}/bert_model.ckpt (tf1)" in caplog.text
+    assert f"loaded 46 tensors from {source}/bert_model.ckpt (tf1)" in caplog.text

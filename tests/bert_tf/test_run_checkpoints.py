@@ -63,7 +63,8 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_
     DAMAGES[damage](folder, 6)
     assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.startswith(f"{folder}/ckpt-6: ") and line.endswith(f"; taking {folder}/ckpt-3, the newest whole one")
+    assert line.startswith(f"{folder}/ckpt-6: ")
+    assert line.endswith(f"; using {folder}/ckpt-3, the newest intact checkpoint")
     assert locate(str(folder)).path == f"{folder}/ckpt-3"
     assert list(checkpoint_watch.follow(str(folder), 0, lambda step: False)) == [f"{folder}/ckpt-3"]
 
@@ -91,7 +92,7 @@ def test_an_older_one_that_a_person_names_is_taken(folder):
 def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
     for step, damage in ((0, "data missing"), (3, "index empty"), (6, "a byte of the data")):
         DAMAGES[damage](folder, step)
-    message = rf"^{re.escape(str(folder))}: none of its checkpoints can be read \(.*ckpt-6.*ckpt-3.*ckpt-0"
+    message = rf"^{re.escape(str(folder))}: all checkpoints are damaged \(.*ckpt-6.*ckpt-3.*ckpt-0"
     with pytest.raises(InputError, match=message):
         latest.find(str(folder))
     assert latest.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
@@ -172,7 +173,7 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
     else:  # no permission is to the reader what damage is, so the files are asked
         DAMAGES["a byte of the data"](folder, 6)
         monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
-    message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; mend"
+    message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; fix"
     with pytest.raises(InputError, match=message):
         latest.find(str(folder))
     assert sorted(os.listdir(folder)) == before
@@ -181,7 +182,7 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
 def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
     values = tf.train.Checkpoint(global_step=tf.Variable(3, dtype=tf.int64))
     run_checkpoints.save(str(tmp_path), values, 3)
-    with pytest.raises(InputError, match=r"made by an earlier version; start another .*--init_checkpoint=.*ckpt-3$"):
+    with pytest.raises(InputError, match=r"earlier version wrote it, .* start in a new .*--init_checkpoint=.*ckpt-3$"):
         latest.find(str(tmp_path)).position  # noqa: B018
 
 

@@ -73,7 +73,7 @@ def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], atten
         type_vocab_size=config.type_vocab_size,
         is_decoder=is_decoder,
         use_cache=False,
-        # else they give the piece 0, which random rows hold like any other, no gradient
+        # else they give the token 0, which random rows hold like any other, no gradient
         pad_token_id=None,
         attn_implementation=attention,
     )

@@ -76,7 +76,7 @@ def test_a_single_padded_row_is_equal(attention):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_left_to_right_is_their_decoder(attention):
-    """Without the next sentence: our pooler reads the last piece, which has seen the row, theirs the first."""
+    """Without the next sentence: our pooler reads the last token, which has seen the row, theirs the first."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
     model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
     weights = variables_by_path(model)

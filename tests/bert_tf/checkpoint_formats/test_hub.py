@@ -105,15 +105,15 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(endpoint, tmp_pa
     assert first == second and sorted(os.listdir(first)) == ["config.json", "model.safetensors", "vocab.txt"]
     kernel = checkpoints.load_encoder(first).pooler.kernel
     np.testing.assert_array_equal(kernel, random_values()["encoder/pooler/kernel"])
-    assert errors[0] == "hf://owner/tiny@v2: the model has no such revision; check what stands after @"
-    assert errors[1].startswith("hf://owner/nothing: the hub has no such model")
-    assert errors[2].startswith("hf://owner/closed: is open only to those who asked for it")
-    assert errors[3] == "hf://a/b/c: is no name of a model; write hf://owner/model"
+    assert errors[0] == "hf://owner/tiny@v2: the model has no such revision; check the part after @"
+    assert errors[1].startswith("hf://owner/nothing: the Hub has no such model")
+    assert errors[2].startswith("hf://owner/closed: is gated; ask for access")
+    assert errors[3] == "hf://a/b/c: is not a model name; write hf://owner/model"
     assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # asked about, and fetched once
     # without a network what was downloaded is enough
     again, error = downloaded("http://127.0.0.1:9", tmp_path / "cache", "hf://owner/tiny", "hf://owner/other")
     assert again == first
-    assert error.startswith("hf://owner/other: the hub cannot be reached (")
+    assert error.startswith("hf://owner/other: the Hub cannot be reached (")
     assert error.endswith("; check the network, or give a folder")
 
 

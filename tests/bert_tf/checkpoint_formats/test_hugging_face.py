@@ -125,14 +125,14 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     swapped = next(name for name, file in entries["weight_map"].items() if file == first)
     entries["weight_map"][swapped] = second
     index.write_text(json.dumps(entries))
-    with pytest.raises(InputError, match=f"{second}: the tensor {swapped}, which .* is missing"):
+    with pytest.raises(InputError, match=f"{second}: the tensor {swapped} is missing, though .* lists it"):
         checkpoints.load_encoder(str(tmp_path))
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
         checkpoints.load_encoder(str(tmp_path))
     for damaged in ("{}", json.dumps({"weight_map": {"a": None, "b": second}})):
         index.write_text(damaged)
-        with pytest.raises(InputError, match="is no index of safetensors"):
+        with pytest.raises(InputError, match="is not an index of safetensors"):
             checkpoints.load_encoder(str(tmp_path))
 
 
@@ -186,14 +186,14 @@ def test_labels_are_kept(values, tmp_path):
         (lambda t: t.update({n.replace("layer.1.", "layer.3."): v.copy() for n, v in t.items() if "layer.1." in n}),
          r"bert.encoder.layer.3\..* has no place in the model"),
         (lambda t: t.update({"bert.encoder.layer.0.crossattention.self.key.bias": np.ones([16])}),
-         "crossattention.self.key.bias has no place in the model; .* another architecture"),
+         "crossattention.self.key.bias has no place in the model; .* architecture is not BERT"),
         (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
          r"encoder.layer.0.intermediate.dense.weight\) has shape"),
         (lambda t: t.update({"bert.embeddings.LayerNorm.gamma": np.ones([16], np.float32)}),
-         "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same one|"
-         "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same one"),
+         "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same weight|"
+         "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same weight"),
         (lambda t: t.update({"bert.pooler.dense.bias": np.ones([16], np.int8)}), "pooler.dense.bias has type I8"),
-        (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "holds no encoder of BERT"),
+        (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "holds no BERT encoder"),
         (lambda t: t.update({"b.embeddings.word_embeddings.weight": np.ones([2, 2])}), "holds two encoders"),
     ],
 )  # fmt: skip
@@ -214,7 +214,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
 )
 def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
     contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
-    assert f"the tensor {name} differs from {shared}, which BERT's output shares; the masked LM's" in caplog.text
+    assert f"the tensor {name} differs from {shared}, with which BERT shares it; the masked-LM" in caplog.text
     assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
     their_head = {their_name(path) for path in values if path.startswith("masked_lm/")}
     assert set(contents.left_over) == their_head | {name}
@@ -224,7 +224,7 @@ def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
     contents = opened(tmp_path, theirs(values) | {"num_batches_tracked": np.int64([3]), "a.mask": np.ones([2], bool)})
     assert_same(values_of(contents), values)
     assert set(contents.left_over) == {"num_batches_tracked", "a.mask"}
-    with pytest.raises(InputError, match="decoder.bias has type U8, .* before it was quantized"):
+    with pytest.raises(InputError, match="decoder.bias has type U8, .* before quantization"):
         opened(tmp_path, theirs(values) | {"cls.predictions.decoder.bias": np.ones([40], np.uint8)})
 
 
@@ -232,10 +232,10 @@ def test_only_weights_must_be_of_a_type_for_weights(values, tmp_path):
     ("change", "message"),
     [
         (lambda t: t.pop("classifier.bias"),
-         r"head/dense/bias \(classifier.bias\) is missing; .*; give the task it was made with, or copy it again$"),
+         r"head/dense/bias \(classifier.bias\) is missing; .*; give the task that .*, or copy the checkpoint again$"),
         (lambda t: t.pop("classifier.weight"), r"head/dense/kernel \(classifier.weight\) is missing"),
         (lambda t: t.update({"classifier.weight": np.ones([3, 99], np.float32)}),
-         r"\(classifier.weight\) has shape \[99, 3\], the model needs \[16, 3\]; give the task it was made with"),
+         r"\(classifier.weight\) has shape \[99, 3\], the model needs \[16, 3\]; give the task that the"),
         (lambda t: t.update({"classifier.bias": np.ones([2], np.float32)}), r"has shape \[2\], the model needs \[3\]"),
         (lambda t: t.update({"classifier.weight": np.ones([3], np.float32)}), r"the model needs \[16, 3\]"),
         (lambda t: t.update({"qa_outputs.weight": np.ones([3, 16], np.float32),
@@ -255,20 +255,20 @@ def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_pat
     path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
     with pytest.raises(InputError) as refused:
         checkpoints.load_encoder(path)
-    assert str(refused.value).endswith(f"; put the configuration it was made with into {path}/config.json")
+    assert str(refused.value).endswith(f"; replace {path}/config.json by the checkpoint's own configuration")
     saved(tmp_path, theirs(values))
-    with pytest.raises(InputError, match=f"; give {path}/config.json, which it was made with; convert_checkpoint"):
+    with pytest.raises(InputError, match=f"; give {path}/config.json, .* configuration; convert_checkpoint"):
         checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))
 
 
-def test_an_original_configuration_beside_their_weights_is_warned_of(values, tmp_path, caplog):
+def test_an_original_configuration_for_their_weights_gives_a_warning(values, tmp_path, caplog):
     saved(tmp_path, theirs(values))
     os.rename(tmp_path / "config.json", tmp_path / "other.json")
     for activation in ("gelu_erf", "gelu"):
         (tmp_path / "bert_config.json").write_text(dataclasses.replace(CONFIG, hidden_act=activation).to_json_string())
         assert "tanh form" not in caplog.text
         assert checkpoints.open_checkpoint(str(tmp_path)).config.hidden_act == activation
-    assert f"{tmp_path}/bert_config.json: hidden_act=gelu is read as the original's tanh form" in caplog.text
+    assert f"{tmp_path}/bert_config.json: hidden_act=gelu means the original's tanh form" in caplog.text
 
 
 @pytest.mark.parametrize("size", [4, 300, -10])

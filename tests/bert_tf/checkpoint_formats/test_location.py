@@ -24,7 +24,7 @@ def test_a_folder_means_the_latest_or_the_only_or_the_originals_checkpoint(tmp_p
     assert locate(str(tmp_path)).path == locate(str(tmp_path / "checkpoint")).path == str(tmp_path / "b")
     (tmp_path / "model.safetensors").touch()
     assert locate(str(tmp_path)) == Location(str(tmp_path / "model.safetensors"), True)
-    with pytest.raises(InputError, match="holds safetensors, no checkpoint of a run"):
+    with pytest.raises(InputError, match="holds safetensors, not the checkpoint of a run"):
         latest_checkpoint(str(tmp_path))
 
 
@@ -69,7 +69,7 @@ def test_other_files_are_no_checkpoints(tmp_path):
     (tmp_path / "tf_model.h5").write_bytes(b"\x89HDF")
     (tmp_path / "notes.txt").write_text("hello")
     for name in ("tf_model.h5", "notes.txt"):
-        with pytest.raises(InputError, match="is no checkpoint of TensorFlow and no safetensors"):
+        with pytest.raises(InputError, match="is neither a TensorFlow checkpoint nor safetensors"):
             locate(str(tmp_path / name))
     with pytest.raises(InputError, match="holds no checkpoint; give a folder"):
         locate(str(tmp_path))

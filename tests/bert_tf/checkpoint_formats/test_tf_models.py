@@ -109,8 +109,8 @@ def test_a_pretrainer_of_theirs_gives_their_outputs_with_the_pooler_of_its_head(
     expected, outputs = theirs(their_batch()), ours(our_batch())
     assert relative_error(outputs["masked_lm_logits"], expected["mlm_logits"]) < 1e-5
     assert relative_error(outputs["next_sentence_logits"], expected["next_sentence"]) < 1e-5
-    assert "left over in the checkpoint: encoder/layer_with_weights-6/bias" in caplog.text
-    assert re.search(r"kernel, \d+ tensors of the optimizer$", caplog.text, re.M), caplog.text
+    assert "unused tensors of the checkpoint: encoder/layer_with_weights-6/bias" in caplog.text
+    assert re.search(r"kernel, \d+ optimizer tensors$", caplog.text, re.M), caplog.text
     # the encoder by itself keeps its own pooler
     pooled = checkpoints.load_encoder(path)(our_batch())["pooled_output"]
     assert relative_error(pooled, theirs.encoder_network.pooler_layer(expected["sequence_output"][:, 0])) < 1e-5
@@ -250,7 +250,7 @@ def test_another_number_of_heads_is_refused_by_tensor(tmp_path):
     (tmp_path / "bert_config.json").unlink()
     with pytest.raises(InputError, match=r"bert_config.json: no such file; put the configuration"):
         checkpoints.load_encoder(path)
-    with pytest.raises(InputError, match="made with num_attention_heads=2, the model has 4"):
+    with pytest.raises(InputError, match="has num_attention_heads=2, but the model has 4"):
         checkpoints.initialize(BertPretrainer(dataclasses.replace(CONFIG, num_attention_heads=4)), path)
 
 
@@ -265,10 +265,10 @@ def test_a_run_of_theirs_brings_its_shape_in_params_yaml(tmp_path):
     assert checkpoints.load_encoder(path).config == CONFIG
     params.task.model.encoder.bert.norm_first = True
     train_utils.serialize_config(params, path)
-    with pytest.raises(InputError, match="params.yaml: is of another architecture than BERT's"):
+    with pytest.raises(InputError, match="params.yaml: describes another architecture than BERT"):
         checkpoints.load_encoder(path)
     (tmp_path / "params.yaml").write_text("task: {}\n")
-    with pytest.raises(InputError, match="params.yaml: does not tell of a BERT encoder"):
+    with pytest.raises(InputError, match="params.yaml: describes no BERT encoder"):
         checkpoints.load_encoder(path)
 
 
