@@ -92,7 +92,7 @@ class Job:
     Args:
       settings: the resolved settings.
       outputs: paths of the shards.
-      vocab_sha256: SHA-256 of the vocabulary file.
+      vocab_sha256: SHA-256 of the vocabulary's tokens.
       corpus: see `corpus_entries`.
     """
 
@@ -143,7 +143,7 @@ class Job:
             return  # the outputs of an unfinished run; `open` compares its plan
         for path in self.outputs:
             if tf.io.gfile.exists(path):
-                raise InputError(f"--output_file: {path} exists but has no manifest; delete it, or give another name")
+                raise InputError(f"--output_file: {path} exists and has no manifest; give another name, or move it")
 
     def open(self) -> None:
         """Creates the work folder, or resumes that of an interrupted run.
@@ -193,7 +193,7 @@ class Job:
         self._lock.release()
 
     def _empty_folder(self) -> None:
-        for name in tf.io.gfile.listdir(self.folder):
+        for name in writer.list_folder(self.folder):
             path = f"{self.folder}/{name.rstrip('/')}"
             if tf.io.gfile.isdir(path):
                 tf.io.gfile.rmtree(path)
@@ -207,7 +207,7 @@ class Job:
             if not tf.io.gfile.isdir(folder or "."):
                 continue
             # List the folder instead of globbing: a name may contain glob characters.
-            for name in tf.io.gfile.listdir(folder or "."):
+            for name in writer.list_folder(folder or "."):
                 whole, temporary, _ = name.rpartition(writer.TEMPORARY)
                 if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
                     tf.io.gfile.remove(os.path.join(folder, name))

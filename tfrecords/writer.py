@@ -89,6 +89,18 @@ def _real_path(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
+def list_folder(path: str) -> list[str]:
+    """Returns the names in a folder without those that are not UTF-8, which TensorFlow cannot handle."""
+    if "://" in path:
+        return tf.io.gfile.listdir(path)
+    return [name for name in os.listdir(path) if is_utf8(name)]
+
+
+def is_utf8(name: str) -> bool:
+    """Returns whether a name from the file system or the command line has no bytes outside UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def write_records(path: str, records: Iterable[bytes]) -> None:
     """Writes serialized records as one TFRecord file, atomically."""
     with atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
