@@ -9,6 +9,7 @@ import errno
 import json
 import logging as python_logging
 import os
+import re
 import signal
 import sys
 import typing
@@ -18,7 +19,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from tfrecords.errors import InputError
-from tfrecords.flag_parsing import parse_flags
+from tfrecords.flag_parsing import is_utf8, parse_flags
 
 _DEFINERS = {
     bool: flags.DEFINE_boolean,
@@ -26,6 +27,9 @@ _DEFINERS = {
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,
 }
+
+# At the start of each path of a comma-separated list.
+_HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
 
 
 class Terminated(BaseException):
@@ -77,9 +81,23 @@ def _plain(annotation) -> type:
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
-    """Returns settings from parsed flags; the checks of the settings class may raise InputError."""
-    names = [field.name for field in dataclasses.fields(settings_class)]
-    return settings_class(**{name: flag_values[name].value for name in names})
+    """Returns settings from parsed flags, with `~/` expanded, which a shell does not do after `--flag=`.
+
+    Raises:
+      InputError: a required flag is empty, or a value is not UTF-8; or the checks of the settings class fail.
+    """
+    values = {}
+    for field in dataclasses.fields(settings_class):
+        value = flag_values[field.name].value
+        if isinstance(value, str):
+            require(
+                field.default is not dataclasses.MISSING or bool(value.strip()), f"--{field.name} is empty; give it"
+            )
+            # Python keeps such bytes as lone surrogates, which TensorFlow cannot take.
+            require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")
+            value = _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), value)
+        values[field.name] = value
+    return settings_class(**values)
 
 
 def parse(settings_class: type, arguments: Sequence[str]):

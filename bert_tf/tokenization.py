@@ -17,8 +17,10 @@ import tensorflow_text as tf_text
 
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import read_tokens
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_RESERVED = re.compile(r"\[unused\d+\]")
 _MAX_BYTES_PER_CHARACTER = 4
 # Texts of only these bytes need no Unicode table: no control character is dropped, and each byte is a character.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
@@ -33,31 +35,23 @@ def load_vocabulary(path: str) -> list[str]:
     text ever gets it, so there may be several.
 
     Raises:
-      InputError: the file is missing, is not UTF-8, contains another token twice, or lacks a special token.
+      InputError: the file is missing, is not UTF-8, contains another token twice, lacks a special token, or contains
+        nothing else.
     """
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a vocab.txt")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        lines = file.read().split(b"\n")
-    if lines and not lines[-1].strip():
-        lines.pop()
-    if not {token.encode() for token in SPECIAL_TOKENS} & {line.strip() for line in lines}:
+    tokens, first_line = read_tokens(path), {}
+    if not {*SPECIAL_TOKENS} & {*tokens}:
         raise InputError(
             f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
         )
-    tokens, first_line = [], {}
-    for number, line in enumerate(lines, 1):
-        try:
-            token = line.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}, line {number}: not UTF-8; save the vocabulary as UTF-8") from error
+    for number, token in enumerate(tokens, 1):
         if token and token in first_line:
             raise InputError(f"{path}, line {number}: {token!r} is already on line {first_line[token]}; remove one")
         first_line[token] = number
-        tokens.append(token)
     for special in SPECIAL_TOKENS:
         if special not in first_line:
             raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
+    if all(token in SPECIAL_TOKENS or not token or _RESERVED.fullmatch(token) for token in tokens):
+        raise InputError(f"{path}: contains no token of text, only special tokens; give a whole vocabulary")
     return tokens
 
 

@@ -22,6 +22,7 @@ from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import tokens_sha256
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
@@ -42,7 +43,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     compressed.check_readable(files)
     vocabulary = load_vocabulary(settings.vocab_file)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
-    job = Job(settings, outputs, writer.sha256(settings.vocab_file), corpus)
+    job = Job(settings, outputs, tokens_sha256(vocabulary), corpus)
     if all(finished := job.finished_shards()):
         job.clear()
         logging.info("%s: all shards exist, nothing to do (--verify checks their contents)", job.manifest_path)
@@ -93,7 +94,7 @@ def verify(settings: GeneratorSettings) -> None:
     """
     outputs = output_paths(settings.output_file)
     path = manifest.manifest_path(outputs[0])
-    faults = list(manifest.find_faults(path))
+    faults = list(reader.find_faults(path))
     for fault in faults[1:]:
         logging.error("%s", fault)
     if faults:

@@ -23,24 +23,28 @@ _RECIPE = 2
 # Settings that do not affect the contents of the records. Files are compared by content, not by name.
 _IMMATERIAL = {"input_file", "output_file", "vocab_file", "num_workers", "runner", "spark_master", "verify"}
 _HASHED_AT_ONCE = 64 << 20
+# What a run writes into its work folder.
+_WORK_NAMES = {lock.NAME, "plan.json", "tokens", "units", "shards"}
 
 
 def output_paths(output_file: str) -> list[str]:
     """Expands `--output_file`: a comma-separated list of paths, or of PATH@N for N shards.
 
     Raises:
-      InputError: the list is empty, or a number of shards is out of range.
+      InputError: the list is empty, or what follows an "@" is not a number of shards.
     """
     paths = []
     for part in filter(None, (part.strip() for part in output_file.split(","))):
-        found = re.fullmatch(r"(.+)@(\d+)", part)
-        if not found:
+        name, at, number = os.path.basename(part).rpartition("@")
+        if not at:
             paths.append(part)
             continue
-        count = int(found[2])
-        if not 1 <= count <= 99_999:
-            raise InputError(f"--output_file={part}: the number of shards must lie between 1 and 99999")
-        paths += [f"{found[1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+        if not name or not re.fullmatch(r"[0-9]{1,5}", number) or not int(number):
+            raise InputError(
+                f"--output_file={part}: give NAME@N, with a number of shards N between 1 and 99999, or a name without @"
+            )
+        path, count = part.removesuffix(f"@{number}"), int(number)
+        paths += [f"{path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
     if not paths:
         raise InputError("--output_file is empty; give the file to write")
     return paths
@@ -92,7 +96,7 @@ class Job:
     Args:
       settings: the resolved settings.
       outputs: paths of the shards.
-      vocab_sha256: SHA-256 of the vocabulary file.
+      vocab_sha256: SHA-256 of the vocabulary's tokens.
       corpus: see `corpus_entries`.
     """
 
@@ -143,7 +147,7 @@ class Job:
             return  # the outputs of an unfinished run; `open` compares its plan
         for path in self.outputs:
             if tf.io.gfile.exists(path):
-                raise InputError(f"--output_file: {path} exists but has no manifest; delete it, or give another name")
+                raise InputError(f"--output_file: {path} exists and has no manifest; give another name, or move it")
 
     def open(self) -> None:
         """Creates the work folder, or resumes that of an interrupted run.
@@ -152,6 +156,7 @@ class Job:
           InputError: the folder belongs to a run with other settings, or to a run that is still active.
         """
         tf.io.gfile.makedirs(self.folder)
+        self._refuse_foreign_folder()
         self._lock.take()
         self._check_plan()
         self._remove_leftovers()
@@ -192,8 +197,16 @@ class Job:
         """Releases the lock on the work folder."""
         self._lock.release()
 
+    def _refuse_foreign_folder(self) -> None:
+        for name in map(os.path.basename, (name.rstrip("/") for name in writer.list_folder(self.folder))):
+            if name not in _WORK_NAMES and writer.TEMPORARY not in name:
+                raise InputError(
+                    f"{self.folder}: contains {name}, which is not of this program, but the run needs a folder of this "
+                    "name for itself; move it away, or give another --output_file"
+                )
+
     def _empty_folder(self) -> None:
-        for name in tf.io.gfile.listdir(self.folder):
+        for name in writer.list_folder(self.folder):
             path = f"{self.folder}/{name.rstrip('/')}"
             if tf.io.gfile.isdir(path):
                 tf.io.gfile.rmtree(path)
@@ -207,7 +220,7 @@ class Job:
             if not tf.io.gfile.isdir(folder or "."):
                 continue
             # List the folder instead of globbing: a name may contain glob characters.
-            for name in tf.io.gfile.listdir(folder or "."):
+            for name in writer.list_folder(folder or "."):
                 whole, temporary, _ = name.rpartition(writer.TEMPORARY)
                 if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
                     tf.io.gfile.remove(os.path.join(folder, name))

@@ -5,6 +5,10 @@ import os
 
 from bert_tf.command_line import require, setting
 
+_MAX_WORKERS = 4096
+# Rows of this length take about 1 GB of memory in each worker.
+_MAX_LENGTH = 16384
+
 
 def _input_format():
     """Makes the flag that all scripts which read text share; each class needs a field of its own."""
@@ -81,7 +85,8 @@ class GeneratorSettings:
         self._check_rows()
         self._check_masking()
         require(
-            self.num_workers is None or self.num_workers >= 1, f"--num_workers={self.num_workers}: must be at least 1"
+            self.num_workers is None or 1 <= self.num_workers <= _MAX_WORKERS,
+            f"--num_workers={self.num_workers}: must lie between 1 and {_MAX_WORKERS}",
         )
         require(
             not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
@@ -99,8 +104,9 @@ class GeneratorSettings:
 
     def _check_rows(self) -> None:
         require(
-            self.max_seq_length >= 5,
-            f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
+            5 <= self.max_seq_length <= _MAX_LENGTH,
+            f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP], and at most "
+            f"{_MAX_LENGTH}, because a worker holds 2,048 such rows in memory",
         )
         require(self.dupe_factor >= 1, f"--dupe_factor={self.dupe_factor}: must be at least 1")
         require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
@@ -159,6 +165,7 @@ class VocabularySettings:
         choices=("end", "unused"),
     )
     num_added: int = setting("--extend_slots=unused: number of slots to fill; 0 fills all", 0)
+    overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):
         require(self.num_unused >= 0, f"--num_unused={self.num_unused}: must be at least 0")

@@ -13,6 +13,7 @@ import heapq
 import json
 from collections.abc import Iterable, Mapping
 
+import tensorflow as tf
 from absl import logging
 
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
@@ -44,11 +45,15 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
       The tokens in the order of their ids.
 
     Raises:
-      InputError: a file is missing, damaged, of another format, or both read and written; the corpus contains no
-        word; or the vocabulary to extend has no room or needs no new token.
+      InputError: a file is missing, damaged, of another format, or both read and written; the output exists; the corpus
+        contains no word; or the vocabulary to extend has no room or needs no new token.
     """
     files = reader.expand_files(settings.input_file)
     writer.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
+    if not settings.overwrite and tf.io.gfile.exists(settings.output_file):
+        raise InputError(
+            f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
+        )
     check_readable(files)
     existing = ExistingVocabulary(settings) if settings.extend_vocab else None
     counted = count_words(files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field)

@@ -40,13 +40,16 @@ def test_every_kind_of_help_ends_with_0(flag, tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and "num_examples" in done.stdout
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])  # what fails is the flush at the end, or the first write
-def test_help_that_nobody_reads_to_its_end_is_no_error(unbuffered, tmp_path):
+# what fails is the flush at the end, or the first write
+@pytest.mark.parametrize(
+    "module, unbuffered", [("bert_tf.run_pretraining", ""), ("bert_tf.run_pretraining", "1"), ("bert_tf.report", "1")]
+)
+def test_help_that_nobody_reads_to_its_end_is_no_error(module, unbuffered, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)  # as head does once it has its lines
     with os.fdopen(writer, "w") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "bert_tf.run_pretraining", "--help"], stdout=output, stderr=subprocess.PIPE,
+            [sys.executable, "-m", module, "--help"], stdout=output, stderr=subprocess.PIPE,
             text=True, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, cwd=tmp_path, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

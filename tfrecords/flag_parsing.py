@@ -34,6 +34,14 @@ def parse_flags(words: Sequence[str]) -> list[str]:
         sys.exit(0)
 
 
+def print_help(text: str) -> None:
+    """Prints a help text and ignores a closed pipe, as after `| head`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
 def flush_output() -> None:
     """Flushes standard output and ignores a closed pipe, as after `| head`."""
     try:
@@ -45,3 +53,8 @@ def flush_output() -> None:
 def discard_output() -> None:
     """Redirects standard output to the null device, so that Python's flush at exit does not fail on a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_utf8(name: str) -> bool:
+    """Returns whether a name from the file system or the command line has no bytes outside UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -4,14 +4,14 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfrecords import reader, writer
+from tfrecords import writer
 from tfrecords.errors import InputError
 
-_SUFFIX = ".manifest.json"
+SUFFIX = ".manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Shard:
 
 def manifest_path(first_output: str) -> str:
     """Returns the path of a set's manifest: the first shard's path without its shard number, plus a suffix."""
-    return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + _SUFFIX
+    return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + SUFFIX
 
 
 def work_folder(path: str) -> str:
     """Returns the work folder of the set with the manifest at `path`."""
-    return path.removesuffix(_SUFFIX) + ".work"
+    return path.removesuffix(SUFFIX) + ".work"
 
 
 def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
@@ -65,9 +65,9 @@ def read_manifest(path: str) -> dict | None:
         try:
             entries = json.load(file)
         except ValueError as error:
-            raise InputError(f"{path}: not a manifest ({error}); delete it or make the data again") from error
+            raise InputError(f"{path}: not a manifest ({error}); move it away, or make the data again") from error
     if not isinstance(entries, dict):
-        raise InputError(f"{path}: not a manifest (no JSON object); delete it or make the data again")
+        raise InputError(f"{path}: not a manifest (no JSON object); move it away, or make the data again")
     return entries
 
 
@@ -94,8 +94,8 @@ def find_manifest(path: str) -> dict | None:
     if entries := read_manifest(manifest_path(path)):
         return entries
     folder = os.path.dirname(path)
-    for name in sorted(tf.io.gfile.listdir(folder or ".")):
-        if name.endswith(_SUFFIX):
+    for name in sorted(writer.list_folder(folder or ".")):
+        if name.endswith(SUFFIX):
             try:
                 entries = read_manifest(os.path.join(folder, name))
             except InputError:  # probably the manifest of another set
@@ -109,6 +109,22 @@ def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
     shards = entries.get("shards")
     found = [shard for shard in shards if isinstance(shard, dict)] if isinstance(shards, list) else []
     return next((shard for shard in found if shard.get("name") == os.path.basename(path)), None)
+
+
+def shard_names(entries: Mapping) -> list[str]:
+    """Returns the names of the shards that a manifest lists, relative to its folder; [] if it lists none."""
+    shards = entries.get("shards")
+    shards = shards if isinstance(shards, list) else []
+    return [shard["name"] for shard in shards if isinstance(shard, dict) and isinstance(shard.get("name"), str)]
+
+
+def is_listed(path: str) -> bool:
+    """Returns whether a manifest lists the file, so that `create_pretraining_data` wrote it."""
+    try:
+        entries = find_manifest(path)
+    except InputError:
+        return False
+    return entries is not None and _shard_entry(path, entries) is not None
 
 
 def examples_of(path: str) -> int | None:
@@ -137,26 +153,3 @@ def check_size(path: str, entries: Mapping) -> None:
             f"{path}: has {size} bytes, but its manifest says {expected}; delete the file and run the command that "
             "made it again"
         )
-
-
-def find_faults(path: str) -> Iterator[str]:
-    """Checks all bytes of a set's shards against the manifest.
-
-    Yields:
-      One line for each shard that is missing or differs from what was written.
-
-    Raises:
-      InputError: the manifest is missing or cannot be read.
-    """
-    entries = read_manifest(path)
-    if entries is None:
-        if tf.io.gfile.exists(work_folder(path)):
-            raise InputError(f"{path}: no such manifest: the set is unfinished; run the same command without --verify")
-        raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
-    for shard in shards_of(path, entries):
-        name = os.path.join(os.path.dirname(path), shard.name)
-        if not tf.io.gfile.exists(name):
-            yield f"{name}: missing; run the command that made it again"
-        elif writer.sha256(name) != shard.sha256:
-            damage = reader.find_damage([name]) or f"{name}: differs from what was written"
-            yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

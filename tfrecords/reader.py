@@ -1,13 +1,15 @@
 """Finds record files and checks them before long work starts."""
 
+import fnmatch
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfrecords import schema
+from tfrecords import manifest, schema, writer
 from tfrecords.errors import InputError
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -19,25 +21,60 @@ _BLOCK_BYTES = 1 << 20
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
 
+    A glob leaves out manifests and unfinished files, which stand beside the shards of a set.
+
     Raises:
-      InputError: the list is empty, a file is missing, or a glob matches nothing.
+      InputError: the list is empty, a file is missing or a manifest, or a glob matches nothing.
     """
     files = []
-    for pattern in (part.strip() for part in patterns.split(",")):
-        if not pattern:
-            continue
+    for pattern in split_patterns(patterns):
         # An existing file may have a bracket in its name without being a glob.
-        names = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
-        found = sorted(name for name in names if not tf.io.gfile.isdir(name))
-        if not found:
-            if tf.io.gfile.isdir(pattern):
-                raise InputError(f"--{flag}: {pattern} is a folder; give its files, e.g. '{pattern.rstrip('/')}/*'")
-            what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
-            raise InputError(f"--{flag}: {pattern}: {what}; check the path")
-        files += found
+        files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
     return files
+
+
+def split_patterns(patterns: str) -> list[str]:
+    """Splits a comma-separated list of paths and globs."""
+    return [part for part in map(str.strip, patterns.split(",")) if part]
+
+
+def is_match(path: str, pattern: str) -> bool:
+    """Returns whether a path is what `expand_files` would have looked for; the path need not exist."""
+    path, pattern = os.path.abspath(path), os.path.abspath(pattern)
+    (folder, name), (folders, names) = os.path.split(path), os.path.split(pattern)
+    return fnmatch.fnmatchcase(name, names) and (folder == folders or fnmatch.fnmatchcase(folder, folders))
+
+
+def _literal(path: str, flag: str) -> str:
+    if tf.io.gfile.isdir(path):
+        raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
+    if path.endswith(manifest.SUFFIX):
+        raise InputError(f"--{flag}: {path} is the manifest of a set of records; give its shards instead")
+    return path
+
+
+def _matches(pattern: str, flag: str) -> list[str]:
+    folder, name = os.path.split(pattern)
+    try:
+        if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
+            # TensorFlow would take the folder's name for a glob too.
+            found = [os.path.join(folder, one) for one in fnmatch.filter(writer.list_folder(folder), name)]
+        else:
+            found = tf.io.gfile.glob(pattern)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"--{flag}: {pattern}: a name in this folder is not UTF-8 ({error.object!r}); rename that file"
+        ) from error
+    records = [one for one in found if not tf.io.gfile.isdir(one) and writer.TEMPORARY not in os.path.basename(one)]
+    kept = sorted(one for one in records if not one.endswith(manifest.SUFFIX))
+    if not kept:
+        what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
+        if records:
+            what = "the glob matches a manifest, but none of its shards"
+        raise InputError(f"--{flag}: {pattern}: {what}; check the path")
+    return kept
 
 
 def compression(path: str) -> str:
@@ -54,7 +91,7 @@ def first_example(path: str) -> tf.train.Example:
     """
     for record in checked_records(path):
         return parse_example(record, path, 0)
-    raise InputError(f"{path}: contains no record; delete it and make it again, or omit it")
+    raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit it")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
@@ -69,7 +106,7 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
         # The module of protobuf's DecodeError differs between versions, so compare its name.
         if type(error).__name__ != "DecodeError":
             raise
-        raise InputError(f"{path}: record {index} is not a tf.train.Example; delete it and make it again") from error
+        raise InputError(f"{path}: record {index} is not a tf.train.Example; {_remedy(path)}") from error
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
@@ -123,7 +160,7 @@ def checked_records(path: str) -> Iterator[bytes]:
             size += len(record) + FRAME_BYTES
     except tf.errors.DataLossError as error:
         cut = "truncated" in str(error)
-        raise InputError(f"{path}: {_fault(count, cut)}") from error
+        raise InputError(f"{path}: {_fault(path, count, cut)}") from error
     # TensorFlow silently ignores a truncated record shorter than its frame, a missing end of compressed data, and in
     # some files everything after the first gzip member.
     whole, unpacked = _unpacked_size(path) if packed else (True, tf.io.gfile.stat(path).length)
@@ -133,7 +170,7 @@ def checked_records(path: str) -> Iterator[bytes]:
             "was compressed in several parts; decompress it, or compress it again as a whole"
         )
     if not whole or unpacked != size:
-        raise InputError(f"{path}: {_fault(count, cut=True)}")
+        raise InputError(f"{path}: {_fault(path, count, cut=True)}")
 
 
 def _unpacked_size(path: str) -> tuple[bool, int]:
@@ -148,9 +185,40 @@ def _unpacked_size(path: str) -> tuple[bool, int]:
     return True, size
 
 
-def _fault(index: int, cut: bool) -> str:
+def _fault(path: str, index: int, cut: bool) -> str:
+    what = f"record {index} (counted from 0) is damaged"
     if cut:
-        return f"record {index} (counted from 0) is cut off: the file ends within it; delete it and make it again"
-    if index:
-        return f"record {index} (counted from 0) is damaged; delete it and make it again"
-    return "record 0 cannot be read; the file is damaged or not a TFRecord file; delete it and make it again"
+        what = f"record {index} (counted from 0) is cut off: the file ends within it"
+    elif not index:
+        what = "record 0 cannot be read; the file is damaged or not a TFRecord file"
+    return f"{what}; {_remedy(path)}"
+
+
+def _remedy(path: str) -> str:
+    # A file that no manifest lists may be the user's own, such as a corpus. Never advise to delete that.
+    if manifest.is_listed(path):
+        return "delete it and run the command that made it again"
+    return "give a file of create_pretraining_data, or fetch this one again"
+
+
+def find_faults(path: str) -> Iterator[str]:
+    """Checks all bytes of a set's shards against the manifest.
+
+    Yields:
+      One line for each shard that is missing or differs from what was written.
+
+    Raises:
+      InputError: the manifest is missing or cannot be read.
+    """
+    entries = manifest.read_manifest(path)
+    if entries is None:
+        if tf.io.gfile.exists(manifest.work_folder(path)):
+            raise InputError(f"{path}: no such manifest: the set is unfinished; run the same command without --verify")
+        raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
+    for shard in manifest.shards_of(path, entries):
+        name = os.path.join(os.path.dirname(path), shard.name)
+        if not tf.io.gfile.exists(name):
+            yield f"{name}: missing; run the command that made it again"
+        elif writer.sha256(name) != shard.sha256:
+            damage = find_damage([name]) or f"{name}: differs from what was written"
+            yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

@@ -108,27 +108,31 @@ def _marked(token: str, label: str | None) -> str:
     return f"{{={label}}}" if token == label else f"{{{token}<{label}}}"
 
 
-def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """Reads the given vocabulary, or the one named by the manifest beside the file."""
+def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
+    """Reads the given vocabulary, or the one named by the manifest beside the file, and compares their tokens."""
     import tensorflow as tf
 
-    from tfrecords import manifest, reader
+    from tfrecords import manifest, reader, vocabulary
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; check the path")
-    if path.endswith(".manifest.json"):
+    if path.endswith(manifest.SUFFIX):
         raise InputError(f"{path}: is a manifest; name a shard instead")
     reader.first_example(path)  # report an invalid file before a missing vocabulary
+    entries = manifest.find_manifest(path) or {}
+    named = entries.get("settings", {}).get("vocab_file", "")
+    vocab_file = vocab_file or (named if named and tf.io.gfile.exists(named) else "")
     if not vocab_file:
-        entries = manifest.find_manifest(path) or {}
-        vocab_file = entries.get("settings", {}).get("vocab_file", "")
-    if not vocab_file or not tf.io.gfile.exists(vocab_file):
-        raise InputError(f"{path}: no manifest names its vocabulary; give --vocab_file")
-    try:
-        with tf.io.gfile.GFile(vocab_file) as file:
-            return [line.strip() for line in file]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{vocab_file}: not UTF-8 text ({error}); give the vocabulary of the data") from error
+        what = f"the vocabulary of its manifest, {named}, is not there" if named else "no manifest names its vocabulary"
+        raise InputError(f"{path}: {what}; give --vocab_file")
+    tokens = vocabulary.read_tokens(vocab_file)
+    made_with = entries.get("vocab_sha256")
+    if made_with and made_with != vocabulary.tokens_sha256(tokens) and not ignore_manifest:
+        raise InputError(
+            f"{vocab_file}: not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
+            "that one as --vocab_file, or --ignore_manifest to show the data with this one"
+        )
+    return tokens
 
 
 def main(words: Sequence[str]) -> int:
@@ -138,7 +142,8 @@ def main(words: Sequence[str]) -> int:
         if not words[1:]:
             raise InputError("name the file to show: python -m tfrecords.show FILE")
         for path in words[1:]:
-            show(path, _vocabulary(path, values.vocab_file), values.first, values.num_examples)
+            tokens = _vocabulary(path, os.path.expanduser(values.vocab_file), values.ignore_manifest)
+            show(path, tokens, values.first, values.num_examples)
         flush_output()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -157,6 +162,7 @@ def run() -> None:
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one that its manifest names", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
+    flags.DEFINE_boolean("ignore_manifest", False, "show data of another vocabulary with that of --vocab_file", **own)
     app.run(main, flags_parser=parse_flags)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import tensorflow as tf
 
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import is_utf8
 
 # Part of the names of files being written, so that the leftovers of a killed process can be recognized.
 TEMPORARY = ".tmp-"
@@ -72,7 +73,7 @@ def check_new_folder(path: str, flag: str) -> None:
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
-    """Raises an error for outputs that are folders, or that would overwrite inputs or each other.
+    """Raises an error for outputs that cannot be written, or that would overwrite inputs or each other.
 
     Raises:
       InputError: names the path.
@@ -83,10 +84,30 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
         if reason:
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"
+    for folder in {os.path.dirname(path) for path in outputs if "://" not in path}:
+        _check_folder(os.path.abspath(folder), flag)
+
+
+def _check_folder(folder: str, flag: str) -> None:
+    while not os.path.lexists(folder):  # it will be created
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise InputError(f"--{flag}: {folder} is not a folder; give a path in another folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(
+            f"--{flag}: {folder} is not writable; give a path in another folder, or change its permissions"
+        )
 
 
 def _real_path(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
+
+
+def list_folder(path: str) -> list[str]:
+    """Returns the names in a folder without those that are not UTF-8, which TensorFlow cannot handle."""
+    if "://" in path:
+        return tf.io.gfile.listdir(path)
+    return [name for name in os.listdir(path) if is_utf8(name)]
 
 
 def write_records(path: str, records: Iterable[bytes]) -> None:

@@ -3,6 +3,7 @@
 Paper: section 3.1 (the tasks that the records describe).
 """
 
+import collections
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,9 @@ from bert_tf.text import data_vocabulary
 from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
-from tfrecords import manifest, reader, schema, writer
+from tfrecords import manifest, reader, schema
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import file_sha256
 
 # Settings of the generator that say how to mask; the first ones have a flag of their own where the rows are masked.
 _BY_FLAG = ("max_predictions_per_seq", "masked_lm_prob")
@@ -40,7 +42,7 @@ class PretrainingData:
       files: to train on.
       eval_files: to evaluate on.
       features: what each record holds.
-      dynamic_masking: how to mask the rows; None where they are masked already, or every piece is predicted.
+      dynamic_masking: how to mask the rows; None where they are masked already, or every token is predicted.
       packing: shape of the rows that examples are packed into for training; None for one example a row.
       vocabulary: what the data was made with, as far as its manifests or --vocab_file tell.
       vocab_file: where that vocabulary is; "" where it was not found.
@@ -114,6 +116,9 @@ def inspect(
     reader.check_lengths(every, features)
     for path, entries in manifests.items():
         _check_manifest(path, entries, settings, config)
+    _check_set("input_file", settings.input_file, files, manifests)
+    if settings.eval_input_file:
+        _check_set("eval_input_file", settings.eval_input_file, eval_files, manifests)
     if one_way:
         _require_unmasked(every, settings, config)
     vocabulary, vocab_file = _vocabulary(settings, every[0], manifests)
@@ -168,7 +173,7 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
         sample = next(batches.as_numpy_iterator())
-    one_way = config.directionality != "bidi"  # which predicts every piece
+    one_way = config.directionality != "bidi"  # which predicts every token
     most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
     predictions = (sample["masked_lm_weights"] > 0).sum(axis=1)
     return shape_for(sample["input_mask"].sum(axis=1), predictions, settings.max_seq_length, most)
@@ -178,9 +183,45 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
     if entries.get("vocab_size", 0) > config.vocab_size:
         raise InputError(
             f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
-            f"{path}, which has {entries['vocab_size']} pieces; raise it"
+            f"{path}, which has {entries['vocab_size']} tokens; raise it"
         )
     manifest.check_size(path, entries)
+
+
+def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
+    """Refuses files given twice, and globs that would match a shard which is missing from its folder.
+
+    Shards that exist may be left out, for example to evaluate on the last one. So may missing ones that no glob asks
+    for, since then the others were chosen by name.
+
+    Raises:
+      InputError: names the first such file.
+    """
+    given = collections.Counter(os.path.abspath(path) for path in files)
+    twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
+    if twice:
+        raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give it once")
+    missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in given]
+    missing = [name for name in missing if not tf.io.gfile.exists(name)]
+    for name in missing:
+        if any(reader.is_match(name, pattern) for pattern in reader.split_patterns(patterns)):
+            raise InputError(
+                f"--{flag}: {name} is missing, but its manifest lists it; make it again with the command that made "
+                "the set, or give the other shards by their names"
+            )
+    if missing:
+        what = f"{missing[0]} and {len(missing) - 1} more" if missing[1:] else missing[0]
+        logging.warning("--%s: without %s, which the manifest lists and which does not exist", flag, what)
+
+
+def _listed(files: Sequence[str], manifests: Mapping[str, Mapping]) -> list[str]:
+    """Returns the paths of all shards of the sets to which the files belong."""
+    paths: dict[str, None] = {}
+    for path in files:
+        names = manifest.shard_names(manifests.get(path, {}))
+        if path not in paths and os.path.basename(path) in names:
+            paths |= dict.fromkeys(os.path.join(os.path.dirname(path), name) for name in names)
+    return list(paths)
 
 
 def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, config: BertConfig) -> None:
@@ -188,7 +229,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
         if "masked_lm_positions" in reader.first_example(path).features.feature:
             raise InputError(
                 f"{path}: its rows are masked, but {settings.bert_config_file} says directionality="
-                f"{config.directionality}, which predicts every piece; make the data with --objective=ltr"
+                f"{config.directionality}, which predicts every token; make the data with --objective=ltr"
             )
 
 
@@ -244,7 +285,7 @@ def _vocabulary(
     if given:
         if not _is_file(given):
             raise InputError(f"--vocab_file={given}: no such file")
-        digest = writer.sha256(given)
+        digest = file_sha256(given)
         if vocabulary and vocabulary.sha256 != digest:
             raise InputError(
                 f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
@@ -252,7 +293,7 @@ def _vocabulary(
             )
         return vocabulary or DataVocabulary(data, given, digest, None), given
     for path, where in _places(settings, vocabulary) if vocabulary else ():
-        if _is_file(path) and writer.sha256(path) == vocabulary.sha256:
+        if _is_file(path) and _has_sha256(path, vocabulary.sha256):
             logging.info("--vocab_file=%s, the vocabulary of the data, %s", path, where)
             return vocabulary, path
     logging.info(
@@ -260,6 +301,13 @@ def _vocabulary(
         "filled-in masks at each evaluation", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
     return vocabulary, ""
+
+
+def _has_sha256(path: str, sha256: str) -> bool:
+    try:
+        return file_sha256(path) == sha256
+    except InputError:  # another file of that name
+        return False
 
 
 def _is_file(path: str) -> bool:

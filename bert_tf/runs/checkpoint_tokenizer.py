@@ -20,6 +20,7 @@ from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
 from bert_tf.tokenization import load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import file_sha256
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
@@ -112,7 +113,7 @@ class CheckpointTokenizer:
         if vocab_file:
             given = f"{vocabulary.data}, made with {vocab_file}"
             self._check_vocabulary(vocab_file, given, "make the data with")
-        elif vocabulary and self.vocab_file and writer.sha256(self.vocab_file) != vocabulary.sha256:
+        elif vocabulary and self.vocab_file and file_sha256(self.vocab_file) != vocabulary.sha256:
             raise InputError(
                 f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
                 f"{self.source}; make it with that one, give --vocab_file if the data's extends it, {_OVERRIDE}"

@@ -4,11 +4,11 @@ Paper: section 3 ("Input/Output Representations").
 """
 
 import dataclasses
-import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import tokens_sha256 as tokens_sha256  # fine-tuning and export compare by it too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class DataVocabulary:
     Attributes:
       data: the file of records.
       vocab_file: path of the vocabulary when the records were made.
-      sha256: of the bytes of that file.
+      sha256: of its tokens, see `tfrecords.vocabulary`.
       do_lower_case: whether the text was lower-cased; None where nothing tells.
     """
 
@@ -70,11 +70,6 @@ def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | No
     for vocabulary in known:
         known[0].refuse(vocabulary)
     return known[0] if known else None
-
-
-def tokens_sha256(tokens: Sequence[str]) -> str:
-    """SHA-256 of a vocabulary's tokens, whatever the line ends of its file."""
-    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
 
 
 def flag_value(value: bool) -> str:

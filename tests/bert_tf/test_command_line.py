@@ -353,6 +353,34 @@ def test_help_says_what_the_script_does_and_its_flags(script):
     assert "(default: '3')" in text
 
 
+def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    words = ["--input_file=~/a, ~/b,c~/d,~x", "--output_file=~", "--vocab_file=v/~"]
+    parsed = command_line.parse(GeneratorSettings, words)
+    assert (parsed.input_file, parsed.output_file) == ("/home/me/a, /home/me/b,c~/d,~x", "/home/me")
+    assert parsed.vocab_file == "v/~"
+
+
+@pytest.mark.parametrize(
+    "settings_class, flag, words",
+    [
+        (VocabularySettings, "output_file", LEARN),
+        (GeneratorSettings, "output_file", GENERATE),
+        (PretrainingSettings, "output_dir", [*PRETRAIN, "--do_train"]),
+        (ConversionSettings, "output", ["--input=i", "--format=tf1"]),
+    ],
+)
+def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
+    with pytest.raises(InputError, match=f"^--{flag} is empty; give it$"):
+        command_line.parse(settings_class, [*words, f"--{flag}="])
+
+
+def test_a_path_that_is_not_utf8_is_refused_in_one_line(script):
+    done = script("--what=\udcff.txt")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: --what='\\udcff.txt': is not UTF-8; rename the file\n"
+
+
 def test_a_flag_with_another_name_takes_both():
     for name in ("iterations_per_loop", "steps_per_loop"):
         assert (

@@ -19,6 +19,7 @@ from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from tfrecords import reader
 from tfrecords.errors import InputError
 
 KINDS = {
@@ -290,6 +291,56 @@ def with_manifest(data, folder, name, copy="", sha256="", **changes):
     entries["shards"][0]["name"] = copy
     entries["vocab_sha256"] = sha256 or entries["vocab_sha256"]
     (folder / f"{copy}.manifest.json").write_text(json.dumps(entries))
+
+
+@pytest.fixture
+def three_shards(data, tmp_path):
+    """A set of three shards, each the same file."""
+    with_manifest(data, tmp_path, "static", copy="set")
+    entries = json.loads((tmp_path / "set.manifest.json").read_text())
+    names = [f"set-{shard:05d}-of-00003" for shard in range(3)]
+    entries["shards"] = [{**entries["shards"][0], "name": name} for name in names]
+    for name in names:
+        shutil.copy(data / "static", tmp_path / name)
+    (tmp_path / "set").unlink()
+    (tmp_path / "set.manifest.json").write_text(json.dumps(entries))
+    return [str(tmp_path / name) for name in names]
+
+
+def look_at(folder, patterns, *more: str):
+    given = settings(folder, "out", "", *more)
+    given = dataclasses.replace(given, input_file=patterns)
+    files = reader.expand_files(patterns)
+    eval_files = reader.expand_files(given.eval_input_file) if given.eval_input_file else files
+    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
+
+
+def test_shards_can_be_left_out_on_purpose_but_not_by_a_glob_that_misses_one(three_shards, tmp_path, caplog):
+    first, second, third = three_shards
+    assert len(look_at(tmp_path, f"{tmp_path}/set*").files) == 3
+    assert look_at(tmp_path, f"{first},{second}", f"--eval_input_file={third}").eval_files == [third]
+    os.remove(second)
+    with pytest.raises(InputError, match="--input_file: .*/set-00001-of-00003 is missing, but its manifest lists it"):
+        look_at(tmp_path, f"{tmp_path}/set-*")
+    with pytest.raises(InputError, match="--eval_input_file: .*/set-00001-of-00003 is missing"):
+        look_at(tmp_path, first, f"--eval_input_file={tmp_path}/set-*")
+    caplog.clear()
+    assert len(look_at(tmp_path, f"{first},{third}").files) == 2
+    assert [m for m in caplog.messages if "without" in m and "set-00001-of-00003, which the manifest lists" in m]
+    assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
+
+
+def test_a_file_given_twice_is_refused(three_shards, tmp_path):
+    first, *_ = three_shards
+    with pytest.raises(InputError, match="--input_file: .*/set-00000-of-00003 is given twice"):
+        look_at(tmp_path, f"{first},{tmp_path}/set-*")
+
+
+def test_line_ends_of_a_vocabulary_file_do_not_matter(data, tmp_path):
+    with_manifest(data, tmp_path, "dynamic", vocab_file="/gone/vocab.txt")
+    crlf = tmp_path / "crlf.txt"
+    crlf.write_bytes((data / "vocab.txt").read_bytes().replace(b"\n", b"\r\n"))
+    assert look(tmp_path, "dynamic", f"--vocab_file={crlf}").vocab_file == str(crlf)
 
 
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])

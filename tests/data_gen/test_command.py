@@ -13,7 +13,7 @@ import time
 import pytest
 
 from data_gen.run_local import LocalRunner
-from tfrecords import manifest
+from tfrecords import reader
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +117,7 @@ def test_killed_stopped_and_robbed_of_a_worker_it_goes_on_and_ends_with_the_same
     _, said = done.communicate(timeout=120)
     assert done.returncode == 0, said
     assert whole_shards(folder) == expected
-    assert not list(manifest.find_faults(str(folder / "out.manifest.json")))
+    assert not list(reader.find_faults(str(folder / "out.manifest.json")))
     assert not [name for name in generator.files() if "work" in name or "tmp-" in name]
 
 

@@ -289,7 +289,7 @@ def test_odd_text_is_read(generator, tmp_path, read_rows, unmask):
         ({"output_file": "{0}/link.txt"}, "--output_file: {0}/link.txt is also an input"),
         ({"output_file": "{0}/../{1}/two.txt"}, "is also an input"),
         ({"output_file": "{0}/out,{0}/out"}, "is given twice"),
-        ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists but has no manifest"),
+        ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists and has no manifest"),
         ({"output_file": "{0}/folder"}, "--output_file: {0}/folder is a folder"),
     ],
 )

@@ -30,17 +30,31 @@ def make(folder, outputs=("out",), vocabulary="v1", texts=("abc",), **changes):
         ("a@2", ["a-00000-of-00002", "a-00001-of-00002"]),
         ("a@1", ["a-00000-of-00001"]),
         ("u@h/a@2,b", ["u@h/a-00000-of-00002", "u@h/a-00001-of-00002", "b"]),
-        ("u@h", ["u@h"]),
     ],
 )
 def test_output_paths(output_file, paths):
     assert job.output_paths(output_file) == paths
 
 
-@pytest.mark.parametrize("output_file", ["", " , ", "a@0", "a@100000"])
+@pytest.mark.parametrize("output_file", ["", " , ", "a@0", "a@100000", "a@-1", "a@abc", "a@", "@4", "x/@4", "b,u@h"])
 def test_impossible_outputs_are_refused(output_file):
     with pytest.raises(InputError, match="--output_file"):
         job.output_paths(output_file)
+
+
+def test_a_users_folder_with_the_name_of_the_work_folder_is_left_alone(tmp_path):
+    (tmp_path / "out.work").mkdir()
+    (tmp_path / "out.work" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="out.work: contains thesis.txt, which is not of this program"):
+        make(tmp_path).open()
+    assert [path.name for path in (tmp_path / "out.work").iterdir()] == ["thesis.txt"]
+
+
+def test_a_neighbor_whose_name_is_not_utf8_is_no_error(tmp_path):
+    (tmp_path / os.fsdecode(b"b\xff")).touch()
+    unfinished = make(tmp_path)
+    unfinished.open()
+    unfinished.close()
 
 
 def test_there_are_as_many_names_as_shards_up_to_the_most():

@@ -31,7 +31,12 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"mask_fraction": 0.7}, "they must add up to 1"),
         ({"mask_fraction": 1.1, "random_fraction": -0.2}, "none may be negative"),
         ({"keep_fraction": math.nan}, "--keep_fraction=nan"),
-        ({"num_workers": 0}, "--num_workers=0: must be at least 1"),
+        ({"num_workers": 0}, "--num_workers=0: must lie between 1 and 4096"),
+        ({"num_workers": 100_000}, "--num_workers=100000: must lie between 1 and 4096"),
+        (
+            {"max_seq_length": 10**9},
+            "--max_seq_length=1000000000: must be at least 5, for [CLS] a [SEP] b [SEP], and at",
+        ),
         ({"spark_master": "local[2]"}, "--spark_master=local[2] needs --runner=spark"),
     ],
 )

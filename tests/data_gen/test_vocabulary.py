@@ -234,6 +234,14 @@ def test_only_the_most_frequent_words_teach_merges_where_there_are_too_many(monk
     assert vocabulary.learn_tokens({"ab": 3, "cd": 2, "ce": 2}, 100) == ["##b", "##d", "##e", "a", "c", "ab"]
 
 
+def test_an_existing_file_is_replaced_only_if_a_flag_says_so(tmp_path):
+    first, output = learn(tmp_path, ["the of and the"], 20)
+    with pytest.raises(InputError, match=r"vocab.txt: exists; give another name, or --overwrite"):
+        learn(tmp_path, ["in is"], 20)
+    assert output.read_text().split() == first
+    assert learn(tmp_path, ["in is"], 20, overwrite=True)[0] != first
+
+
 def test_compressed_text_gives_the_same_vocabulary_and_damage_is_refused(tmp_path):
     plain, _ = learn(tmp_path, ["the of and the"], 20)
     whole = bz2.compress(b"the of and the")

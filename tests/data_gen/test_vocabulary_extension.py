@@ -168,5 +168,5 @@ def test_a_vocabulary_of_the_other_case_is_warned_of(tmp_path, caplog, extra, lo
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=lower, vocab_size=40)
     assert message in caplog.text
     caplog.clear()
-    extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=not lower, vocab_size=40)
+    extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=not lower, vocab_size=40, overwrite=True)
     assert "upper-case" not in caplog.text

@@ -1,3 +1,4 @@
+import os
 import pathlib
 import re
 
@@ -6,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tfrecords.record_files import write_file
-from tfrecords import reader, records, schema
+from tfrecords import manifest, reader, records, schema
 from tfrecords.errors import InputError
 
 
@@ -51,6 +52,45 @@ def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, 
 def test_files_that_are_missing_are_named_with_their_flag(folder, patterns, message):
     with pytest.raises(InputError, match=re.escape(message.format(folder))):
         reader.expand_files(patterns.format(folder), flag="text")
+
+
+def test_a_glob_leaves_out_manifests_and_unfinished_files(folder):
+    (folder / "b.manifest.json").write_text("{}")
+    (folder / "b-2.tmp-0123456789ab").write_text("half")
+    assert [pathlib.Path(p).name for p in reader.expand_files(f"{folder}/b*")] == ["b-0", "b-1"]
+    for pattern, message in (
+        ("b.man*", "the glob matches a manifest, but none of its shards"),
+        ("b.manifest.json", "is the manifest of a set of records; give its shards"),
+    ):
+        with pytest.raises(InputError, match=message):
+            reader.expand_files(f"{folder}/{pattern}")
+
+
+def test_brackets_of_a_folder_that_exists_are_part_of_its_name(tmp_path):
+    for name in ("o[1]", "o1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").touch()
+        (tmp_path / name / "a[2].txt").touch()
+    expected = [f"{tmp_path}/o[1]/a.txt", f"{tmp_path}/o[1]/a[2].txt"]
+    assert reader.expand_files(f"{tmp_path}/o[1]/*.txt") == expected
+    assert reader.expand_files(f"{tmp_path}/o[1]/a[2].txt") == expected[1:]
+
+
+def test_a_name_that_is_not_utf8_is_refused_where_tensorflow_would_fail(tmp_path):
+    (tmp_path / os.fsdecode(b"b\xff.txt")).touch()
+    with pytest.raises(InputError, match=r"a name in this folder is not UTF-8 \(.*xff"):
+        reader.expand_files(f"{tmp_path}/*.txt")
+
+
+def test_only_what_a_manifest_lists_is_to_be_deleted(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("just some text, longer than a header\n" * 9)
+    with pytest.raises(InputError, match="record 0 cannot be read; .*; give a file of create_pretraining_data, or"):
+        reader.first_example(str(path))
+    shard = manifest.Shard("corpus.txt", 1, 9, "")
+    (tmp_path / "corpus.txt.manifest.json").write_text(manifest.to_json({}, [shard]))
+    with pytest.raises(InputError, match="; delete it and run the command that made it again"):
+        reader.first_example(str(path))
 
 
 def test_first_example_reads_the_first_record_only(tmp_path):
@@ -113,7 +153,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
             assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
         else:
             assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends within it; " \
-                "delete it and make it again", cut  # fmt: skip
+                "give a file of create_pretraining_data, or fetch this one again", cut  # fmt: skip
 
 
 def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tfrecords.record_files import write_file
-from tfrecords import manifest, records, schema, show
+from tfrecords import manifest, records, schema, show, vocabulary
 from tfrecords.errors import InputError
 
 ROOT = pathlib.Path(show.__file__).resolve().parents[1]
@@ -135,6 +135,25 @@ def test_the_manifest_leads_to_the_vocabulary(folder):
     done = call("data", "--num_examples=1", cwd=folder, by_path=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1:] == [A, B, ""] and path.endswith("data")
+
+
+def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ignored(folder):
+    record_file(folder / "data")
+    sha256 = vocabulary.tokens_sha256(VOCABULARY)
+    text = manifest.to_json({"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
+    (folder / "data.manifest.json").write_text(text)
+    (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())
+    (folder / "other.txt").write_text("".join(f"{token}\n" for token in [*VOCABULARY[:-1], "asked"]))
+    path = str(folder / "data")
+    assert show._vocabulary(path, str(folder / "crlf.txt"), False) == VOCABULARY
+    other = str(folder / "other.txt")
+    with pytest.raises(
+        InputError, match=r"other.txt: not the vocabulary that .*data was made with \(gone.txt, SHA-256"
+    ):
+        show._vocabulary(path, other, False)
+    assert show._vocabulary(path, other, True)[-1] == "asked"
+    with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is not there; give --vocab_file"):
+        show._vocabulary(path, "", False)
 
 
 @pytest.mark.parametrize(
