@@ -17,7 +17,7 @@ _STEP = re.compile(r"-(\d+)$")
 
 @dataclasses.dataclass(frozen=True)
 class ResumePoint:
-    """What a folder has to go on from.
+    """The checkpoint of a folder to resume from.
 
     Attributes:
       prefix: of the newest whole checkpoint; "" where there is none.
