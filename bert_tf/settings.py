@@ -7,43 +7,43 @@ from bert_tf.command_line import require, setting
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """Where and how a trainer computes, and by which rule it updates; the original's flags and TensorFlow 2's."""
+    """Devices, numerics and update rule of a trainer; flags of the original and of TensorFlow 2."""
 
     use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
     tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
-    tpu_zone: str = setting("Google Cloud zone of the TPU, where its name does not tell", "")
-    gcp_project: str = setting("Google Cloud project of the TPU, where its name does not tell", "")
+    tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
+    gcp_project: str = setting("Google Cloud project of the TPU, if its name does not determine it", "")
     master: str = setting("grpc:// address of the TPU; the original's other name for --tpu_name", "")
-    num_tpu_cores: int = setting("TPU cores in all; checked against the TPU that is found", 8)
+    num_tpu_cores: int = setting("total number of TPU cores; checked against the TPU", 8)
     distribution_strategy: str = setting(
-        "how to spread the work over devices",
+        "how to distribute training over devices",
         "off",
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
-    num_gpus: int = setting("GPUs of each worker", 0)
+    num_gpus: int = setting("number of GPUs of each worker", 0)
     worker_hosts: str = setting(
-        "multi_worker_mirrored: host:port of every worker, commas between, alike on all; empty: as TF_CONFIG says", ""
+        "multi_worker_mirrored: host:port of every worker, comma-separated, the same on all; empty: from TF_CONFIG", ""
     )
-    task_index: int = setting("multi_worker_mirrored: which of --worker_hosts this is, from 0", -1)
-    dtype: str = setting("dtype of the computation; weights stay float32", "float32",
+    task_index: int = setting("multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
+    dtype: str = setting("dtype of the computation; weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
-    enable_xla: bool = setting("let XLA cluster the graph on a GPU; a TPU always compiles, a CPU does not", False)
+    enable_xla: bool = setting(
+        "let XLA compile clusters of the graph on a GPU; a TPU always compiles, a CPU never does", False
+    )
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
-    adam_bias_correction: bool = setting("correct Adam's bias, which the original's AdamW does not", False)
-    gradient_accumulation_steps: int = setting(
-        "micro-batches that each device works through a step's rows in, for less memory", 1
-    )
+    adam_bias_correction: bool = setting("apply Adam's bias correction, which the original's AdamW omits", False)
+    gradient_accumulation_steps: int = setting("micro-batches per step and device; more need less memory", 1)
     recompute_activations: bool = setting(
-        "keep only each layer's input for the backward pass and compute the layer again there, for less memory", False
+        "store only the input of each layer and recompute the layer for its gradient; needs less memory", False
     )
-    random_seed: int = setting("seed of weights, order of the data, and dropout", 12345)
+    random_seed: int = setting("seed of initial weights, data order and dropout", 12345)
     deterministic: bool = setting(
-        "the same machine and command give the same weights to the last bit, also if the run is stopped and resumed; "
-        "operations that add up in no fixed order are exchanged for slower ones (most on a GPU)", False,
+        "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "
+        "resumed; uses slower deterministic operations, most of them on a GPU", False,
     )  # fmt: skip
     skip_non_finite_steps: bool = setting(
-        "pass over a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; float16's "
-        "overflows are passed over without it", False,
+        "skip a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; overflows of "
+        "float16 are always skipped", False,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -89,63 +89,66 @@ def _require_positive(settings, *names: str) -> None:
         require(value is None or value > 0, f"--{name}={value}: must be above 0")
 
 
-_IGNORE_TOKENIZER = "start from --init_checkpoint though it was trained with another vocabulary or casing"
+_IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(DeviceSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
 
-    bert_config_file: str = setting("the shape of the model; empty: the file beside --init_checkpoint", "")
-    input_file: str = setting("TFRecords of create_pretraining_data; commas and globs")
+    bert_config_file: str = setting(
+        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
+    )
+    input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
     eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(
-        "vocabulary of the data, which the run's folder keeps; empty: the file that the data's manifest names, or the "
-        "same file beside the data or --init_checkpoint; data made with --masking=dynamic needs it", "",
+        "vocabulary of the data, which is copied into the run's folder; empty: the file that the data's manifest "
+        "names, or the same file beside the data or --init_checkpoint; needed for data made with --masking=dynamic", "",
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(_IGNORE_TOKENIZER, False)
     fill_mask_file: str = setting(
-        "sentences with [MASK] in them, one a line, to fill in at each evaluation beside some of the data", ""
+        "sentences with [MASK], one a line, to fill in at each evaluation, in addition to rows of the data",
+        "",
     )
-    max_seq_length: int = setting("row length of the data", 128)
+    max_seq_length: int = setting("length of the data's rows, in tokens", 128)
     max_predictions_per_seq: int | None = setting(
-        "masked positions a row, at most; default: what the manifest of data made with --masking=dynamic says, or 20",
+        "maximum masked positions a row; default: from the manifest of data made with --masking=dynamic, else 20",
         None,
     )
     masked_lm_prob: float | None = setting(
-        "share of the tokens that is masked in data made with --masking=dynamic; default: what its manifest says", None
+        "share of tokens to mask in data made with --masking=dynamic; default: from its manifest", None
     )
     pack_sequences: bool = setting(
-        "train on rows that several examples share, so that hardly any padding is computed; --train_batch_size goes on "
-        "counting rows, which then hold more examples; evaluation is not packed", False,
+        "pack several examples into each row, so that there is hardly any padding; --train_batch_size still counts "
+        "rows, which then hold more examples; evaluation is not packed", False,
     )  # fmt: skip
-    use_next_sentence_label: bool = setting("train the next-sentence task where the data are pairs", True)
+    use_next_sentence_label: bool = setting("train the next-sentence task if the data has pairs", True)
     do_train: bool = setting("train", False)
-    do_eval: bool = setting("evaluate the latest checkpoint, and with --do_train every one", False)
-    train_batch_size: int = setting("rows a step, over all devices", 32)
-    eval_batch_size: int = setting("rows a step of evaluation, over all devices", 8)
+    do_eval: bool = setting("evaluate the latest checkpoint; with --do_train every checkpoint", False)
+    train_batch_size: int = setting("rows per step, over all devices", 32)
+    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8)
     learning_rate: float = setting("peak learning rate", 5e-5)
     num_train_steps: int = setting("step at which training ends", 100000)
-    num_warmup_steps: int = setting("steps of linear warm-up", 10000)
+    num_warmup_steps: int = setting("number of steps of linear warm-up", 10000)
     num_schedule_steps: int | None = setting(
         "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase", None
     )
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
-        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there; "
-        "off a TPU at most 50 are run at once",
+        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
+        "other devices run at most 50 steps at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
-    max_eval_steps: int = setting("steps of evaluation, at most", 100)
+    max_eval_steps: int = setting("maximum number of evaluation steps", 100)
     next_phase: str = setting(
-        "flag file of what is trained after this, in the same folder: its flags in place of these; may have a "
-        "--next_phase itself", "",
+        "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
+        "--next_phase", "",
     )  # fmt: skip
     eval_timeout: float = setting(
-        "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until none "
-        "has come for so many seconds; 0: the latest alone", 0.0,
+        "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until no new one "
+        "appears for this many seconds; 0: only the latest", 0.0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -195,29 +198,31 @@ class PretrainingSettings(DeviceSettings):
 class FineTuningSettings(DeviceSettings):
     """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
 
-    bert_config_file: str = setting("the shape of the model; empty: the file beside --init_checkpoint", "")
-    vocab_file: str = setting("vocabulary, one piece a line; empty: the file beside --init_checkpoint", "")
+    bert_config_file: str = setting(
+        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
+    )
+    vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must fit the vocabulary; default: as the run's folder or --init_checkpoint "
-        "says, else true", None,
+        "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
+        "else true", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(_IGNORE_TOKENIZER, False)
-    max_seq_length: int = setting("pieces in a row, [CLS] and [SEP] counted", 128)
-    do_train: bool = setting("train on train.tsv", False)
-    do_eval: bool = setting("evaluate on dev.tsv", False)
-    do_predict: bool = setting("predict test.tsv", False)
-    train_batch_size: int = setting("examples a step, over all devices", 32)
-    eval_batch_size: int = setting("examples a step of evaluation, over all devices", 8)
-    predict_batch_size: int = setting("examples a step of prediction, over all devices", 8)
+    max_seq_length: int = setting("maximum tokens in a row, including [CLS] and [SEP]", 128)
+    do_train: bool = setting("train on the training data", False)
+    do_eval: bool = setting("evaluate on the dev data", False)
+    do_predict: bool = setting("predict the test data", False)
+    train_batch_size: int = setting("examples per step, over all devices", 32)
+    eval_batch_size: int = setting("examples per evaluation step, over all devices", 8)
+    predict_batch_size: int = setting("examples per prediction step, over all devices", 8)
     learning_rate: float = setting("peak learning rate", 5e-5)
-    num_train_epochs: float = setting("passes over train.tsv", 3.0)
-    warmup_proportion: float = setting("share of the steps that warms up", 0.1)
+    num_train_epochs: float = setting("number of epochs", 3.0)
+    warmup_proportion: float = setting("share of the steps used for warm-up", 0.1)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
-        "steps between two returns to Python, at most; a TPU and several workers heed SIGTERM and Ctrl-C only there; "
-        "off a TPU at most 50 are run at once",
+        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
+        "other devices run at most 50 steps at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
 
@@ -251,7 +256,7 @@ class ClassifierSettings(FineTuningSettings):
     tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
     tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
     tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
-    tsv_labels: str = setting("task tsv: labels with commas between; empty: those in train.tsv, sorted", "")
+    tsv_labels: str = setting("task tsv: comma-separated labels; empty: the sorted labels of train.tsv", "")
 
 
 # Accepted names of the formats.

@@ -1,9 +1,9 @@
-"""The whole journey on real text, in a few minutes on two cores: text in, served model out.
+"""The complete workflow on real text, in a few minutes on two cores: text in, served model out.
 
   make demo
 
-The text is what every CPython carries (see demo_text.py). Every stage is a command of this project,
-printed as it is run, so that each can be tried on other text.
+The text is part of every CPython (see demo_text.py). Each stage prints and runs a command of this project, so that it
+can be tried on other text.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ MODEL = {
     "intermediate_size": 512,
     "max_position_embeddings": 64,
     "type_vocab_size": 2,
-    # a model this narrow starts learning sooner from wider weights than the paper's 0.02
+    # a model this narrow learns sooner from larger initial weights than the paper's 0.02
     "initializer_range": 0.08,
 }
 SENTENCES = (
@@ -39,7 +39,7 @@ SENTENCES = (
     "Compile the extension modules before the package is installed.",
     "Highlight the word under the cursor in the editor.",
 )
-# What a client needs: nothing of this project, only what TF Serving has inside.
+# A client needs nothing of this project, only the libraries inside TF Serving.
 CLIENT = """
 import json, sys
 import tensorflow as tf, tensorflow_text
@@ -52,7 +52,7 @@ print(json.dumps({name: values.numpy().astype(object).tolist() for name, values 
 
 @dataclasses.dataclass
 class Stage:
-    """One row of the final table: what was done, how long it took, what came of it."""
+    """One row of the final table: the stage, its duration and its result."""
 
     name: str
     seconds: float = 0.0
@@ -140,7 +140,7 @@ def learn_vocabulary():
     for name, dropout in (("bert_config", 0.0), ("finetuning_config", 0.1)):
         rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         (OUT / f"{name}.json").write_text(json.dumps(MODEL | rates, indent=2) + "\n")
-    return f"{len((OUT / 'vocab.txt').read_text().splitlines())} pieces", None
+    return f"{len((OUT / 'vocab.txt').read_text().splitlines())} tokens", None
 
 
 ROW_FLAGS = ("--max_seq_length=32", "--max_predictions_per_seq=6")
@@ -188,8 +188,8 @@ def pretrain():
         *ROW_FLAGS,
     )
     finish(process)
-    figures = read_metrics(OUT / "pretrained")
-    evaluations = [entry for entry in figures if entry["split"] == "eval"]
+    values = read_metrics(OUT / "pretrained")
+    evaluations = [entry for entry in values if entry["split"] == "eval"]
     first, last = evaluations[0], evaluations[-1]
     random_next = read_manifest("dev")["random_next_share"]
     result = (
@@ -198,11 +198,11 @@ def pretrain():
         f"NSP accuracy {first['next_sentence_accuracy']:.3f} -> {last['next_sentence_accuracy']:.3f} "
         f"(majority {max(random_next, 1 - random_next):.3f})"
     )
-    return result, figures
+    return result, values
 
 
 def read_metrics(folder: pathlib.Path) -> list[dict]:
-    """The figures that a run left."""
+    """Returns the metrics of a run."""
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 

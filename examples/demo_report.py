@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from bert_tf.report import curves, run_report
 
 
-def render(stages: Sequence, figures: Sequence[dict], scores: dict[str, list[float]], answers: Sequence) -> str:
+def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[float]], answers: Sequence) -> str:
     """Writes the page.
 
     Args:
       stages: rows of the final table, with `name`, `seconds`, `result`.
-      figures: lines of the pre-training's `metrics.jsonl`.
+      recorded: lines of the pre-training's `metrics.jsonl`.
       scores: dev accuracies a seed for "pretrained" and "scratch", and the majority class's.
       answers: (sentence, label) pairs that the served model gave.
 
@@ -28,16 +28,16 @@ def render(stages: Sequence, figures: Sequence[dict], scores: dict[str, list[flo
     body = f"""<p class="note">The English that CPython carries: the language reference and the standard
 library's docstrings. Modules held out for evaluation are seen by no stage of training.</p>
 <h2>Stages</h2><table><tr><th>stage</th><th>seconds</th><th>result</th></tr>{rows}</table>
-<h2>Pre-training</h2>{pretraining_curves(figures)}
+<h2>Pre-training</h2>{pretraining_curves(recorded)}
 <h2>Fine-tuning: which package does a paragraph belong to?</h2>{accuracy_dots(scores)}
 <h2>Served</h2><table><tr><th>raw string</th><th>label</th></tr>{served}</table>
 """
     return run_report.page("From text to a served BERT", body)
 
 
-def pretraining_curves(figures: Sequence[dict]) -> str:
+def pretraining_curves(recorded: Sequence[dict]) -> str:
     """Masked-LM loss and accuracy, and next-sentence accuracy, over the steps, train and held out."""
-    train, held_out = ([f for f in figures if f["split"] == split] for split in ("train", "eval"))
+    train, held_out = ([f for f in recorded if f["split"] == split] for split in ("train", "eval"))
     panels = (
         ("masked_lm_loss", "masked-LM loss, nats", False),
         ("masked_lm_accuracy", "masked-LM accuracy", True),

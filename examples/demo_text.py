@@ -1,8 +1,8 @@
-"""Real English that every CPython carries, as a corpus and as a labelled task.
+"""Real English text of every CPython, as a corpus and as a labeled task.
 
 The text is the language reference in `pydoc_data.topics` and the docstrings of the standard library.
-The task is to tell from a paragraph of a docstring which package it belongs to; the label is where
-the paragraph really stands. Train and dev share no module, and pre-training never sees a dev module.
+The task is to predict the package of a docstring's paragraph; the label is the real package. Train and dev share no
+module, and pre-training never sees a dev module.
 """
 
 import ast
@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator
 
 NUM_LABELS = 6
-# Labels are dear and text is cheap: what pre-training is for.
+# Labels are expensive and text is cheap, which is why pre-training helps.
 LABELLED_PER_PACKAGE = 50
 MIN_MODULES = 8
 _DEV_SHARE = 0.2

@@ -1,4 +1,4 @@
-"""A whole pre-training run: checks first, then training and evaluation, phase after phase.
+"""A complete pre-training run: checks, then training and evaluation, phase by phase.
 
 Paper: section 3.1, appendix A.2.
 """
@@ -33,14 +33,14 @@ from tfrecords import reader, writer
 
 @dataclasses.dataclass(frozen=True)
 class _Prepared:
-    """A phase of a run, all of it checked.
+    """A phase of a run, after all checks.
 
     Attributes:
       settings: of this phase.
       config: shape of the model.
-      data: what the records hold.
-      facts: what the folder remembers of it.
-      blanks: what to fill in at each evaluation; None for nothing.
+      data: the record files and their contents.
+      facts: what `run.json` records of the phase.
+      blanks: masks to fill in at each evaluation; None for none.
     """
 
     settings: PretrainingSettings
@@ -51,17 +51,17 @@ class _Prepared:
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
-    """Trains and evaluates as the settings say, phase after phase.
+    """Trains and evaluates according to the settings, phase by phase.
 
     Args:
       settings: of the first phase.
       write_report: called with the run's folder before training, after each evaluation, and when the run ends.
 
     Returns:
-      Figures of the last evaluation; {} without `do_eval`.
+      Metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: something given does not fit, in whichever phase; before any training.
+      InputError: the input of any phase is invalid; raised before any training.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -113,18 +113,18 @@ def _train(
     run_folder.check(folder, prepared[under_way].facts, found.step)
     for before, after in itertools.pairwise(prepared):
         run_folder.check_next(before.facts, after.facts)
-    figures = {}
+    values = {}
     for number, phase in enumerate(prepared[under_way:]):
         if number:
             found = _find(folder, strategy)
-        figures = _train_phase(phase, strategy, lock, found, write_report)
-        # weights and graph hang together in cycles, and the next phase needs their memory
+        values = _train_phase(phase, strategy, lock, found, write_report)
+        # weights and graphs form reference cycles; the next phase needs their memory
         gc.collect()
-    return figures
+    return values
 
 
 def _find(folder: str, strategy: tf.distribute.Strategy) -> latest.ResumePoint:
-    """What the folder has to go on from, alike on all workers."""
+    """Returns the checkpoint to resume from, after a check that all workers see the same one."""
     found = latest.find(folder)
     workers.check_same_folder(strategy, folder, found.step)
     return found
@@ -172,7 +172,7 @@ def _train_phase(
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
-        finally:  # whether it ended, was stopped or diverged; of these a full disk must not take the place
+        finally:  # also if training was stopped or diverged; a failed report must never mask that error
             with contextlib.suppress(OSError, tf.errors.OpError):
                 report_only()
 
@@ -209,7 +209,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
 
 
 def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
-    """What all workers must have alike, of all phases; paths may differ."""
+    """Returns what must be the same on all workers, of all phases; paths may differ."""
     every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
     for phase in prepared:
         settings, facts = phase.settings, phase.facts
@@ -263,7 +263,7 @@ def _make_trainer(
 
 
 def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
-    """The optimizer of one of `phases.of`, with the learning-rate schedule that spans all of them."""
+    """Returns the optimizer of one of `phases.of`, with the learning-rate schedule over all phases."""
     return make_optimizer(settings, settings.learning_rate, settings.num_schedule_steps, settings.num_warmup_steps)
 
 

@@ -154,9 +154,9 @@ def evaluate_checkpoints(
         except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
             if checkpoint_watch.is_there(prefix):
                 reason = str(error).split("\n")[0]
-                logging.warning("%s cannot be read (%s); going on with the next", prefix, reason)
+                logging.warning("%s cannot be read (%s); continuing with the next one", prefix, reason)
             else:
-                logging.info("%s was deleted before it was read; going on with the next", prefix)
+                logging.info("%s was deleted before it was read; continuing with the next one", prefix)
             continue
         workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
         values = evaluation()

@@ -1,4 +1,4 @@
-"""The phases of a run: the command's own settings, and after them those of its flag files.
+"""The phases of a run: the command's own settings, then those of its flag files.
 
 Steps are counted over all phases, and one learning-rate schedule spans them.
 
@@ -13,7 +13,7 @@ from bert_tf import command_line
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
-# How a step is computed on the devices may change with the rows; where, and by which rule, may not.
+# A phase may change how devices compute a step, but neither the devices nor the update rule.
 _MAY_CHANGE = {"gradient_accumulation_steps", "skip_non_finite_steps", "recompute_activations"}
 _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MAY_CHANGE | {
     "output_dir", "init_checkpoint", "do_train", "do_eval", "use_next_sentence_label",
@@ -22,11 +22,11 @@ _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MA
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Settings of one phase, and where they stand.
+    """The settings of one phase, and their source.
 
     Attributes:
-      settings: all of them.
-      flagfile: of a phase after the first; "" for the command's own.
+      settings: all settings.
+      flagfile: the flag file of a later phase; "" for the command's own.
     """
 
     settings: PretrainingSettings
@@ -34,18 +34,18 @@ class Phase:
 
 
 def of(settings: PretrainingSettings) -> list[Phase]:
-    """The phases of a command, in their order.
+    """Returns the phases of a command in their order.
 
-    A phase has the flags of the one before, but for those in its own flag file. Where no flag says at which step the
-    learning rate reaches 0, `num_schedule_steps` becomes the last step of the last phase.
+    A phase has the flags of the phase before, except those in its own flag file. The default of `num_schedule_steps` is
+    the last step of the last phase.
 
     Raises:
-      InputError: a flag file cannot be read, or changes what is the run's; or the schedule is too short.
+      InputError: a flag file cannot be read or changes a flag of the whole run, or the schedule is too short.
     """
     phases = [Phase(settings)]
     while path := phases[-1].settings.next_phase:
         if path in (phase.flagfile for phase in phases):
-            raise InputError(f"--next_phase={path}: comes after itself; each phase needs a flag file of its own")
+            raise InputError(f"--next_phase={path}: follows itself; each phase needs its own flag file")
         before, after = phases[-1].settings, Phase(settings, path)
         with naming(after):
             after = dataclasses.replace(after, settings=command_line.with_flagfile(before, path, next_phase=""))
@@ -67,7 +67,7 @@ def _with_schedule(phase: Phase, end: int) -> Phase:
 
 @contextlib.contextmanager
 def naming(phase: Phase) -> Iterator[None]:
-    """Says in what goes wrong which phase it is of."""
+    """Adds the flag file of a phase to error messages."""
     try:
         yield
     except InputError as error:

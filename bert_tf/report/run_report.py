@@ -214,7 +214,7 @@ def _samples(looks: Sequence[Mapping]) -> str:
     by_text: dict[tuple, list] = {}
     for look in looks:
         for sample in look["samples"]:
-            by_text.setdefault(tuple(sample["pieces"]), []).append((look["step"], sample))
+            by_text.setdefault(tuple(sample["tokens"]), []).append((look["step"], sample))
     cards = [_sample(shown[0], shown[-1]) for shown in list(by_text.values())[:_MOST_SAMPLES]]
     note = "What the model reads at a blank is marked; the percentages are its best guesses there."
     return f'<h2>Fill in the mask</h2><p class="note">{note}</p>{"".join(cards)}'
@@ -240,7 +240,7 @@ def _sample(first: tuple[int, Mapping], last: tuple[int, Mapping]) -> str:
 
 def _guesses(blank: Mapping) -> str:
     shown = []
-    for piece, probability in blank["guesses"]:
-        kind = "guess right" if piece == blank["right"] else "guess"
-        shown.append(f'<span class="{kind}">{html.escape(piece)} <small>{probability:.0%}</small></span>')
+    for token, probability in blank["guesses"]:
+        kind = "guess right" if token == blank["right"] else "guess"
+        shown.append(f'<span class="{kind}">{html.escape(token)} <small>{probability:.0%}</small></span>')
     return "".join(shown)

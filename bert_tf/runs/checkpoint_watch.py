@@ -13,21 +13,21 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> Iterator[str]:
-    """Gives a folder's newest whole checkpoint, then each new one as it is saved.
+    """Yields a folder's newest complete checkpoint, then each new one when it is saved.
 
-    A trainer gives a checkpoint its name only once it is whole. It deletes old ones, so one that was given may be
-    gone before it has been read; `is_there` tells.
+    A trainer names a checkpoint only once it is complete. It deletes old ones, so a checkpoint may be gone before it is
+    read; `is_there` tells.
 
     Args:
-      output_dir: the run's folder; need not be there yet.
-      timeout: seconds to wait for the first and for each next one; 0 gives the latest alone.
-      is_last: whether the run ends with the checkpoint of this step.
+      output_dir: the run's folder; may not exist yet.
+      timeout: seconds to wait for the first and for each next one; 0 yields only the latest.
+      is_last: whether the run ends with the checkpoint at this step.
 
     Yields:
-      Prefixes, by ascending step.
+      Checkpoint prefixes, in ascending order of steps.
 
     Raises:
-      InputError: there is no checkpoint, and none came in time; or all that are there are damaged.
+      InputError: no checkpoint appeared in time, or all of them are damaged.
     """
     newest, waiting_since = -1, time.monotonic()
     while True:
@@ -46,11 +46,11 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
                 raise InputError(
                     f"{output_dir}: holds no checkpoint{waited}; give a folder where training has saved one"
                 )
-            logging.info("no new checkpoint in %g seconds; the last was that of step %d", timeout, newest)
+            logging.info("no new checkpoint within %g seconds; the last one has step %d", timeout, newest)
             return
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def is_there(prefix: str) -> bool:
-    """Whether a checkpoint has not been deleted."""
+    """Returns whether a checkpoint still exists."""
     return tf.io.gfile.exists(f"{prefix}.index") and bool(tf.io.gfile.glob(f"{prefix}.data-*"))

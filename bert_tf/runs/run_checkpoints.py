@@ -1,8 +1,7 @@
-"""The checkpoints of a run's folder: how one more is added without risk to the others.
+"""Adds checkpoints to a run's folder without risk to those already there.
 
-A checkpoint is written aside, flushed to the disk, renamed, and only then named in the folder's `checkpoint` file;
-after that the oldest are deleted. So at any moment, of a kill, a power cut or a full disk, the one that is named
-is whole.
+A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names it, and
+the oldest ones are deleted. So the named checkpoint is complete after a kill, a power cut or a full disk.
 """
 
 import contextlib
@@ -20,31 +19,31 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 KEPT = 5
-# Where a checkpoint is while it is written, and where damaged ones are put.
+# Folders of the checkpoint that is being written, and of damaged ones.
 _SAVING, _DAMAGED = "saving", "damaged"
 
 
 def at_step(folder: str, step: int) -> str:
-    """Prefix of a step's checkpoint."""
+    """Returns the prefix of a step's checkpoint."""
     return os.path.join(folder, f"ckpt-{step}")
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
-    """Adds a checkpoint to a folder, and deletes the oldest beyond `KEPT` once it is on the disk.
+    """Adds a checkpoint to a folder, then deletes the oldest ones beyond `KEPT`.
 
     Args:
-      folder: of the run; local, or one that TensorFlow can write.
+      folder: the run's folder; local, or one that TensorFlow can write to.
       checkpoint: what to save.
-      step: its number.
+      step: the step that it is named after.
 
     Returns:
       Its prefix.
 
     Raises:
-      InputError: it cannot be written, as on a full disk; nothing half written is left, and the others are as they
-        were.
+      InputError: it cannot be written, for example on a full disk. No partial file is left, and earlier checkpoints
+        are unchanged.
     """
-    # `restore` looks for this counter, `write` alone leaves it out
+    # `restore` expects this counter, which `write` alone omits
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
@@ -53,15 +52,15 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
             with _aside(folder) as aside:
                 checkpoint.write(os.path.join(aside, name))
                 _move(aside, name, folder)
-        else:  # what is written to an object store is there whole or not at all
+        else:  # an object store shows complete files only
             checkpoint.write(prefix)
         kept = [path for path in _by_step(folder) if step_of(path) <= step][-KEPT:]
         _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
         raise InputError(
-            f"{prefix}: cannot be saved ({reason}); those before it are whole, so mend that, by freeing space perhaps, "
-            "and the same command goes on from them"
+            f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example free "
+            "disk space, and run the same command again to resume from them"
         ) from error
     for path in _by_step(folder):
         if step_of(path) < step_of(kept[0]):
@@ -70,49 +69,49 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
 
 
 def tidy(folder: str, found: ResumePoint) -> None:
-    """Makes a folder ready to be trained into, under its lock: what a kill left goes, what is damaged is put aside.
+    """Cleans up a locked folder before training: deletes what a kill left, and moves damaged checkpoints aside.
 
     Args:
-      folder: of the run.
-      found: what `find` gave.
+      folder: the run's folder.
+      found: the result of `find`.
     """
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in prefixes(folder)}
     for name in tf.io.gfile.listdir(folder):
-        # a process that evaluates may be writing these
+        # another process that evaluates may be writing these
         half_written = writer.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(ckpt-\d+)\.data-\d{5}-of-\d{5}$", name)
-        # a kill in the midst of deleting leaves data without the index that makes it a checkpoint
+        # a kill during deletion leaves data without its index
         if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
 def check_space(folder: str, checkpoint_bytes: int) -> None:
-    """Refuses to begin where the next checkpoint has no room, and warns where those that are kept will have none.
+    """Checks that the disk has space for the next checkpoint; warns if it lacks space for all that are kept.
 
     Args:
-      folder: of the run, which is there.
-      checkpoint_bytes: size of one.
+      folder: the run's folder, which exists.
+      checkpoint_bytes: size of a checkpoint.
 
     Raises:
-      InputError: says what is needed and what is free.
+      InputError: states the required and the free space.
     """
     if not _is_local(folder):
         return
     free = shutil.disk_usage(folder).free
     there = min(KEPT, len(indexes(folder)))
-    # the oldest one goes only once the newest is written
+    # the oldest one is deleted only after the newest is written
     needed = checkpoint_bytes * (KEPT + 1 - there)
     if free < checkpoint_bytes:
         raise InputError(
             f"--output_dir={folder}: a checkpoint takes {_megabytes(checkpoint_bytes)}, and {_megabytes(free)} are "
-            "free there; free some, or give another folder"
+            "free there; free disk space, or give another folder"
         )
     if free < needed:
         logging.warning(
-            "%s: the checkpoints that are kept will take %s more, and %s are free there",
+            "%s: the checkpoints that are kept will take %s more, and %s are free",
             folder, _megabytes(needed), _megabytes(free),
         )  # fmt: skip
 
@@ -131,7 +130,7 @@ def _by_step(folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def _aside(folder: str) -> Iterator[str]:
-    """A folder to write a checkpoint in, which is gone afterwards whatever comes."""
+    """Yields a temporary folder for a checkpoint, and always deletes it afterwards."""
     path = os.path.join(folder, _SAVING)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
@@ -142,11 +141,11 @@ def _aside(folder: str) -> Iterator[str]:
 
 
 def _move(aside: str, name: str, folder: str) -> None:
-    """Renames a checkpoint's flushed files: the index, which makes it one, as the last."""
+    """Flushes and renames a checkpoint's files, the index last, because the index makes it a checkpoint."""
     files = sorted(os.listdir(aside), key=lambda file: file.endswith(".index"))
     for file in files:
         _flush(os.path.join(aside, file))
-    # one of the same step, which was given up for an older one: no index of it may meet data of this one
+    # a discarded checkpoint of the same step: its index must never refer to the new data
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, f"{name}.index"))
     for file in files:
@@ -170,7 +169,7 @@ def _name_latest(folder: str, names: list[str]) -> None:
 
 
 def _files(folder: str, name: str) -> list[str]:
-    """A checkpoint's files, the index first."""
+    """Returns the names of a checkpoint's files, the index first."""
     belongs = re.compile(rf"^{re.escape(name)}\.(index|data-\d{{5}}-of-\d{{5}})$")
     return sorted(filter(belongs.match, tf.io.gfile.listdir(folder)), key=lambda file: not file.endswith(".index"))
 
@@ -182,7 +181,7 @@ def _remove(prefix: str) -> None:
 
 
 def _put_aside(folder: str, found: ResumePoint) -> None:
-    """Moves the files of damaged checkpoints into a folder where a person can look at them."""
+    """Moves the files of damaged checkpoints into a folder for inspection."""
     if not found.damaged:
         return
     _name_latest(folder, [os.path.basename(found.prefix)])
@@ -195,4 +194,4 @@ def _put_aside(folder: str, found: ResumePoint) -> None:
     tf.io.gfile.makedirs(target)
     for file in files:
         tf.io.gfile.rename(os.path.join(folder, file), os.path.join(target, file))
-    logging.warning("what is left of %s is in %s now", ", ".join(names), target)
+    logging.warning("moved the files of %s to %s", ", ".join(names), target)

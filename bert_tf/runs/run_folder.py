@@ -1,7 +1,7 @@
-"""What a run's folder is a run of, so that nothing else is ever mixed into it.
+"""The identity of a run's folder, so that a folder never mixes two runs.
 
-`run.json` lists the phases that were trained into a folder: for each the settings, and fingerprints
-of model, data and optimizer. A later start must be the same run, or a second phase after it.
+`run.json` lists the phases that were trained into the folder, each with its settings and fingerprints of model, data
+and optimizer. A later start must be the same run, or the next phase of it.
 """
 
 import dataclasses
@@ -24,16 +24,16 @@ NAME = "run.json"
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """One stretch of training with one kind of data and one schedule.
+    """A part of a run with one kind of data and one schedule.
 
     Attributes:
-      settings: all resolved settings, for the record.
-      model: what makes it this model; never changes within a folder.
-      data: what makes it this data.
-      optimizer: what makes it this optimizer, `num_train_steps` and `num_schedule_steps` among it.
+      settings: all resolved settings, as a record.
+      model: identifies the model; never changes within a folder.
+      data: identifies the data.
+      optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
       first_step: step at which training on this data began.
-      begun_at: step at which the phase began: a later one, where it goes on with the data of the one before.
-      vocabulary: fields of the `DataVocabulary`; None where it is not known, or stands in `model`.
+      begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
+      vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
     """
 
     settings: dict
@@ -46,7 +46,7 @@ class Phase:
 
 
 class Lock:
-    """Keeps a second training run out of a folder until this run ends, whether it finishes or is killed."""
+    """Locks a folder against a second training run until this run ends or is killed."""
 
     def __init__(self, output_dir: str):
         self._output_dir = output_dir
@@ -77,7 +77,7 @@ class Lock:
 
 
 def fingerprint(paths: Sequence[str]) -> list[str]:
-    """What tells files apart from others, wherever they are: of each its name, size, and a hash of its two ends."""
+    """Returns the name, the size and a hash of both ends of each file, which identify it at any location."""
     entries = []
     for path in paths:
         size = tf.io.gfile.stat(path).length
@@ -90,7 +90,7 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
 
 
 def read_phases(output_dir: str) -> list[Phase]:
-    """The phases of a folder; none where nothing was trained, as after a start that failed.
+    """Returns the phases of a folder; [] if no checkpoint was saved there.
 
     Raises:
       InputError: `run.json` cannot be read, or is missing beside checkpoints.
@@ -100,12 +100,12 @@ def read_phases(output_dir: str) -> list[Phase]:
     path = os.path.join(output_dir, NAME)
     if not tf.io.gfile.exists(path):
         raise InputError(
-            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that says of what; give another folder"
+            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
         )
     try:
         with tf.io.gfile.GFile(path) as file:
             phases = [Phase(**entries) for entries in json.load(file)["phases"]]
-        for phase in phases:  # in earlier versions every phase had a schedule of its own, down to 0
+        for phase in phases:  # in earlier versions each phase had its own schedule, which ended at 0
             phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error}); give another --output_dir") from error
@@ -113,15 +113,15 @@ def read_phases(output_dir: str) -> list[Phase]:
 
 
 def initial_checkpoint(settings) -> str:
-    """The `init_checkpoint` that training starts from; "" where none is given, or a checkpoint of its own is there."""
+    """Returns the `init_checkpoint` to start from; "" if none is given or the run has its own checkpoint."""
     return settings.init_checkpoint if settings.do_train and not read_phases(settings.output_dir) else ""
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
-    """Refuses a folder that holds a run of another model, or on data of another vocabulary.
+    """Raises an error if the folder has a run of another model, or on data of another vocabulary.
 
     Raises:
-      InputError: names what differs.
+      InputError: names the difference.
     """
     phases = read_phases(output_dir)
     for phase in phases[-1:]:
@@ -131,22 +131,21 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
 
 
 def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
-    """Refuses a folder that holds something else than a phase's run.
+    """Raises an error if the folder has another run than that of a phase.
 
-    A next phase has the same model and more steps, and starts once the one before has reached its
-    last step. It brings rows of another length (paper, A.2: 128 pieces first, then 512), or is the
-    same data for longer.
+    The next phase has the same model and more steps, and starts when the phase before has reached its last step. It has
+    rows of another length (paper, A.2: 128 tokens first, then 512), or the same data with more steps.
 
     Args:
       output_dir: the run's folder.
-      phase: what is about to be trained.
+      phase: the phase to train.
       trained_steps: step of the folder's latest checkpoint; 0 for none.
 
     Returns:
-      Steps that were trained on the phase's data already: what a resumed run passes over of it.
+      The steps that were already trained on the phase's data.
 
     Raises:
-      InputError: names what differs.
+      InputError: names the difference.
     """
     phases = _begun(output_dir, trained_steps)
     if not phases:
@@ -161,36 +160,36 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
 
 
 def phase_under_way(output_dir: str, phases: Sequence[Phase], trained_steps: int) -> int:
-    """Which of a command's phases a folder is in: the one that was begun last, finished or not; 0 for none of them."""
+    """Returns the index of the command's phase that the folder began last, finished or not; 0 for none of them."""
     begun = _begun(output_dir, trained_steps)[-1:]
     same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
     return max(same, default=0)
 
 
 def check_next(before: Phase, after: Phase) -> None:
-    """Refuses a phase that could not go on where the one before has ended, see `check`.
+    """Raises an error if a phase cannot continue the phase before; see `check`.
 
     Raises:
-      InputError: says why.
+      InputError: gives the reason.
     """
     first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
     if last <= first:
         raise InputError(
-            f"--next_phase: --num_train_steps={last} is not beyond the {first} of the phase before; "
-            "steps are counted from the first phase's first on"
+            f"--next_phase: --num_train_steps={last} must be above the {first} of the phase before; "
+            "steps are counted from the first step of the first phase"
         )
     different = _differences(before.model, after.model)
     if not different and not _continues(before, after, first):
         different = _differences(before.data, after.data) + _differences(before.optimizer, after.optimizer)
     if different:
         raise InputError(
-            f"--next_phase: cannot go on from the phase before ({'; '.join(different)}); it needs the same model, "
-            "and rows of another --max_seq_length, or the same data and optimizer for longer"
+            f"--next_phase: cannot continue the phase before ({'; '.join(different)}); it needs the same model, "
+            "and rows of another --max_seq_length, or the same data and optimizer with more steps"
         )
 
 
 def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
-    """Claims a folder for a phase: a new run, the same one resumed, or a phase after a finished one.
+    """Registers a phase in a folder: a new run, a resumed run, or the phase after a finished one.
 
     Args, Returns, Raises: those of `check`.
     """
@@ -201,7 +200,7 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
             _warn_of_jump(*phases[-2:])
-    elif phase.vocabulary and not phases[-1].vocabulary:  # it has become known
+    elif phase.vocabulary and not phases[-1].vocabulary:  # it was unknown at the earlier start
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
         return done
@@ -220,7 +219,7 @@ def _warn_of_jump(before: Phase, after: Phase) -> None:
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
-    """The phases of a folder without those that the checkpoint, being an older one than was lost, has not reached."""
+    """Returns the phases that the checkpoint has reached; after the loss of newer checkpoints these are not all."""
     return [phase for phase in read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
@@ -229,7 +228,7 @@ def _is_same(last: Phase, phase: Phase) -> bool:
 
 
 def _is_same_data(last: Phase, phase: Phase) -> bool:
-    # a folder of an earlier version does not hold every fact that this one knows
+    # a folder of an earlier version lacks some of these facts
     return all(phase.data.get(key) == value for key, value in last.data.items())
 
 
@@ -264,7 +263,7 @@ def _differences(old: Mapping, new: Mapping) -> list[str]:
 
 
 def _difference(key: str, old, new) -> str:
-    if isinstance(old, list) and isinstance(new, list):  # of files, say, the first that differs tells enough
+    if isinstance(old, list) and isinstance(new, list):  # of many files, name the first that differs
         lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
         pairs = itertools.zip_longest(old, new)
         at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])

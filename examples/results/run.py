@@ -1,9 +1,9 @@
-"""The experiment of docs/results.md: what looking both ways and the next sentence are worth, at a small size.
+"""The experiment of docs/results.md: bidirectional attention and the next-sentence task, at a small size.
 
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
-Wants `corpus/english.txt` (one sentence a line, a blank line between documents) and `glue/` below the data folder;
-takes about two hours of two cores. Stopped, it goes on where it was. Everything goes to `results_output/`:
+Needs `corpus/english.txt` (one sentence a line, a blank line between documents) and `glue/` below the data folder;
+takes about two hours on two cores. A stopped run resumes. All output goes to `results_output/`:
 table.md and curves.png are what docs/results.md shows.
 
 Paper: section 5.1, table 5.
@@ -123,7 +123,7 @@ def run_all(jobs: list[tuple[str, list[str]]]) -> None:
 
 
 def metrics(folder: str, split: str) -> list[dict]:
-    """The figures that a run left of one split."""
+    """Returns the metrics of one split of a run."""
     lines = (OUT / folder / "metrics.jsonl").read_text().splitlines()
     return [entry for entry in map(json.loads, lines) if entry["split"] == split]
 
@@ -149,18 +149,18 @@ def draw_curves() -> None:
 
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.4))
     panels = (
-        ("masked_lm_loss", "loss of predicted pieces (nats)"),
-        ("masked_lm_accuracy", "accuracy of predicted pieces"),
+        ("masked_lm_loss", "loss of predicted tokens (nats)"),
+        ("masked_lm_accuracy", "accuracy of predicted tokens"),
         ("next_sentence_accuracy", "next-sentence accuracy"),
     )
-    for axis, (figure_name, title) in zip(axes, panels, strict=True):
+    for axis, (metric_name, title) in zip(axes, panels, strict=True):
         for color, (name, label) in zip(("C0", "C1", "C2"), PRETRAINED, strict=True):
             for split, style in (("train", {"alpha": 0.35}), ("eval", {"marker": "o", "markersize": 3})):
-                entries = [entry for entry in metrics(name, split) if figure_name in entry]
+                entries = [entry for entry in metrics(name, split) if metric_name in entry]
                 if entries:
                     last = metrics(name, "train")[-1]["step"]
                     shares = [entry["step"] / last for entry in entries]
-                    values = [entry[figure_name] for entry in entries]
+                    values = [entry[metric_name] for entry in entries]
                     axis.plot(shares, values, color=color, label=label if split == "eval" else None, **style)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("share of the compute", fontsize=9)

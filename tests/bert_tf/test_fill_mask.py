@@ -38,7 +38,7 @@ def test_own_sentences_are_tokenized_around_their_blanks(tokenizer, tmp_path):
     [
         ("the man\n", "line 1: holds 0 times"),
         ("a [MASK]\n" + "a [MASK] " * 21, "line 2: holds 21 times"),
-        ("the the the the the the the the the the the the the the the [MASK]", "line 1: has 18 pieces, beyond"),
+        ("the the the the the the the the the the the the the the the [MASK]", "line 1: has 18 tokens, more than"),
         ("\n\n", "holds 0 sentences"),
         ("a [MASK]\n" * 51, "holds 51 sentences"),
     ],
@@ -101,7 +101,7 @@ def test_guesses_are_the_models_probabilities(tokenizer, strategy, tmp_path):
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
-def test_a_model_of_one_direction_guesses_pieces_it_has_not_seen(tokenizer, direction):
+def test_a_model_of_one_direction_predicts_tokens_it_has_not_seen(tokenizer, direction):
     """The right piece at a blank is the one that stands there, and the guesses do not change with it."""
     ids = [tokenizer.cls_id, *map(int, tokenizer.encode(["the man was at my side now"]).values), tokenizer.sep_id, 0, 0]
 
@@ -118,7 +118,7 @@ def test_a_model_of_one_direction_guesses_pieces_it_has_not_seen(tokenizer, dire
     (sample,) = samples(ids).look()
     assert len(sample["blanks"]) > 3
     for blank in sample["blanks"]:
-        assert blank["right"] == sample["pieces"][blank["at"]]
+        assert blank["right"] == sample["tokens"][blank["at"]]
     blank = sample["blanks"][2]
     changed = list(ids)
     changed[blank["at"]] = tokenizer.unk_id
@@ -140,7 +140,7 @@ def test_long_rows_show_some_blanks_from_beginning_to_end(tokenizer):
 
 
 SAMPLE = {
-    "pieces": ["[CLS]", "he", "walk", "##ed", "[MASK]", "[SEP]", "all", "##s", "[SEP]"],
+    "tokens": ["[CLS]", "he", "walk", "##ed", "[MASK]", "[SEP]", "all", "##s", "[SEP]"],
     "blanks": [
         {"at": 4, "right": "home", "guesses": [["out", 0.311], ["home", 0.2], ["in", 0.05]]},
         {"at": 7, "right": None, "guesses": [["##s", 0.999]]},
@@ -155,6 +155,6 @@ def test_a_sample_in_one_line_and_in_markdown():
 
 
 def test_the_line_of_a_long_sample_shows_its_first_blank():
-    sample = {"pieces": ["word"] * 90 + ["[MASK]"] + ["word"] * 90, "blanks": [{**SAMPLE["blanks"][0], "at": 90}]}
+    sample = {"tokens": ["word"] * 90 + ["[MASK]"] + ["word"] * 90, "blanks": [{**SAMPLE["blanks"][0], "at": 90}]}
     line = fill_mask.line(sample)
     assert "word [MASK] word" in line and len(line) < 130

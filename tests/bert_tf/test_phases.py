@@ -138,9 +138,9 @@ def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_pa
     [
         (
             "--num_train_steps=4\n--max_seq_length=48\n--input_file={runs}/48.tfrecord",
-            "--num_train_steps=4 is not beyond the 4 of the phase before",
+            "--num_train_steps=4 must be above the 4 of the phase before",
         ),
-        ("--num_train_steps=6\n--learning_rate=1", "cannot go on .*learning_rate was 0.001, is 1.0"),
+        ("--num_train_steps=6\n--learning_rate=1", "cannot continue .*learning_rate was 0.001, is 1.0"),
         ("--num_train_steps=6\n--input_file={runs}/48.tfrecord", "input_ids has 48 values but --max_seq_length=32"),
         ("--num_train_steps=6\n--max_seq_length=48\n--input_file=none", "second.flags: --input_file: none: no such"),
         ("--num_train_steps=6\n--max_seq_length=128", "max_seq_length=128 is beyond max_position_embeddings=64"),
@@ -150,7 +150,7 @@ def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_pa
         ("--num_train_steps=six", "num_train_steps"),
         ("--num_train_stepz=6", "num_train_stepz"),
         ("--num_train_steps=0", "second.flags: --num_train_steps=0: must be above 0"),
-        ("--next_phase={second}", "comes after itself"),
+        ("--next_phase={second}", "follows itself"),
     ],
 )
 def test_a_bad_second_phase_is_refused_before_the_first_trains(runs, tmp_path, second, flags, message):

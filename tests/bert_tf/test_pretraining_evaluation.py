@@ -125,7 +125,7 @@ def test_tensorboard_has_training_and_evaluation_under_the_same_names(finished):
 def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
     entries = lines(finished[0] / "fill_mask.jsonl")
     assert [entry["step"] for entry in entries] == [0, 3, 6]
-    texts = [[sample["pieces"] for sample in entry["samples"]] for entry in entries]
+    texts = [[sample["tokens"] for sample in entry["samples"]] for entry in entries]
     assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 1 + 5
     assert texts[0][0] == ["[CLS]", "the", "[MASK]", "was", "there", "[SEP]"]
     guesses = [entry["samples"][1]["blanks"][0]["guesses"] for entry in entries]
@@ -262,8 +262,8 @@ def test_what_the_look_needs_is_checked_before_anything_is_written(data, tmp_pat
 
 
 def test_a_vocabulary_of_other_data_is_refused(data, tmp_path):
-    pieces = (data / "vocab.txt").read_text().splitlines()
-    (tmp_path / "other.txt").write_text("\n".join([*pieces[:-2], pieces[-1], pieces[-2]]) + "\n")
+    tokens = (data / "vocab.txt").read_text().splitlines()
+    (tmp_path / "other.txt").write_text("\n".join([*tokens[:-2], tokens[-1], tokens[-2]]) + "\n")
     with pytest.raises(InputError, match="other.txt: not the vocabulary that .*data.tfrecord was made with"):
         run(data, tmp_path / "run", "--do_train", "--do_eval", f"--vocab_file={tmp_path}/other.txt")
     assert not (tmp_path / "run").exists()

@@ -30,7 +30,7 @@ def entries(split, steps, names, value=0.5):
 
 def look(step, sure):
     blank = {"at": 1, "right": "man", "guesses": [["man", sure], ["<b>", 0.05]]}
-    return {"step": step, "samples": [{"pieces": ["the", "[MASK]", "&", "all"], "blanks": [blank]}]}
+    return {"step": step, "samples": [{"tokens": ["the", "[MASK]", "&", "all"], "blanks": [blank]}]}
 
 
 class Tags(html.parser.HTMLParser):

@@ -144,7 +144,7 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
         raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}; No space left on device")
 
     monkeypatch.setattr(tf.train.Checkpoint, "write", fail)
-    message = r"ckpt-9: cannot be saved \(No space left on device\); those before it are whole"
+    message = r"ckpt-9: cannot be saved \(No space left on device\); earlier checkpoints are intact"
     with pytest.raises(InputError, match=message):
         run_checkpoints.save(str(folder), checkpoint(9), 9)
     assert sorted(os.listdir(folder)) == before and latest.find(str(folder)).step == 6

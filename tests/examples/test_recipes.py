@@ -62,7 +62,7 @@ def test_a_configuration_is_of_the_size_in_its_name(path):
 def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
     first, second = read(f"{size}_phase1"), read(f"{size}_phase2")
     assert (first.output_dir, first.bert_config_file) == (second.output_dir, second.bert_config_file)
-    # 90% of a million steps with rows of 128 pieces, the rest with 512: appendix A.2
+    # 90% of a million steps with rows of 128 tokens, the rest with 512: appendix A.2
     assert (first.num_train_steps, second.num_train_steps) == (900_000, 1_000_000)
     assert (first.max_seq_length, second.max_seq_length) == (128, 512)
     assert first.train_batch_size == second.train_batch_size == 256
