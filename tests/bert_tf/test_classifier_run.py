@@ -106,7 +106,7 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
     assert BertConfig.from_json_file(str(out / "bert_config.json")) == BertConfig.from_json_file(
         str(trained[0] / "bert_config.json")
     )
-    assert f"--bert_config_file={theirs}/config.json, from beside --init_checkpoint" in caplog.text
+    assert f"--bert_config_file={theirs}/config.json, from the folder of --init_checkpoint" in caplog.text
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
     assert json.loads((out / "task.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()

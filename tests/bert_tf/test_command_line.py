@@ -119,7 +119,7 @@ def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_fro
     for file in files:
         rest = [word for word in arguments if not word.startswith(f"--{file}=")]
         parsed = command_line.parse(settings_class, rest)
-        with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint that has"):
+        with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint whose folder has"):
             checkpoints.settings_with_files(parsed, *files)
         parsed = dataclasses.replace(parsed, init_checkpoint="no-such-folder")
         with pytest.raises(InputError, match="no-such-folder: no such checkpoint"):
