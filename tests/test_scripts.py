@@ -90,12 +90,6 @@ def test_contradicting_flags_end_before_tensorflow_is_imported(tmp_path):
     assert "tensorflow" not in done.stderr
 
 
-def test_debug_shows_the_traceback(tmp_path):
-    flags = ["--input_file=nothing.txt", "--output_file=vocab.txt", "--debug"]
-    done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" in done.stderr and "InputError" in done.stderr
-
-
 def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
     flags = [f"--input_file={corpus_file}", "--output_file=vocab.txt", "--vocab_size=120"]
     done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)

@@ -56,6 +56,8 @@ class ReadingOptions:
     directionality: str = "bidi"
 
 
+# The mapped functions have nothing that AutoGraph would rewrite, and its search takes longer than to trace them.
+@tf.autograph.experimental.do_not_convert
 def pretraining_batches(
     files: Sequence[str],
     reading: ReadingOptions,

@@ -128,6 +128,7 @@ class FillMask:
         self._vocabulary, self._rows = blanks.vocabulary, blanks.rows
         self._batch = _padded(blanks.rows, max_seq_length, _READ_FROM[model.config.directionality])
 
+        @tf.autograph.experimental.do_not_convert
         def guess(batch):
             logits = model(batch)["masked_lm_logits"]  # [B, K, V]
             return tf.math.top_k(tf.nn.softmax(logits), _GUESSES)

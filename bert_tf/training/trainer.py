@@ -197,16 +197,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def eval_step(self, iterator):
         """Evaluates one batch on all replicas."""
+        self.strategy.run(self._replica_eval_step, args=(next(iterator),))
 
-        def step(batch):
-            batch = {name: column for name, column in batch.items() if name != "data_position"}
-            denominators = self.objective.denominators(batch)
-            numerators = self.objective.numerators(batch, training=False, seed=None)
-            self._measure(numerators["loss"] | numerators["metrics"], denominators["loss"] | denominators["metrics"])
-
-        self.strategy.run(step, args=(next(iterator),))
-
-    # AutoGraph has nothing to rewrite below, and searching the code would take half of the tracing time
+    # AutoGraph has nothing to rewrite in both, and searching the code would take half of the tracing time
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -244,6 +237,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._measure({"gradient_norm": norm}, {"gradient_norm": tf.ones_like(norm)}, tf.math.is_finite(norm))
         self._measure(numerators, own["loss"] | own["metrics"], ~bad)
         return tf.cast(bad, tf.int64)
+
+    @tf.autograph.experimental.do_not_convert
+    def _replica_eval_step(self, batch):
+        batch = {name: column for name, column in batch.items() if name != "data_position"}
+        denominators = self.objective.denominators(batch)
+        numerators = self.objective.numerators(batch, training=False, seed=None)
+        self._measure(numerators["loss"] | numerators["metrics"], denominators["loss"] | denominators["metrics"])
 
     def _measure(self, numerators: Mapping, denominators: Mapping, counts: tf.Tensor | bool = True) -> None:
         for name, numerator in numerators.items():

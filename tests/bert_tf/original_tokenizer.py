@@ -1,5 +1,6 @@
 """The original's Python tokenizer, which tf-models-official carries on, and texts to compare with it."""
 
+import functools
 import random
 import unicodedata
 
@@ -61,6 +62,8 @@ def originals(vocab_file, lower):
     tokenizer = original.FullTokenizer(vocab_file, do_lower_case=lower)
     # the original's limit; tf-models-official doubled it
     tokenizer.wordpiece_tokenizer.max_input_chars_per_word = 200
+    # quadratic in a word's length, and the texts have the same words again and again
+    tokenizer.wordpiece_tokenizer.tokenize = functools.cache(tokenizer.wordpiece_tokenizer.tokenize)
     return tokenizer
 
 

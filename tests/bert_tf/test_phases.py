@@ -1,6 +1,7 @@
 """The phases of one command: 128 pieces a row first, then 512 (paper: A.2), here 32 and 48."""
 
 import json
+import shutil
 
 import pytest
 
@@ -26,8 +27,12 @@ def settings(runs, output_dir, *more: str) -> PretrainingSettings:
 
 @pytest.fixture
 def second(runs, tmp_path):
+    return second_phase(runs, tmp_path)
+
+
+def second_phase(runs, folder) -> str:
     """Flag of a phase of two steps on longer rows."""
-    path = tmp_path / "second.flags"
+    path = folder / "second.flags"
     path.write_text(f"# then\n--input_file={runs}/48.tfrecord\n--max_seq_length=48\n--num_train_steps=6\n")
     return f"--next_phase={path}"
 
@@ -54,9 +59,19 @@ def test_a_phase_takes_the_flags_of_the_one_before_but_for_its_own(runs, tmp_pat
     assert third.learning_rate == first.learning_rate and third.do_train and not third.next_phase
 
 
-def test_phases_train_one_after_the_other_and_are_evaluated_each(runs, tmp_path, second):
-    out = tmp_path / "out"
-    figures = run_pretraining(settings(runs, out, second, EVERY_STEP, "--do_eval", "--max_eval_steps=2"))
+EVERY_STEP = "--iterations_per_loop=1"
+EVALUATED = (EVERY_STEP, "--do_eval", "--max_eval_steps=2")
+
+
+@pytest.fixture(scope="module")
+def both(runs, tmp_path_factory):
+    """Folder and figures of a run of both phases."""
+    folder = tmp_path_factory.mktemp("both")
+    return folder / "out", run_pretraining(settings(runs, folder / "out", second_phase(runs, folder), *EVALUATED))
+
+
+def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
+    out, figures = both
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval")
     # at its start and at its end each phase evaluates on its own rows
@@ -74,7 +89,6 @@ def rates(folder) -> dict[int, float]:
     return {entry["step"] - 1: entry["learning_rate"] for entry in lines(folder, "train")}
 
 
-EVERY_STEP = "--iterations_per_loop=1"
 # peak 1e-3, two steps of warm-up, linear decay from step 0 to step 6
 RATES = {0: 0.0, 1: 5e-4, **{step: 1e-3 * (1 - step / 6) for step in range(2, 6)}}
 
@@ -100,34 +114,39 @@ def test_a_schedule_that_is_too_short_is_refused(runs, tmp_path, second):
     phases.of(settings(runs, tmp_path / "out", "--num_warmup_steps=7", "--nodo_train", "--do_eval"))
 
 
-@pytest.mark.parametrize("step", [pytest.param(4, marks=pytest.mark.slow), 5])
-def test_the_same_command_goes_on_in_whichever_phase_it_was_stopped(runs, tmp_path, second, monkeypatch, step):
-    """Between both (step 4, before the second is begun), and in the second."""
+def check_resumed(runs, out, second):
+    run_pretraining(settings(runs, out, second, *EVALUATED))
+    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert rates(out) == pytest.approx(RATES, rel=1e-5)
 
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_with_the_second_phase_which_was_not_begun(runs, tmp_path, second, monkeypatch):
     class Killed(BaseException):
         pass
 
-    train, update = loop.train, loop.Progress.update
+    train, out = loop.train, tmp_path / "out"
 
     def stop_between(trainer, *arguments, **more):
-        if latest.find(str(out)).step == step == 4:
+        if latest.find(str(out)).step == 4:
             raise Killed
         train(trainer, *arguments, **more)
 
-    def stop_within(self, now, figures):
-        update(self, now, figures)
-        if now == step != 4:
-            raise Killed
-
-    out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train", stop_between)
-        patch.setattr(loop.Progress, "update", stop_within)
         with pytest.raises(Killed):
-            run_pretraining(settings(runs, out, second, EVERY_STEP))
-    run_pretraining(settings(runs, out, second, EVERY_STEP))
-    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
-    assert rates(out) == pytest.approx(RATES, rel=1e-5)
+            run_pretraining(settings(runs, out, second, *EVALUATED))
+    check_resumed(runs, out, second)
+
+
+def test_the_same_command_goes_on_in_the_second_phase_and_finished_trains_no_further(runs, both, tmp_path, second):
+    out = tmp_path / "out"
+    shutil.copytree(both[0], out)
+    for path in (*out.glob("ckpt-6*"), out / "checkpoint"):  # killed before they were written
+        path.unlink()
+    entries = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (out / "metrics.jsonl").write_text("".join(line for line in entries if json.loads(line)["step"] < 6))
+    check_resumed(runs, out, second)
     before = (out / "metrics.jsonl").read_text()
     run_pretraining(settings(runs, out, second, EVERY_STEP))
     assert (out / "metrics.jsonl").read_text() == before, "a finished run trains no further"

@@ -108,12 +108,14 @@ def alone(runs, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_two_replicas_with_micro_batches_train_like_one_device(runs, alone, tmp_path):
     more = ("--distribution_strategy=mirrored", "--gradient_accumulation_steps=2", "--nodo_eval")
     run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
     assert_trained_alike(tmp_path, alone, [])
 
 
+@pytest.mark.slow
 def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
     more = (f"--bert_config_file={runs}/dropout.json", "--distribution_strategy=mirrored", "--nodo_eval",
             "--num_train_steps=25")  # fmt: skip

@@ -1,6 +1,7 @@
 """A step is the same however its rows are spread over replicas and micro-batches."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -104,10 +105,9 @@ def whole():
     return run(make_trainer())
 
 
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 4), (2, 2)])
-def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micro_batches):
+def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole):
     assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
-    assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
+    assert_same(run(make_trainer(replicas=2, micro_batches=4)), whole)
 
 
 def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
@@ -149,22 +149,27 @@ class HugeForPiece39(PretrainingObjective):
         return terms
 
 
-@pytest.mark.parametrize("overflows", [False, True])
-def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step(overflows):
-    rows = batch(PretrainingObjective)
-    rows["input_ids"][:, 0] = 7
-    if overflows:
-        rows["input_ids"][-1, 0] = 39
+def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step():
+    good = batch(PretrainingObjective)
+    good["input_ids"][:, 0] = 7
+    ids = good["input_ids"].copy()
+    ids[-1, 0] = 39
+    overflowing = good | {"input_ids": ids}
+    rows = {name: np.concatenate([overflowing[name], value]) for name, value in good.items()}
     try:
         trainer = make_trainer(HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16")
-        before, scale = trainer.objective.model.get_weights(), float(trainer.optimizer.loss_scale)
-        norm = run(trainer, steps=1)[0][0].get("gradient_norm", 0.0)  # of no step that is passed over
+        weights = [trainer.objective.model.get_weights()]
+        scales = [float(trainer.optimizer.loss_scale)]
+        norms = []
+        for _ in range(2):
+            norms.append(run(trainer, steps=1)[0][0].get("gradient_norm", 0.0))  # none of a step that is passed over
+            weights.append(trainer.objective.model.get_weights())
+            scales.append(float(trainer.optimizer.loss_scale))
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    changed = [
-        np.abs(new - old).max() > 0 for old, new in zip(before, trainer.objective.model.get_weights(), strict=True)
-    ]
-    if overflows:
-        assert norm == 0.0 and not any(changed) and float(trainer.optimizer.loss_scale) == scale / 2
-    else:
-        assert norm > 0.0 and all(changed) and float(trainer.optimizer.loss_scale) == scale
+    changed, changed_next = (
+        [np.abs(new - old).max() > 0 for old, new in zip(before, after, strict=True)]
+        for before, after in itertools.pairwise(weights)
+    )
+    assert norms[0] == 0.0 and not any(changed) and scales[1] == scales[0] / 2
+    assert norms[1] > 0.0 and all(changed_next) and scales[2] == scales[1]

@@ -17,7 +17,6 @@ from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
-from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.optimization import AdamWeightDecay, Lamb
 from bert_tf.training.trainer import make_optimizer
@@ -78,6 +77,7 @@ def finished(data, tmp_path_factory):
 
 
 def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
+    """It then resumes and is evaluated without both."""
     convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
              "--num_warmup_steps=0"]  # fmt: skip
@@ -91,17 +91,10 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
         (tmp_path / "other.json").write_text(other.to_json_string())
         run_pretraining(settings(data, tmp_path / "third", *start, f"--bert_config_file={tmp_path}/other.json"))
     assert not (tmp_path / "third").exists()
-
-
-def test_a_run_goes_on_and_is_evaluated_without_what_it_began_with(data, finished, tmp_path):
-    """Without the checkpoint and the configuration."""
-    shutil.copytree(finished[0], tmp_path / "first")
-    begun = [f"--init_checkpoint={tmp_path}/first", "--bert_config_file="]
-    run_pretraining(settings(data, tmp_path / "second", *begun))
-    shutil.rmtree(tmp_path / "first")
-    run_pretraining(settings(data, tmp_path / "second", *begun, "--num_train_steps=8"))
-    assert latest.find(str(tmp_path / "second")).step == 8
-    assert run_pretraining(settings(data, tmp_path / "second", *begun, "--nodo_train", "--do_eval"))
+    shutil.rmtree(tmp_path / "tf1")
+    assert run_pretraining(settings(data, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
+    assert latest.find(str(tmp_path / "second")).step == 2
+    run_pretraining(settings(data, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
 
 
 def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
@@ -120,27 +113,6 @@ def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
     assert results["global_step"] == "6" and float(results["masked_lm_loss"]) == figures["masked_lm_loss"]
     np.testing.assert_allclose(figures["loss"], figures["masked_lm_loss"] + figures["next_sentence_loss"], rtol=1e-6)
     assert any(name.startswith("events.out") for name in os.listdir(folder / "train"))
-
-
-def test_an_interrupted_run_resumed_equals_an_uninterrupted_one(data, finished, tmp_path, monkeypatch):
-    class Interrupted(Exception):
-        pass
-
-    def interrupt(self, step, figures):
-        if step > 3:
-            raise Interrupted
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Progress, "update", interrupt)
-        with pytest.raises(Interrupted):
-            run_pretraining(settings(data, tmp_path))
-    assert latest.find(str(tmp_path)).step == 3
-    run_pretraining(settings(data, tmp_path))
-    expected = weights(finished[0], 6)
-    got = weights(tmp_path, 6)
-    assert got.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_allclose(got[name], expected[name], atol=1e-6, err_msg=name)
 
 
 def test_a_finished_run_trains_no_further(data, finished):
@@ -165,15 +137,6 @@ def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32
     assert all(np.isfinite(losses(tmp_path)))
 
 
-def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, finished, tmp_path):
-    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
-    longer = (f"--input_file={data}/longer.tfrecord", "--max_seq_length=48")
-    with pytest.raises(InputError, match="another data .*max_seq_length was 32, is 48"):
-        run_pretraining(settings(data, tmp_path, *longer))
-    run_pretraining(settings(data, tmp_path, *longer, "--num_train_steps=8"))
-    assert latest.find(str(tmp_path)).step == 8
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -186,13 +149,14 @@ def test_a_second_phase_with_longer_rows_goes_on_in_the_same_folder(data, finish
         ("--random_seed=1", "another optimizer .*random_seed was 12345, is 1"),
         ("--num_schedule_steps=9", "another optimizer .*num_schedule_steps was 6, is 9"),
         ("--num_warmup_steps=3", "another optimizer .*num_warmup_steps was 2, is 3"),
+        ("--max_seq_length=48 --input_file={data}/longer.tfrecord", "another data .*max_seq_length was 32, is 48"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
 )
 def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, change, message):
     before = sorted(os.listdir(finished[0]))
     with pytest.raises(InputError, match=message):
-        run_pretraining(settings(data, finished[0], change))
+        run_pretraining(settings(data, finished[0], *change.format(data=data).split()))
     assert sorted(os.listdir(finished[0])) == before
 
 
@@ -208,7 +172,9 @@ def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, fini
     run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
 
 
-def test_a_damaged_checkpoint_is_passed_over_by_training_and_evaluation_and_kept(data, finished, tmp_path, caplog):
+def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_an_uninterrupted_one(
+    data, finished, tmp_path, caplog
+):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     path = folder / "ckpt-6.data-00000-of-00001"
     damaged = path.read_bytes()[:-5]
@@ -218,8 +184,9 @@ def test_a_damaged_checkpoint_is_passed_over_by_training_and_evaluation_and_kept
     run_pretraining(settings(data, folder))
     assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
     assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged
-    expected = weights(finished[0], 6)
-    for name, value in weights(folder, 6).items():
+    got, expected = weights(folder, 6), weights(finished[0], 6)
+    assert got.keys() == expected.keys()
+    for name, value in got.items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
 
 
@@ -289,12 +256,6 @@ def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message
     assert not (tmp_path / "out").exists()
 
 
-def test_diverging_training_stops_before_it_overwrites_a_checkpoint(data, tmp_path):
-    with pytest.raises(InputError, match=r"step 2 .*is not finite; the last good checkpoint is .*/ckpt-0; .*diverged"):
-        run_pretraining(settings(data, tmp_path, "--learning_rate=1e38", "--num_warmup_steps=0"))
-    assert latest.find(str(tmp_path)).step == 0
-
-
 @pytest.mark.parametrize(
     ("flag", "kind", "corrects"),
     [("--optimizer=adamw", AdamWeightDecay, False), ("--adam_bias_correction", AdamWeightDecay, True),
@@ -305,10 +266,10 @@ def test_optimizers_by_flag(flag, kind, corrects):
     assert type(made) is kind and made.bias_correction is corrects
 
 
-def test_lamb_trains_and_resumes(data, tmp_path):
+def test_lamb_trains(data, tmp_path):
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
-    run_pretraining(settings(data, tmp_path, "--optimizer=lamb"))
-    assert latest.find(str(tmp_path)).step == 6
+    first, last = weights(tmp_path, 0), weights(tmp_path, 3)
+    assert all(np.abs(last[name] - first[name]).max() > 0 for name in first if name.startswith("model/"))
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
