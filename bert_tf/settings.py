@@ -203,13 +203,18 @@ class FineTuningSettings(DeviceSettings):
     )
     vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
     output_dir: str = setting("folder for checkpoints and results")
-    init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model", "")
+    init_checkpoint: str = setting(
+        "pre-trained checkpoint of any format: prefix, folder, or hf://owner/model; empty: random weights", ""
+    )
     do_lower_case: bool | None = setting(
         "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
         "else true", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(_IGNORE_TOKENIZER, False)
-    max_seq_length: int = setting("maximum tokens in a row, including [CLS] and [SEP]", 128)
+    max_seq_length: int | None = setting(
+        "tokens in a row, [CLS] and [SEP] included; default: as the run's folder says, else 128", None
+    )
+    allow_unfinished: bool = setting("evaluate and predict with a checkpoint of unfinished training", False)
     do_train: bool = setting("train on the training data", False)
     do_eval: bool = setting("evaluate on the dev data", False)
     do_predict: bool = setting("predict the test data", False)
@@ -237,7 +242,7 @@ class FineTuningSettings(DeviceSettings):
             "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop",
         )  # fmt: skip
         require(
-            self.max_seq_length >= 5,
+            self.max_seq_length is None or self.max_seq_length >= 5,
             f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
         )
         require(
@@ -257,6 +262,18 @@ class ClassifierSettings(FineTuningSettings):
     tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
     tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
     tsv_labels: str = setting("task tsv: comma-separated labels; empty: the sorted labels of train.tsv", "")
+    tsv_quoted: bool | None = setting(
+        "task tsv: cells may stand in double quotes, which are removed; default: quotes are text, but a file whose "
+        "texts all stand in quotes is refused", None,
+    )  # fmt: skip
+    tsv_regression: bool = setting("task tsv: the label is a number to learn", False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(
+            not (self.tsv_regression and self.tsv_labels),
+            "--tsv_regression learns numbers and --tsv_labels names classes; drop one of them",
+        )
 
 
 # Accepted names of the formats.

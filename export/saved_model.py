@@ -8,6 +8,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, command_line
+from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -37,7 +38,7 @@ def export_saved_model(settings: ExportSettings) -> None:
     writer.check_new_folder(target, "export_dir")
     described = description.read(source)
     served_class = _served_class(settings, described)
-    checkpoint = checkpoints.latest_checkpoint(source)
+    checkpoint = _checkpoint(settings)
     config_file, vocab_file = (
         os.path.join(source, name) for name in (checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME)
     )
@@ -74,6 +75,17 @@ def _served_class(settings: ExportSettings, described: TaskDescription) -> type[
             f"give --task_name={described.task_name}, leave it out, or give another --checkpoint_dir"
         )
     return KINDS[described.kind]
+
+
+def _checkpoint(settings: ExportSettings) -> str:
+    """Returns the prefix of the checkpoint to export; a folder without `run.json` was put together by hand."""
+    source = settings.checkpoint_dir
+    found = latest.find(source)
+    if not found.prefix:
+        raise InputError(f"{source}: holds no checkpoint; give a folder that a fine-tuning script has trained into")
+    if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
+        run_folder.check_finished(source, found.step, settings.allow_unfinished)
+    return found.prefix
 
 
 def _check_tokenizer(checkpoint_dir: str, tokenizer: BertTokenizer) -> None:

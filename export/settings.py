@@ -11,4 +11,5 @@ class ExportSettings:
 
     checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
     export_dir: str = setting("folder to write; for TF Serving let its name be a version, as in models/mrpc/1")
+    allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting("the task of the run, which is then checked; empty: not checked", "", alias="task")

@@ -6,6 +6,7 @@ Paper: section 3.2 and appendix A.3.
 import contextlib
 import dataclasses
 import os
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +33,8 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
+_DEFAULT_LENGTH = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
@@ -54,12 +57,15 @@ class _Run:
     strategy: tf.distribute.Strategy
 
 
-def run_finetuning(settings: FineTuningSettings, task: Task) -> dict[str, float]:
+def run_finetuning(
+    settings: FineTuningSettings, task: Task, write_report: Callable[[str], None] | None = None
+) -> dict[str, float]:
     """Trains, evaluates and predicts a task as the settings say.
 
     Args:
       settings: of the run; those of a task's own data are in the task.
       task: what to train.
+      write_report: called with the run's folder after training and after an evaluation.
 
     Returns:
       The metrics of the evaluation, and its loss; {} without `do_eval`.
@@ -75,7 +81,28 @@ def run_finetuning(settings: FineTuningSettings, task: Task) -> dict[str, float]
     ):
         settings = checkpoint_tokenizer.with_casing(settings)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
-        return _run(_prepare(settings, task, strategy), lock)
+        run = _prepare(_with_length(settings), task, strategy)
+        try:
+            return _run(run, lock)
+        finally:
+            # A report that fails must not hide the run's own error.
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                if write_report and strategies.is_chief(strategy) and latest.prefixes(settings.output_dir):
+                    write_report(settings.output_dir)
+
+
+def _with_length(settings: FineTuningSettings) -> FineTuningSettings:
+    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else 128.
+
+    Raises:
+      InputError: a trained model is evaluated with rows of another length.
+    """
+    length, folder = settings.max_seq_length, settings.output_dir
+    known = description.exists(folder) and latest.prefixes(folder)
+    trained = description.read(folder).max_seq_length if known else _DEFAULT_LENGTH
+    if known and length not in (None, trained) and not settings.do_train:
+        raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
+    return dataclasses.replace(settings, max_seq_length=length or trained)
 
 
 def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
@@ -92,6 +119,7 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     if not (settings.do_eval or settings.do_predict):
         return {}
     found = latest.find(settings.output_dir)
+    run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
     workers.check_same_folder(strategy, settings.output_dir, found.step)
     tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
     scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
@@ -136,6 +164,8 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
             checkpoints.initialize(objective.model, starts_from)
+    elif not latest.prefixes(settings.output_dir):
+        logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = latest.find(settings.output_dir)
     workers.check_same_folder(strategy, settings.output_dir, found.step)
     start = found.position if run_folder.check(settings.output_dir, phase, found.step) else BEGINNING

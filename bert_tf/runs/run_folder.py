@@ -130,6 +130,28 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
         DataVocabulary(**known).refuse(vocabulary)
 
 
+def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
+    """Refuses a run whose training has not reached its last step, or has not begun.
+
+    Args:
+      folder: the run's folder.
+      trained_steps: step of the checkpoint that is to be used.
+      allow_unfinished: whether an unfinished run is used; one without any step never is.
+
+    Raises:
+      InputError: names the step.
+    """
+    last = max((phase.optimizer["num_train_steps"] for phase in read_phases(folder)), default=0)
+    if trained_steps >= last:
+        return
+    stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
+    if not trained_steps:
+        raise InputError(f"{stands}: nothing is trained yet; train first")
+    if not allow_unfinished:
+        raise InputError(f"{stands}; finish the training, or give --allow_unfinished to use it as it is")
+    logging.warning("%s", stands)
+
+
 def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     """Raises an error if the folder has another run than that of a phase.
 

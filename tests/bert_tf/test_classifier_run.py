@@ -1,5 +1,7 @@
+import dataclasses
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ import tensorflow as tf
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.tasks.glue import find_task
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError
@@ -71,6 +75,50 @@ def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
     np.testing.assert_allclose([again[k] for k in figures], list(figures.values()), rtol=1e-5)
 
 
+def test_predictions_have_a_file_with_header_and_labels_too(trained):
+    folder, _ = trained
+    results = (folder / "test_results.tsv").read_text().splitlines()
+    header, *rows = (folder / "test_predictions.tsv").read_text().splitlines()
+    assert header == "index\tlabel\tprobability of 0\tprobability of 1"
+    assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
+
+
+def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
+    written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
+    left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
+    assert run_finetuning(left_out, task, written.append) == pytest.approx(trained[1], rel=1e-5)
+    assert written == [str(trained[0])]
+    with pytest.raises(InputError, match=r"--max_seq_length=16: .* was trained with 24; leave the flag out"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--max_seq_length=16"))
+
+
+@pytest.fixture
+def unfinished(trained, tmp_path):
+    """A run of 60 steps whose command asked for 100."""
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    content = json.loads((folder / "run.json").read_text())
+    content["phases"][0]["optimizer"]["num_train_steps"] = 100
+    (folder / "run.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize("action", ["--do_eval", "--do_predict"])
+def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, action, caplog):
+    with pytest.raises(InputError, match=r"is of step 60 of 100; finish the training, or give --allow_unfinished"):
+        run_classifier(settings(inputs, vocab_file, unfinished, action))
+    run_classifier(settings(inputs, vocab_file, unfinished, action, "--allow_unfinished"))
+    assert "its newest intact checkpoint is of step 60 of 100" in caplog.text
+
+
+def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(inputs, vocab_file, trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    data = folder / "ckpt-60.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    for allow in ([], ["--allow_unfinished"]):
+        with pytest.raises(InputError, match="is of step 0 of 60: nothing is trained yet; train first"):
+            run_classifier(settings(inputs, vocab_file, folder, "--do_eval", *allow))
+
+
 def first_entries(folder) -> tuple[dict, dict]:
     """What a run recorded of its start, and of its first loop of training."""
     start, first, *_ = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
@@ -110,7 +158,7 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
     assert json.loads((out / "task.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"--vocab_file is missing, and no vocab.txt lies beside .*model.safetensors"):
+    with pytest.raises(InputError, match=r"--vocab_file is missing, and the folder of .*model.safetensors has no vocab.txt"):
         run_classifier(settings(inputs, "", tmp_path / "other", *flags))
 
 

@@ -73,20 +73,20 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
 
 
 def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_served_model(vocab_file, tmp_path):
-    """Left to right the last piece must tell; were attention or pooler others, the trainer would predict otherwise."""
+    """Left to right, the last token decides. With another attention or pooler, the trainer would predict otherwise."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
     (tmp_path / "pretrained").mkdir()
     (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
     start = f"--init_checkpoint={tmp_path}/pretrained/ckpt"
     rows = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}\t{LABELS[i % 2]}\n" for i in range(8)]
-    with pytest.raises(InputError, match="made with directionality=ltr, the model has bidi"):
+    with pytest.raises(InputError, match="has directionality=ltr, but the model has bidi"):
         train(tmp_path / "bidi", vocab_file, "tsv", "text\tlabel\n", rows, start)
     _, predictions = train(tmp_path / "ltr", vocab_file, "tsv", "text\tlabel\n", rows, start, config=config)
     texts = [row.split("\t")[0] for row in rows]
     answers = signature(tmp_path / "ltr")(text_a=tf.constant(texts))
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
-    assert np.ptp(predictions[:, 0]) > 1e-3, "the last piece has seen the text"
+    assert np.ptp(predictions[:, 0]) > 1e-3, "the last token has seen the text"
 
 
 def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch(pairs):
@@ -115,7 +115,12 @@ def test_the_assets_hold_vocabulary_configuration_and_labels(pairs, vocab_file):
 def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
     folder = pairs[0]
     kept = json.loads((folder / "model/1/assets.extra/export.json").read_text())
-    expected = {"checkpoint_dir": f"{folder}/run", "export_dir": f"{folder}/model/1", "task_name": ""}
+    expected = {
+        "checkpoint_dir": f"{folder}/run",
+        "export_dir": f"{folder}/model/1",
+        "allow_unfinished": False,
+        "task_name": "",
+    }
     assert kept == expected
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
 
@@ -200,6 +205,21 @@ def test_a_tokenizer_that_is_not_the_runs_own_is_refused(pairs, tmp_path, name, 
     path.write_text(change(path.read_text()))
     with pytest.raises(InputError, match=rf"run/{name}: is not the run's own \({message}"):
         export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=str(tmp_path / "model")))
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_never(pairs, tmp_path):
+    run = shutil.copytree(pairs[0] / "run", tmp_path / "run")
+    content = json.loads((run / "run.json").read_text())
+    content["phases"][0]["optimizer"]["num_train_steps"] = 100
+    (run / "run.json").write_text(json.dumps(content))
+    flags = ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m"))
+    with pytest.raises(InputError, match=r"is of step 10 of 100; finish the training, or give --allow_unfinished"):
+        export_saved_model(flags)
+    for path in run.glob("ckpt-10.*"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"is of step 0 of 100: nothing is trained yet; train first"):
+        export_saved_model(dataclasses.replace(flags, allow_unfinished=True))
     assert os.listdir(tmp_path) == ["run"]
 
 

@@ -6,6 +6,7 @@ Letters: B batch, S sequence length, N rows, C classes.
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -114,7 +115,7 @@ class ClassificationTask(Task):
             score = float(text)
         except ValueError as error:
             raise InputError(f"the score {text!r} is not a number") from error
-        if not low <= score <= high:
+        if not (math.isfinite(score) and low <= score <= high):
             raise InputError(f"the score {text} is outside {low:g} to {high:g}")
         return score
 
@@ -151,11 +152,23 @@ class ClassificationTask(Task):
         }
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes `test_results.tsv`: probabilities, or the score, one line per example."""
+        """Writes two files with one line per example.
+
+        `test_results.tsv` has probabilities, or the score, as the original writes them. `test_predictions.tsv` has a
+        header and adds the number of the example, from 0, and the predicted label.
+        """
         rows = predictions if self.is_regression else probabilities(predictions)
-        path = os.path.join(folder, "test_results.tsv")
-        writer.write_text(path, "".join("\t".join(map(repr, row.tolist())) + "\n" for row in rows))
-        return [path]
+        results = [list(map(repr, row.tolist())) for row in rows]
+        if self.is_regression:
+            named = [["index", "score"], *([str(number), *row] for number, row in enumerate(results))]
+        else:
+            best = np.argmax(rows, axis=1)
+            named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
+            named += [[str(number), self.labels[best[number]], *row] for number, row in enumerate(results)]
+        paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
+        for path, lines in zip(paths, (results, named), strict=True):
+            writer.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
+        return paths
 
     def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
         """See `Task`."""

@@ -6,6 +6,7 @@ A task is a row of a table: where its columns are, what its labels are, how it i
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
 TSV = "tsv"
+# More different numbers than these are hardly classes.
+_MOST_NUMBERS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +71,14 @@ class TsvTask(ClassificationTask):
         (path,) = self.files(split)
         columns = self.test_columns if split == "test" else self.columns
         examples = read_examples(path, columns)
-        for number, example in enumerate(examples, 2 if columns.has_header else 1):
+        for line, example in examples:
             if example.label is None:
                 continue
             try:
                 self.label_value(example.label)
             except InputError as error:
-                raise InputError(f"{path}, line {number}: {error}") from error
-        return examples
+                raise InputError(f"{path}, line {line}: {error}") from error
+        return [example for _, example in examples]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the task's scores from logits [N, C], the main one first."""
@@ -135,20 +138,37 @@ def find_task(settings: ClassifierSettings) -> TsvTask:
             f"--task_name={settings.task_name}: unknown; known are {', '.join(TASK_NAMES)} and {TSV}, "
             "for your own train.tsv, dev.tsv and test.tsv"
         )
+    return _own_task(settings)
+
+
+def _own_task(settings: ClassifierSettings) -> TsvTask:
     columns = Columns(
         settings.tsv_text_a_column,
         settings.tsv_text_b_column or None,
         settings.tsv_label_column,
         settings.tsv_has_header,
+        settings.tsv_quoted,
     )
+    train_file = f"{settings.data_dir}/train.tsv"
     named = tuple(label.strip() for label in settings.tsv_labels.split(",") if label.strip())
-    labels = named or _labels_of_run(settings.output_dir) or _labels_in(f"{settings.data_dir}/train.tsv", columns)
-    if len(set(labels)) < len(labels):
-        raise InputError(f"--tsv_labels={settings.tsv_labels}: names a label twice")
-    if len(labels) < 2:
-        raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels")
-    test_columns = dataclasses.replace(columns, label=None)
-    return TsvTask(TSV, columns, test_columns, labels, score_names=("accuracy",), data_dir=settings.data_dir)
+    if settings.tsv_regression:
+        labels, score_names = (), ("pearson", "spearman")
+    else:
+        labels = named or _labels_of_run(settings.output_dir) or _labels_in(train_file, columns)
+        score_names = ("accuracy",)
+        if len(set(labels)) < len(labels):
+            raise InputError(f"--tsv_labels={settings.tsv_labels}: names a label twice")
+        if len(labels) < 2:
+            raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels")
+    return TsvTask(
+        TSV,
+        columns,
+        dataclasses.replace(columns, label=None),
+        labels,
+        score_names,
+        score_range=(-math.inf, math.inf),
+        data_dir=settings.data_dir,
+    )
 
 
 def _labels_of_run(output_dir: str) -> tuple[str, ...]:
@@ -160,4 +180,24 @@ def _labels_of_run(output_dir: str) -> tuple[str, ...]:
 
 
 def _labels_in(path: str, columns: Columns) -> tuple[str, ...]:
-    return tuple(sorted({e.label for e in read_examples(path, columns) if e.label is not None}))
+    """Returns the sorted labels of a file.
+
+    Raises:
+      InputError: the column looks like numbers or texts instead of classes.
+    """
+    found = [example.label for _, example in read_examples(path, columns)]
+    labels = tuple(sorted(set(found)))
+    what = f"{path}: column {columns.label!r} has {len(labels)} different values in {len(found)} lines, such as"
+    what += f" {', '.join(map(repr, labels[:3]))}"
+    if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
+        raise InputError(f"{what}; give --tsv_regression to learn numbers, or name the classes with --tsv_labels")
+    if len(found) > _MOST_NUMBERS and 2 * len(labels) > len(found):
+        raise InputError(f"{what}; check --tsv_label_column, or name the classes with --tsv_labels")
+    return labels
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

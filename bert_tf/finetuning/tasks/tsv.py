@@ -1,7 +1,9 @@
 """Tab-separated files to examples of one or two texts."""
 
+import csv
 import dataclasses
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -11,57 +13,103 @@ from tfrecords.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The columns of a file, by their name in the header or by their number from 0."""
+    """The columns of a file, by their name in the header or by their number from 0.
+
+    Attributes:
+      text_a: column of the first or only text.
+      text_b: column of the second text; None for none.
+      label: column of the label; None in test files.
+      has_header: whether the first line names the columns.
+      quoted: whether cells may stand in double quotes, as spreadsheets write them. False keeps quotes as text, as GLUE
+        does. None also does, but refuses a file whose texts all stand in quotes.
+    """
 
     text_a: str
     text_b: str | None = None
     label: str | None = None
     has_header: bool = True
+    quoted: bool | None = False
 
 
-def read_examples(path: str, columns: Columns) -> list[Example]:
-    """Reads a tab-separated file; quotes mean nothing, as in GLUE.
+def read_examples(path: str, columns: Columns) -> list[tuple[int, Example]]:
+    """Reads a tab-separated file.
+
+    Returns:
+      The number of the line on which each example starts, from 1, and the example.
 
     Raises:
-      InputError: the file is missing, empty, not UTF-8, lacks a column, or a line has another number
-        of columns than the first.
+      InputError: the file is missing, empty, not UTF-8 or lacks a column; or a line has another number of columns than
+        the first, or an empty label; or the quotes do not fit `columns.quoted`.
     """
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check --data_dir")
     with tf.io.gfile.GFile(path, "rb") as file:
-        lines = file.read().split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    rows = [_cells(path, number, line) for number, line in enumerate(lines, 1)]
+        content = file.read()
+    rows = list(_quoted_rows(path, content) if columns.quoted else _plain_rows(path, content))
     if len(rows) <= columns.has_header:
         raise InputError(f"{path}: holds no example")
-    width = len(rows[0])
-    wanted = {c: _index(path, c, rows[0], columns.has_header) for c in _named(columns)}
+    header = rows[0][1]
+    wanted = {c: _index(path, c, header, columns.has_header) for c in _named(columns)}
     examples = []
-    for number, row in enumerate(rows, 1):
-        if len(row) != width:
+    for line, row in rows[columns.has_header :]:
+        if len(row) != len(header):
             raise InputError(
-                f"{path}, line {number}: has {len(row)} columns, the first line has {width}; "
-                "columns are set apart by single tabs"
+                f"{path}, line {line}: has {len(row)} columns, the first line has {len(header)}; single tabs separate "
+                f"columns{_QUOTE_HINT if any(cell.startswith(_QUOTE) for cell in row) and not columns.quoted else ''}"
             )
-        if number == 1 and columns.has_header:
-            continue
         text_b = row[wanted[columns.text_b]] if columns.text_b is not None else None
         label = row[wanted[columns.label]].strip() if columns.label is not None else None
-        examples.append(Example(row[wanted[columns.text_a]], text_b, label))
+        if label == "":
+            raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
+        examples.append((line, Example(row[wanted[columns.text_a]], text_b, label)))
+    if columns.quoted is None and all(_is_quoted(example.text_a) for _, example in examples):
+        raise InputError(
+            f"{path}: every text stands in double quotes; give --tsv_quoted to remove them, or --notsv_quoted if they "
+            "belong to the texts"
+        )
     return examples
+
+
+_QUOTE = '"'
+_QUOTE_HINT = "; if cells stand in double quotes, give --tsv_quoted"
+
+
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell.startswith(_QUOTE) and cell.endswith(_QUOTE)
+
+
+def _plain_rows(path: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        yield number, _decoded(path, number, line.rstrip(b"\r")).split("\t")
+
+
+def _quoted_rows(path: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
+    lines = content.split(b"\n")
+    text = "\n".join(_decoded(path, number, line) for number, line in enumerate(lines, 1))
+    reader = csv.reader(io.StringIO(text, newline=""), "excel-tab", strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"{path}, line {line}: wrong quotes ({error}); double a quote within quotes") from error
+        if row is None:
+            return
+        yield line, row
+
+
+def _decoded(path: str, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
 
 
 def _named(columns: Columns) -> list[str]:
     return [c for c in (columns.text_a, columns.text_b, columns.label) if c is not None]
-
-
-def _cells(path: str, number: int, line: bytes) -> list[str]:
-    encoding = "utf-8-sig" if number == 1 else "utf-8"
-    try:
-        return line.rstrip(b"\r").decode(encoding).split("\t")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
 
 
 def _index(path: str, column: str, first_row: Sequence[str], has_header: bool) -> int:

@@ -99,7 +99,7 @@ def test_an_unknown_task_is_refused_with_the_known_ones():
         ("CoLA", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
         ("SST-2", "sentence\tlabel\na\t1\nb\t2\n", ", line 3: unknown label '2'; the task's labels are 0, 1"),
         ("CoLA", "gj04\t1\t\ta\ngj04\tyes\t\tb\n", ", line 2: unknown label 'yes'"),
-        ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: unknown label ''"),
+        ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: the label is empty; remove the line"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "nan"), ", line 2: the score nan is outside"),
@@ -171,6 +171,46 @@ def test_fewer_than_two_labels_are_refused(tmp_path, changes):
     write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
     with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --tsv_labels"):
         glue.find_task(settings("tsv", tmp_path, **changes))
+
+
+def own(folder, text, **changes):
+    write(folder, text)
+    return glue.find_task(settings("tsv", folder, **changes))
+
+
+def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
+    quoted = 'text\tlabel\n"a ""b"" c"\tx\n"two\tcells\nand lines"\ty\n'
+    task = own(tmp_path, quoted, tsv_quoted=True)
+    assert task.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
+    plain = 'text\tlabel\n"a"\tx\n"b"\ty\n'
+    with pytest.raises(InputError, match="every text stands in double quotes; give --tsv_quoted .*or --notsv_quoted"):
+        own(tmp_path, plain)
+    assert own(tmp_path, plain, tsv_quoted=False).read("train")[0].text_a == '"a"'
+    assert own(tmp_path, plain + "c\ty\n").read("train")[0].text_a == '"a"', "one text without quotes is enough"
+    with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells stand in double quotes, give --tsv_quoted"):
+        own(tmp_path, quoted.replace("\tcells", ""))
+    with pytest.raises(InputError, match="line 3: wrong quotes"):
+        own(tmp_path, 'text\tlabel\n"a"\tx\n"b" c\tx\n', tsv_quoted=True)
+    with pytest.raises(InputError, match="line 5: unknown label 'z'"):
+        own(tmp_path, quoted + "d\tz\n", tsv_quoted=True, tsv_labels="x,y").read("train")
+
+
+def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
+    numbers = "text\tlabel\n" + "".join(f"a\t{i % 51}\n" for i in range(200))
+    with pytest.raises(InputError, match=r"'label' has 51 different values in 200 lines, .*give --tsv_regression"):
+        own(tmp_path, numbers)
+    assert len(own(tmp_path, numbers, tsv_labels=",".join(map(str, range(51)))).labels) == 51
+    texts = "text\tlabel\n" + "".join(f"a\ta text {i}\n" for i in range(40))
+    with pytest.raises(InputError, match="has 40 different values in 40 lines, .*check --tsv_label_column"):
+        own(tmp_path, texts)
+
+
+def test_a_users_regression_takes_any_finite_number(tmp_path):
+    task = own(tmp_path, "text\tlabel\na\t-1e3\nb\t0.5\n", tsv_regression=True)
+    assert task.is_regression and [task.label_value(e.label) for e in task.read("train")] == [-1000.0, 0.5]
+    assert task.score_names == ("pearson", "spearman")
+    with pytest.raises(InputError, match="line 2: the score inf is outside"):
+        own(tmp_path, "text\tlabel\na\tinf\n", tsv_regression=True).read("train")
 
 
 LABELS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
