@@ -10,6 +10,7 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.command_line import parse
+from bert_tf.pretraining import engine
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import checkpoint_tokenizer
@@ -113,14 +114,17 @@ def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, chang
     assert ("tokens replace [unused]" in caplog.text) == bool(said) and said in caplog.text
 
 
-def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path):
+def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments))
     start = f"--init_checkpoint={cased}/run"
     run_pretraining(pretraining(runs, cased, tmp_path / "again", start))
     lower = [f"--input_file={runs}/32.tfrecord", start]
     with pytest.raises(InputError, match=r"32.tfrecord, made with --do_lower_case=true: .*run/tokenizer_config.json"):
         run_pretraining(pretraining(runs, cased, tmp_path / "out", *lower))
-    assert not (tmp_path / "out").exists()
+    assert len(trained) == 1
     run_pretraining(pretraining(runs, cased, tmp_path / "out", *lower, "--ignore_checkpoint_tokenizer"))
+    assert len(trained) == 2
 
 
 def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):

@@ -141,9 +141,9 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
     monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
     before = (finished[0] / "metrics.jsonl").read_bytes()
     figures = run(data, finished[0], "--do_eval")
-    assert figures == finished[1] == run(data, finished[0], "--do_eval")
+    assert figures == finished[1]
     assert (finished[0] / "metrics.jsonl").read_bytes() == before
-    assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6, 6]
+    assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6]
     assert (finished[0] / "fill_mask-eval.jsonl").exists()
 
 

@@ -18,22 +18,25 @@ from tests.bert_tf.checkpoint_formats.test_hugging_face import ENTRIES, theirs
 from tfrecords.errors import InputError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+# answers each line of names with as many lines
 CODE = """
 import sys
 from bert_tf.checkpoint_formats.hub import download
 from tfrecords.errors import InputError
-for name in sys.argv[1:]:
-    try:
-        print(download(name))
-    except InputError as error:
-        print(error)
+for names in sys.stdin:
+    download.cache_clear()
+    for name in names.split():
+        try:
+            print(download(name), flush=True)
+        except InputError as error:
+            print(error, flush=True)
 """
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
     """The few requests that a download of a whole repository makes."""
 
-    files: dict[str, bytes] = {}  # noqa: RUF012
+    models: dict[str, dict[str, bytes]] = {}  # noqa: RUF012
     asked: list[str] = []  # noqa: RUF012
 
     def do_HEAD(self):
@@ -44,18 +47,20 @@ class Hub(http.server.BaseHTTPRequestHandler):
         type(self).asked.append(path)
         if "/owner/closed/" in path:
             return self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
-        if not path.startswith(("/api/models/owner/tiny/", "/owner/tiny/")):
+        name = next((name for name in self.models if f"/{name}/" in path), None)
+        if name is None:
             return self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+        files = self.models[name]
         if "/resolve/" in path:
-            data = self.files[path.rsplit("/", 1)[1]]
+            data = files[path.rsplit("/", 1)[1]]
             return self.answer(200, data, {"ETag": f'"{len(data):040x}"'})
         if path.rsplit("/", 1)[1] not in ("main", "v1", COMMIT):
             return self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         if "/tree/" in path:
             listing = [{"type": "file", "path": n, "size": len(d), "oid": f"{len(d):040x}"}
-                       for n, d in self.files.items()]  # fmt: skip
+                       for n, d in files.items()]  # fmt: skip
             return self.answer(200, json.dumps(listing).encode(), {})
-        info = {"id": "owner/tiny", "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.files]}
+        info = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
         return self.answer(200, json.dumps(info).encode(), {})
 
     def answer(self, status, data, headers):
@@ -71,36 +76,54 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def endpoint(tmp_path):
+def server(tmp_path):
+    """A hub with a model, and with one that has only pickles."""
     save_file(theirs(random_values()), tmp_path / "model.safetensors")
-    Hub.files = {
+    tiny = {
         "model.safetensors": (tmp_path / "model.safetensors").read_bytes(),
         "config.json": json.dumps(ENTRIES).encode(), "vocab.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n",
         "pytorch_model.bin": b"\x80\x02", "README.md": b"hello",
     }  # fmt: skip
+    pickles = {"config.json": tiny["config.json"], "pytorch_model.bin": b"\x80\x02", "rng_state.pth": b""}
+    Hub.models = {"owner/tiny": tiny, "owner/pickles": pickles}
     Hub.asked = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield server
+    close(server)
+
+
+def close(server):
     server.shutdown()
     server.server_close()
 
 
-def downloaded(endpoint, cache, *names) -> list[str]:
-    """Folders of the names, or the lines of what went wrong."""
-    environment = os.environ | {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-                                "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}  # fmt: skip
-    environment |= {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", CODE, *names]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def download(server, tmp_path):
+    """A function: folders of names, or the lines of what went wrong."""
+    environment = os.environ | {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "cache"),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }  # fmt: skip
+    command = [sys.executable, "-c", CODE]
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+
+        def ask(*names) -> list[str]:
+            print(*names, file=process.stdin, flush=True)
+            return [process.stdout.readline().rstrip("\n") for _ in names]
+
+        yield ask
+        process.stdin.close()
+    assert process.returncode == 0
 
 
-def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(endpoint, tmp_path):
-    first, second, *errors = downloaded(
-        endpoint, tmp_path / "cache", "hf://owner/tiny", "hf://owner/tiny@v1", "hf://owner/tiny@v2",
-        "hf://owner/nothing", "hf://owner/closed", "hf://a/b/c",
+def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download):
+    first, second, *errors = download(
+        "hf://owner/tiny", "hf://owner/tiny@v1", "hf://owner/tiny@v2", "hf://owner/nothing", "hf://owner/closed",
+        "hf://a/b/c",
     )  # fmt: skip
     assert first == second and sorted(os.listdir(first)) == ["config.json", "model.safetensors", "vocab.txt"]
     kernel = checkpoints.load_encoder(first).pooler.kernel
@@ -110,20 +133,19 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(endpoint, tmp_pa
     assert errors[2].startswith("hf://owner/closed: is gated; ask for access")
     assert errors[3] == "hf://a/b/c: is not a model name; write hf://owner/model"
     assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # asked about, and fetched once
+    # a model that has only pickles is refused with the way to convert them
+    plain, revised = download("hf://owner/pickles", "hf://owner/pickles@v1")
+    assert plain.startswith("hf://owner/pickles: has only pickles (pytorch_model.bin), which can run any code")
+    assert "give pickles: hf download owner/pickles --local-dir pickles && python -c '" in plain
+    assert '["pickles/pytorch_model.bin"]' in plain
+    assert plain.endswith('"pickles/model.safetensors", {"format": "pt"})\'')
+    assert "hf download owner/pickles --revision v1 --local-dir pickles" in revised
     # without a network what was downloaded is enough
-    again, error = downloaded("http://127.0.0.1:9", tmp_path / "cache", "hf://owner/tiny", "hf://owner/other")
+    close(server)
+    again, error = download("hf://owner/tiny", "hf://owner/other")
     assert again == first
     assert error.startswith("hf://owner/other: the Hub cannot be reached (")
     assert error.endswith("; check the network, or give a folder")
-
-
-def test_a_model_that_has_only_pickles_is_refused_with_the_way_to_convert_them(endpoint, tmp_path):
-    Hub.files = {"config.json": Hub.files["config.json"], "pytorch_model.bin": b"\x80\x02", "rng_state.pth": b""}
-    plain, revised = downloaded(endpoint, tmp_path / "cache", "hf://owner/tiny", "hf://owner/tiny@v1")
-    assert plain.startswith("hf://owner/tiny: has only pickles (pytorch_model.bin), which can run any code")
-    assert "give tiny: hf download owner/tiny --local-dir tiny && python -c '" in plain
-    assert '["tiny/pytorch_model.bin"]' in plain and plain.endswith('"tiny/model.safetensors", {"format": "pt"})\'')
-    assert "hf download owner/tiny --revision v1 --local-dir tiny" in revised
 
 
 def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
