@@ -104,7 +104,7 @@ def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
 
     corpus, vocabulary = str(folder / "text.txt"), str(folder / "vocab.txt")
     demo_text.write_corpus(demo_text.read_modules(), pathlib.Path(corpus), dev=False)
-    learn_vocabulary(VocabularySettings(input_file=corpus, output_file=vocabulary, vocab_size=8000))
+    learn_vocabulary(VocabularySettings(input_file=corpus, output_file=vocabulary, vocab_size=8000, overwrite=True))
     return corpus, vocabulary
 
 

@@ -42,7 +42,9 @@ def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Writes the demo's English text and a vocabulary of 8,000 tokens learned from it; returns their paths."""
     corpus, vocabulary = folder / "text.txt", folder / "vocab.txt"
     demo_text.write_corpus(demo_text.read_modules(), corpus, dev=False)
-    learn_vocabulary(VocabularySettings(input_file=str(corpus), output_file=str(vocabulary), vocab_size=8000))
+    learn_vocabulary(
+        VocabularySettings(input_file=str(corpus), output_file=str(vocabulary), vocab_size=8000, overwrite=True)
+    )
     return corpus, vocabulary
 
 

@@ -4,7 +4,7 @@ import bz2
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import BinaryIO
 
 import tensorflow as tf
@@ -44,18 +44,6 @@ def open_binary(path: str) -> BinaryIO:
 def is_compressed(path: str) -> bool:
     """Returns whether `open_binary` decompresses the file."""
     return _decoder_of(path) is not None
-
-
-def check_readable(files: Sequence[str]) -> None:
-    """Reads the first byte of every compressed file, so that errors appear before long work starts.
-
-    Raises:
-      InputError: names the file.
-    """
-    for path in files:
-        with open_binary(path) as file:
-            if is_compressed(path):
-                file.read(1)
 
 
 class _GzipDecoder:

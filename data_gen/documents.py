@@ -21,11 +21,13 @@ MAX_DOCUMENT_BYTES = 64 << 20
 # Patterns that match the end of a document, where a file can be split.
 _ENDS = {
     "lines": re.compile(rb"\n[ \t\r\v\f]*\n"),
+    "documents": re.compile(rb"\n"),
     "jsonl": re.compile(rb"\n"),
     "wikipedia": re.compile(rb"</page>"),
 }
 _REMEDY = {
     "lines": "separate documents by a blank line",
+    "documents": "give one document per line",
     "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
@@ -99,6 +101,8 @@ def read_documents(
     for chunk in read_chunks(source, input_format, chunk_bytes):
         if input_format == "jsonl":
             yield list(_json_documents(chunk, source.path, position, text_field))
+        elif input_format == "documents":
+            yield _line_documents(chunk)
         elif input_format == "wikipedia":
             yield _articles(chunk, source.path, position)
         else:
@@ -119,6 +123,12 @@ def split_lines(text: bytes) -> list[Document]:
         elif documents[-1]:
             documents.append([])
     return documents
+
+
+def _line_documents(chunk: bytes) -> list[Document]:
+    from data_gen import sentences
+
+    return [sentences.split_sentences(line) for line in chunk.decode("utf-8", errors="ignore").split("\n")]
 
 
 def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> Iterator[Document]:

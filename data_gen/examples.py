@@ -68,6 +68,7 @@ class Facts:
       pieces: number of tokens, without padding.
       predictions: number of masked positions.
       random_next: number of rows whose segment B is random.
+      text: number of tokens of the unit's own documents, without random segments B, summed over passes.
     """
 
     examples: int = 0
@@ -75,6 +76,7 @@ class Facts:
     pieces: int = 0
     predictions: int = 0
     random_next: int = 0
+    text: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
         """Returns the sums of both."""
@@ -197,9 +199,14 @@ def fill_rows(
 
 
 def _facts_of(columns: dict[str, np.ndarray]) -> Facts:
+    lengths, lengths_b = columns["input_mask"].sum(1, np.int64), columns["segment_ids"].sum(1, np.int64)
+    is_random = columns["next_sentence_labels"][:, 0] > 0 if "next_sentence_labels" in columns else 0 * lengths > 0
+    # Segment A stands between [CLS] and [SEP], segment B before another [SEP].
+    own = lengths - lengths_b - 2 + np.where(is_random, 0, np.maximum(lengths_b - 1, 0))
     return Facts(
-        examples=len(columns["input_ids"]),
-        pieces=int(columns["input_mask"].sum()),
+        examples=len(lengths),
+        pieces=int(lengths.sum()),
         predictions=int(columns["masked_lm_weights"].sum()) if "masked_lm_weights" in columns else 0,
-        random_next=int(columns["next_sentence_labels"].sum()) if "next_sentence_labels" in columns else 0,
+        random_next=int(is_random.sum()),
+        text=int(own.sum()),
     )

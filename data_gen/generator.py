@@ -4,14 +4,15 @@ Every step writes its results atomically, so that an interrupted run resumes fro
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
-from data_gen import compressed, disk_space
+from data_gen import disk_space
+from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
 from data_gen.job import Job, corpus_entries, hash_range, output_paths, plan_hashes
@@ -19,6 +20,7 @@ from data_gen.progress import Progress
 from data_gen.runner import Runner
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
+from data_gen.summary import counted, in_words, summarize, warn_of_examples, warn_of_unknown
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
@@ -40,7 +42,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
     writer.check_outputs(outputs, read=[*files, settings.vocab_file])
-    compressed.check_readable(files)
+    check_corpus(files, settings.input_format)
     vocabulary = load_vocabulary(settings.vocab_file)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, tokens_sha256(vocabulary), corpus)
@@ -64,6 +66,7 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
         special_tokens = _special_tokens(vocabulary, settings)
         blocks = _tokenize(files, special_tokens, job, runner)
         _check_documents(blocks, settings)
+        warn_of_unknown(blocks, settings)
         disk_space.check(blocks, 1.0, special_tokens, job)
         tasks = plan_unit_tasks(blocks, special_tokens, job)
         facts = make_units(tasks, runner)
@@ -75,13 +78,14 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
             job.close()
         raise
     if any(finished):  # the manifest exists and is still valid
-        logging.info("recreated %d missing shard%s", *_counted(finished.count(None)))
+        logging.info("recreated %d missing shard%s", *counted(finished.count(None)))
     else:
-        summary = _summary(blocks, sum(facts, Facts()), settings)
+        summary = summarize(blocks, sum(facts, Facts()), settings)
         entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
         text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
         writer.write_text(job.manifest_path, text)
-        logging.info("%s: %s", job.manifest_path, _in_words(summary, len(shards)))
+        warn_of_examples(summary, settings)
+        logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
     job.close()
     return shards
 
@@ -105,7 +109,7 @@ def verify(settings: GeneratorSettings) -> None:
             f"{path}: lists {count} shards, but --output_file={settings.output_file} names {len(outputs)}; "
             "give the --output_file with which the set was made"
         )
-    logging.info("%s: %d shard%s as written", path, *_counted(count))
+    logging.info("%s: %d shard%s as written", path, *counted(count))
 
 
 def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> SpecialTokens:
@@ -161,42 +165,7 @@ def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> No
     if not documents:
         raise InputError(f"{where} no text; check the file and --input_format={settings.input_format}")
     if documents < 2 and settings.objective == "mlm_nsp":
-        raise InputError(
-            f"{where} 1 document, but a random next sentence needs two; separate documents by a blank line, or give "
-            "--objective=mlm"
-        )
-
-
-def _summary(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict:
-    """Returns the statistics of the set for the manifest."""
-    tokens = sum(block.tokens for block in blocks)
-    summary = {
-        "documents": sum(block.documents for block in blocks),
-        "sentences": sum(block.sentences for block in blocks),
-        "tokens": tokens,
-        "unknown_share": round(sum(block.unknown for block in blocks) / tokens, 6),
-        "examples": facts.examples,
-        "padding_share": round(1 - facts.pieces / (facts.examples * settings.max_seq_length), 6),
-    }
-    if settings.masks:
-        summary["masked_share"] = round(facts.predictions / facts.pieces, 6)
-    if settings.objective == "mlm_nsp":
-        summary["random_next_share"] = round(facts.random_next / facts.examples, 6)
-    return summary
-
-
-def _in_words(summary: Mapping[str, float], shards: int) -> str:
-    parts = [
-        "wrote {examples:,} examples in {shards} shard{ending}",
-        "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens ({unknown_share:.2%} [UNK])",
-        "{padding_share:.1%} padding",
-        "{masked_share:.1%} masked" if "masked_share" in summary else "",
-        "{random_next_share:.1%} random next sentences" if "random_next_share" in summary else "",
-    ]
-    number, ending = _counted(shards)
-    return "; ".join(filter(None, parts)).format(**summary, shards=number, ending=ending)
-
-
-def _counted(number: int) -> tuple[int, str]:
-    """Returns a number and the plural ending for it."""
-    return number, "" if number == 1 else "s"
+        mend = "separate documents by a blank line, " if settings.input_format == "lines" else ""
+        if mend and sum(block.sentences for block in blocks) > 1:
+            mend += "or give --input_format=documents if each line is one, "
+        raise InputError(f"{where} 1 document, but a random next sentence needs two; {mend}or give --objective=mlm")

@@ -13,10 +13,10 @@ _MAX_LENGTH = 16384
 def _input_format():
     """Makes the flag that all scripts which read text share; each class needs a field of its own."""
     return setting(
-        "lines: one sentence per line, a blank line or the end of a file after each document; jsonl: one JSON object "
-        "with a text per line; wikipedia: a MediaWiki XML dump",
+        "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
+        "per line; jsonl: one JSON object with a text per line; wikipedia: a MediaWiki XML dump",
         "lines",
-        choices=("lines", "jsonl", "wikipedia"),
+        choices=("lines", "documents", "jsonl", "wikipedia"),
     )
 
 

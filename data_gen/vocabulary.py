@@ -18,7 +18,7 @@ from absl import logging
 
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
-from data_gen.compressed import check_readable
+from data_gen.corpus_check import check_corpus
 from data_gen.merges import JOINER, Merges
 from data_gen.progress import Progress
 from data_gen.segmentation import measure
@@ -54,7 +54,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
         raise InputError(
             f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
         )
-    check_readable(files)
+    check_corpus(files, settings.input_format, sentences=False)
     existing = ExistingVocabulary(settings) if settings.extend_vocab else None
     counted = count_words(files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field)
     if not counted.counts:

@@ -80,7 +80,7 @@ def count_words(
 
 def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
     """Yields a file's text in blocks, one sentence per line, and the number of bytes of the file for each block."""
-    if input_format == "lines":  # document boundaries do not matter, so no document is too long
+    if input_format in ("lines", "documents"):  # ends of documents do not matter, so no document is too long
         with open_binary(path) as file:
             yield from ((block, len(block)) for block in read_blocks(file))
         return

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen import compressed
+from data_gen.corpus_check import check_corpus
 from tfrecords.errors import InputError
 
 COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -103,7 +104,7 @@ def test_plain_text_with_a_suffix_and_text_after_the_end_are_refused(tmp_path, s
     path = tmp_path / f"t.{suffix}"
     path.write_bytes(b"the of and\n" * 10)
     with pytest.raises(InputError, match="rename it if it is not compressed"):
-        compressed.check_readable([str(path)])
+        check_corpus([str(path)], "lines")
     path.write_bytes(COMPRESS[suffix](b"the") + b"the of and\n" * 10)
     with pytest.raises(InputError, match="damaged"):
         read(path)
@@ -124,7 +125,7 @@ def test_zeros_after_the_end_are_padding_where_the_format_has_it(tmp_path, suffi
 def test_another_compression_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(InputError, match="compress as .gz"):
-        compressed.check_readable([str(tmp_path / name)])
+        check_corpus([str(tmp_path / name)], "lines")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -48,6 +48,16 @@ def read(path, input_format, chunk_bytes):
     return [document for chunk in chunks for document in chunk if document], len(chunks)
 
 
+@pytest.mark.parametrize("suffix", PACK)
+def test_each_line_is_a_document_whose_sentences_are_found(tmp_path, suffix):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(PACK[suffix]("He went home. She \xe9 stayed!\n\nMr. B. left.\r\n".encode("latin-1") * 3))
+    for chunk_bytes in (10, 1000):
+        found, chunks = read(path, "documents", chunk_bytes)
+        assert found == [["He went home.", "She stayed!"], ["Mr. B. left."]] * 3
+        assert (chunks > 1) == (chunk_bytes == 10)
+
+
 def test_the_end_of_a_file_ends_a_document_and_the_help_says_so(tmp_path):
     for name in ("first", "second"):
         (tmp_path / name).write_text(f"{name}\nline")

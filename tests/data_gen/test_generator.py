@@ -236,6 +236,12 @@ def test_the_manifests_figures_are_those_of_the_records(generator, small_units, 
     assert entries["sentences"] == len([line for line in text.split("\n") if line])
     assert entries["tokens"] == len(tokens)
     assert entries["unknown_share"] == pytest.approx(tokens.count("[UNK]") / len(tokens), abs=1e-6)
+    middles = [row["input_ids"].index(3) for row in rows]  # [SEP]
+    own = [
+        middle - 1 + (0 if row["next_sentence_labels"][0] else sum(row["input_mask"]) - middle - 2)
+        for row, middle in zip(rows, middles, strict=True)
+    ]
+    assert entries["used_share"] == pytest.approx(sum(own) / (2 * len(tokens)), abs=1e-6)
     vocabulary = pathlib.Path(generator.vocab_file).read_bytes()
     assert entries["vocab_sha256"] == hashlib.sha256(vocabulary).hexdigest()
     assert entries["vocab_size"] == len(vocabulary.split())
@@ -253,6 +259,43 @@ def test_as_many_shards_as_examples_are_written_and_more_are_refused(generator, 
     with pytest.raises(InputError, match=rf"{count + 1} shards, but .* {count} example.*at most {count} shards"):
         generator.run(f"b@{count + 1}", input_file=corpus, dupe_factor=3)
     assert not [name for name in generator.files() if name.startswith("b")]
+
+
+def warnings_of(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(generator, tmp_path, caplog):
+    text = pathlib.Path(generator.corpus_file).read_text()
+    documents = [" ".join(document.split("\n")) for document in text.split("\n\n")]
+    (tmp_path / "blank.txt").write_text("\n\n".join(documents))
+    (tmp_path / "corpus.txt").write_text("\n".join(documents))
+    generator.run("sentences", max_seq_length=64)
+    assert not warnings_of(caplog)
+    generator.run("blank", input_file=tmp_path / "blank.txt")
+    used, random_next = warnings_of(caplog)
+    assert used.startswith("only ") and "give --input_format=documents if each line is a document" in used
+    assert (
+        random_next.startswith("100.0% of the next sentences are random") and "--input_format=documents" in random_next
+    )
+    caplog.clear()
+    with pytest.raises(InputError, match="contains 1 document, .* or give --input_format=documents if each line is"):
+        generator.run("lines", input_file=tmp_path / "corpus.txt")
+    generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", max_seq_length=64)
+    assert not warnings_of(caplog)
+    sentences, found = (json.loads(generator.files()[f"{n}.manifest.json"]) for n in ("sentences", "documents"))
+    assert (found["documents"], found["tokens"]) == (sentences["documents"], sentences["tokens"])
+    assert found["sentences"] == pytest.approx(sentences["sentences"], rel=0.05)
+    assert found["used_share"] > 0.9 and f"{found['used_share']:.1%} of them used" in caplog.messages[-1]
+
+
+def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, caplog):
+    (tmp_path / "odd.txt").write_text("\u0436\u0437 \u0438\nthe \u0436\n\n\u0437\n")
+    generator.run("a", input_file=f"{generator.corpus_file},{tmp_path}/odd.txt")
+    assert [line for line in warnings_of(caplog) if f"tokens in a part of {tmp_path}/odd.txt are [UNK]" in line]
+    caplog.clear()
+    generator.run("b", input_file=tmp_path / "odd.txt")
+    assert [line for line in warnings_of(caplog) if line.startswith("80.0% of the tokens are [UNK]; check that")]
 
 
 def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):

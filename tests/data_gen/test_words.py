@@ -77,6 +77,7 @@ DUMP = (
     ("input_format", "content", "expected"),
     [
         ("lines", b"The \xff of\n\nof", {"the": 1, "of": 2}),
+        ("documents", b"The \xff of. The\n\nof", {"the": 2, "of": 2, ".": 1}),
         ("jsonl", JSON_LINES, {"schon": 1, "ist": 1, "'": 1, "s": 1, ".": 1, "the": 3, "a": 1, "of": 2}),
         ("wikipedia", DUMP, {"the": 1, "cats": 1, "run": 1, ".": 1}),
     ],

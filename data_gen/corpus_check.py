@@ -1,0 +1,94 @@
+"""Looks at the beginning of each file of a corpus before long work: is it text, and of the given format?"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from absl import logging
+
+from data_gen.compressed import open_binary
+from tfrecords.errors import InputError
+
+_SAMPLE_BYTES = 1 << 15
+# The first bytes of files that are not text, or not UTF-8. Those of UTF-32 begin like those of UTF-16.
+_NOT_TEXT = {
+    b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
+    b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+    b"\x1f\x8b\x08": "is compressed with gzip; give it a name that ends in .gz",
+    b"BZh": "is compressed with bzip2; give it a name that ends in .bz2",
+    b"\xfd7zXZ\x00": "is compressed with xz; give it a name that ends in .xz",
+    b"%PDF-": "is a PDF; extract its text first",
+    b"PK\x03\x04": "is a zip archive or an office document; extract its text first",
+}
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_JSON_LINE = re.compile(r'\{\s*"')
+# Sentences of this many characters on average would not fit into a row.
+_LONG_LINE = 1000
+_NOT_UTF8 = (
+    "is not all UTF-8, and what is not is dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"
+)
+
+
+def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True) -> None:
+    """Refuses files that are not text, and warns of those that look like another format.
+
+    Args:
+      files: paths of text files, compressed or not.
+      input_format: as in `documents.read_documents`.
+      sentences: whether the ends of sentences and documents matter.
+
+    Raises:
+      InputError: a file is binary, UTF-16, or compressed and damaged; the message names it.
+    """
+    doubtful: dict[str, list[str]] = {}
+    for path in files:
+        with open_binary(path) as file:
+            start = file.read(_SAMPLE_BYTES)
+        _refuse_binary(path, start)
+        for doubt in _doubts(start, input_format, sentences):
+            doubtful.setdefault(doubt, []).append(path)
+    if len(files) > len(set(files)):
+        twice = next(path for index, path in enumerate(files) if path in files[:index])
+        doubtful["is given several times, so its text counts several times"] = [twice]
+    for doubt, paths in doubtful.items():
+        logging.warning("--input_file: %s%s %s", paths[0], f" (and {len(paths) - 1} more)" if paths[1:] else "", doubt)
+
+
+def _refuse_binary(path: str, start: bytes) -> None:
+    for magic, reason in _NOT_TEXT.items():
+        if start.startswith(magic):
+            raise InputError(f"{path}: {reason}")
+    # Some stray control characters are found in any web text.
+    if len(_CONTROL.findall(start)) > max(10, len(start) // 100):
+        if start.count(0) > len(start) // 5:
+            raise InputError(f"{path}: is binary data, or UTF-16, which iconv -f UTF-16LE -t UTF-8 converts")
+        raise InputError(f"{path}: is binary data, not text; check --input_file")
+
+
+def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
+    text = start.decode("utf-8", "ignore").lstrip("\ufeff")
+    if not text.strip() and len(start) < _SAMPLE_BYTES:
+        yield "contains no text"
+        return
+    lost = len(start) - len(start.decode("utf-8", "ignore").encode())
+    if len(start) == _SAMPLE_BYTES:
+        lost -= 3  # the sample may end within a character
+    if lost * 10_000 > len(start):
+        yield _NOT_UTF8
+    if input_format not in ("lines", "documents"):
+        return
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)
+    if any(line.startswith("<mediawiki") for line in lines[:3]):
+        yield "looks like a MediaWiki XML dump; give --input_format=wikipedia"
+    elif lines[0].startswith(("<?xml", "<!DOCTYPE", "<html")) or tagged > len(lines) / 2:
+        yield "looks like XML or HTML, whose tags are read as text; extract its text first"
+    elif sum(map(bool, map(_JSON_LINE.match, lines))) > len(lines) / 2:
+        yield "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"
+    elif re.match(r'\[\s*[{"]', text.lstrip()):
+        yield "looks like JSON; write one object per line and give --input_format=jsonl"
+    elif sentences and input_format == "lines" and sum(map(len, lines)) > _LONG_LINE * len(lines):
+        yield (
+            f"has lines of more than {_LONG_LINE} characters, but a line is to be one sentence; if each line is a "
+            "document, give --input_format=documents"
+        )

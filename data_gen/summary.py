@@ -1,0 +1,106 @@
+"""Statistics of a finished set, for its manifest and the log, and warnings about text that was lost or unknown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from absl import logging
+
+from data_gen.examples import Facts
+from data_gen.settings import GeneratorSettings
+from data_gen.token_blocks import Block
+
+# Ordinary text stays far from these shares, whatever its language.
+_LEAST_USED = 0.8
+_MOST_RANDOM = 0.6
+_MOST_UNKNOWN = 0.05
+
+
+def warn_of_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
+    """Warns if much of the corpus, or most of a file, is [UNK]."""
+    tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
+    remedy = (
+        f"check that {settings.vocab_file} is for this language, and that --do_lower_case="
+        f"{str(settings.do_lower_case).lower()} fits it"
+    )
+    if unknown > _MOST_UNKNOWN * tokens:
+        logging.warning("%.1f%% of the tokens are [UNK]; %s", 100 * unknown / tokens, remedy)
+        return
+    files = list(dict.fromkeys(path for block in blocks for path in block.unknown_files))
+    if files:
+        more = f" and in {len(files) - 1} more files" if files[1:] else ""
+        logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, remedy)
+
+
+def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict[str, float]:
+    """Returns the statistics of the set for the manifest."""
+    tokens = sum(block.tokens for block in blocks)
+    summary = {
+        "documents": sum(block.documents for block in blocks),
+        "sentences": sum(block.sentences for block in blocks),
+        "tokens": tokens,
+        "unknown_share": round(sum(block.unknown for block in blocks) / tokens, 6),
+        "used_share": round(facts.text / (tokens * settings.dupe_factor), 6),
+        "examples": facts.examples,
+        "padding_share": round(1 - facts.pieces / (facts.examples * settings.max_seq_length), 6),
+    }
+    if settings.masks:
+        summary["masked_share"] = round(facts.predictions / facts.pieces, 6)
+    if settings.objective == "mlm_nsp":
+        summary["random_next_share"] = round(facts.random_next / facts.examples, 6)
+    return summary
+
+
+def warn_of_examples(summary: Mapping[str, float], settings: GeneratorSettings) -> None:
+    """Warns if much of the text is not in the examples, or if most next sentences are random."""
+    for line in _warnings(summary, settings):
+        logging.warning("%s", line)
+
+
+def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iterator[str]:
+    is_lines = settings.input_format == "lines"
+    if summary["used_share"] < _LEAST_USED:
+        remedy = f"give a larger --max_seq_length than {settings.max_seq_length}, or text with shorter sentences"
+        if is_lines:
+            remedy = (
+                "a line is read as one sentence: give --input_format=documents if each line is a document, or a larger "
+                f"--max_seq_length than {settings.max_seq_length}"
+            )
+        yield (
+            f"only {summary['used_share']:.1%} of the tokens are used, because rows cut sentences off, which have "
+            f"{summary['tokens'] / summary['sentences']:.0f} tokens on average; {remedy}"
+        )
+    if summary.get("random_next_share", 0) > _MOST_RANDOM:
+        sentences = summary["sentences"] / summary["documents"]
+        if sentences > 3:
+            remedy = (
+                f"give a larger --max_seq_length than {settings.max_seq_length}, so that a row holds several sentences"
+            )
+        elif is_lines:
+            remedy = (
+                "put one sentence on a line and a blank line only between documents, or give --input_format=documents "
+                "if each line is a document"
+            )
+        else:
+            remedy = "give longer documents"
+        yield (
+            f"{summary['random_next_share']:.1%} of the next sentences are random instead of about half, and documents "
+            f"have {sentences:.1f} sentences on average; {remedy}, or --objective=mlm, which needs no next sentence"
+        )
+
+
+def in_words(summary: Mapping[str, float], shards: int) -> str:
+    """Returns the statistics as a line of the log."""
+    parts = [
+        "wrote {examples:,} examples in {shards} shard{ending}",
+        "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens ({unknown_share:.2%} [UNK]), "
+        "{used_share:.1%} of them used",
+        "{padding_share:.1%} padding",
+        "{masked_share:.1%} masked" if "masked_share" in summary else "",
+        "{random_next_share:.1%} random next sentences" if "random_next_share" in summary else "",
+    ]
+    number, ending = counted(shards)
+    return "; ".join(filter(None, parts)).format(**summary, shards=number, ending=ending)
+
+
+def counted(number: int) -> tuple[int, str]:
+    """Returns a number and the plural ending for it."""
+    return number, "" if number == 1 else "s"

@@ -1,0 +1,79 @@
+import gzip
+import json
+import re
+
+import pytest
+
+from data_gen.corpus_check import check_corpus
+from tfrecords.errors import InputError
+
+TEXT = "Où est-il allé ?\nIl est rentré chez lui.\n\n" * 20
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (TEXT.encode("utf-16"), "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
+        (TEXT.encode("utf-32"), "is UTF-32, not UTF-8; convert it"),
+        (TEXT.encode("utf-16-le"), "is binary data, or UTF-16, which iconv -f UTF-16LE"),
+        (bytes(range(256)) * 9, "is binary data, not text"),
+        (gzip.compress(TEXT.encode()), "is compressed with gzip; give it a name that ends in .gz"),
+        (b"%PDF-1.7\n", "is a PDF; extract its text first"),
+    ],
+)
+def test_what_is_surely_no_text_is_refused(tmp_path, content, message):
+    (tmp_path / "fine.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "corpus").write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/corpus: {message}")):
+        check_corpus([f"{tmp_path}/fine.txt", f"{tmp_path}/corpus"], "lines")
+
+
+DUMP = '<?xml version="1.0"?>\n<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n<page>\n'
+PAGE = "<!DOCTYPE html>\n<html>\n<p>Il est</p>\n"
+LINE = json.dumps({"text": "Il est rentré."}) + "\n"
+
+
+@pytest.mark.parametrize(
+    "content, input_format, message",
+    [
+        (TEXT.encode("latin-1"), "lines", "is not all UTF-8, and what is not is dropped; convert it, for example from"),
+        (TEXT.encode("latin-1"), "jsonl", "is not all UTF-8"),
+        (DUMP.encode(), "lines", "looks like a MediaWiki XML dump; give --input_format=wikipedia"),
+        (PAGE.encode(), "documents", "looks like XML or HTML"),
+        (b"<a>\n<b>\n</b>\n</a>\n", "lines", "looks like XML or HTML"),
+        (LINE.encode() * 3, "lines", "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"),
+        (f"[\n{LINE}]".encode(), "lines", "looks like"),
+        (b"\n \n", "lines", "contains no text"),
+        (b"", "lines", "contains no text"),
+        (b"a word " * 300 + b"\n", "lines", "has lines of more than 1000 characters"),
+    ],
+)
+def test_what_looks_like_another_format_is_warned_of(tmp_path, caplog, content, input_format, message):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(content)
+    check_corpus([f"{tmp_path}/a", f"{tmp_path}/b"], input_format)
+    (line,) = caplog.messages
+    assert line.startswith(f"--input_file: {tmp_path}/a (and 1 more) {message}")
+
+
+@pytest.mark.parametrize(
+    "content, input_format",
+    [
+        (TEXT.encode() * 200, "lines"),  # longer than what is looked at, which ends within a character
+        (b"\xef\xbb\xbf" + TEXT.encode(), "lines"),
+        (b"a word " * 300 + b"\n", "documents"),
+        (LINE.encode(), "jsonl"),
+        (DUMP.encode(), "wikipedia"),
+        (b"if a < b and b > c\nsome \x00 stray \x01 ones\n", "lines"),
+    ],
+)
+def test_ordinary_text_is_taken_in_silence(tmp_path, caplog, content, input_format):
+    (tmp_path / "a").write_bytes(content)
+    check_corpus([f"{tmp_path}/a"], input_format)
+    assert not caplog.messages
+
+
+def test_a_file_given_twice_is_warned_of(tmp_path, caplog):
+    (tmp_path / "a").write_text(TEXT, encoding="utf-8")
+    check_corpus([f"{tmp_path}/a"] * 2, "lines")
+    assert caplog.messages == [f"--input_file: {tmp_path}/a is given several times, so its text counts several times"]
