@@ -100,7 +100,9 @@ class PretrainingSettings(DeviceSettings):
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
     )
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
-    eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
+    eval_input_file: str = setting(
+        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them", ""
+    )
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(

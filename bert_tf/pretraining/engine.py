@@ -41,6 +41,7 @@ class _Prepared:
       data: the record files and their contents.
       facts: what `run.json` records of the phase.
       blanks: masks to fill in at each evaluation; None for none.
+      eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
     settings: PretrainingSettings
@@ -48,6 +49,7 @@ class _Prepared:
     data: record_files.PretrainingData
     facts: run_folder.Phase
     blanks: fill_mask.Blanks | None
+    eval_prints: Sequence[str]
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
@@ -97,7 +99,8 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
-    return _Prepared(settings, config, data, _facts(settings, config, data), blanks)
+    eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
+    return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)
 
 
 def _train(
@@ -142,7 +145,9 @@ def _train_phase(
     start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start)
-    evaluation = Evaluation(settings, trainer, phase.blanks, write_report) if settings.do_eval else None
+    evaluation = None
+    if settings.do_eval:
+        evaluation = Evaluation(settings, trainer, phase.blanks, write_report, phase.eval_prints, phase.facts)
 
     def records_of(step: int, position: Position) -> list[str]:
         return pipeline.records_at(
@@ -180,7 +185,7 @@ def _train_phase(
 def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
     data, config = phase.data, phase.config
     trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report)
+    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report, phase.eval_prints)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config), data.vocabulary)
 
@@ -218,9 +223,7 @@ def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
         every["data"].append([facts.data, phase.data.dynamic_masking])
         every["optimizer"].append({**facts.optimizer, "init_checkpoint": ""})
         shown = [settings.fill_mask_file] if settings.fill_mask_file else []
-        every["evaluation data"].append(
-            run_folder.fingerprint([*phase.data.eval_files, *shown]) if settings.do_eval else ""
-        )
+        every["evaluation data"].append([*phase.eval_prints, *run_folder.fingerprint(shown)])
     return every
 
 

@@ -89,6 +89,22 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
     return entries
 
 
+def is_training_data(prints: Sequence[str], phases: Sequence[Phase]) -> bool:
+    """Returns whether a run was trained on any of the files.
+
+    Args:
+      prints: `fingerprint` of the files. Their names are not compared, since a copy may have another name.
+      phases: of the run.
+    """
+    trained = {_contents(file) for phase in phases for file in phase.data.get("input_file", ())}
+    return not trained.isdisjoint(map(_contents, prints))
+
+
+def _contents(entry: str) -> str:
+    """Returns an entry of `fingerprint` without the file's name: its size and hash."""
+    return ", ".join(entry.rsplit(", ", 2)[1:])
+
+
 def read_phases(output_dir: str) -> list[Phase]:
     """Returns the phases of a folder; [] if no checkpoint was saved there.
 

@@ -13,6 +13,8 @@ import tensorflow as tf
 from tfrecords import writer
 
 METRICS_NAME = "metrics.jsonl"
+# Splits of lines. An evaluation on training data must never look like one on held-out data.
+START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
 # A process that only evaluates writes this one, since another that trains may be writing the one above.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
@@ -22,7 +24,7 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
     Args:
       output_dir: the run's folder.
-      split: "train", "start" where training starts or resumes, or the name of the evaluated data.
+      split: TRAIN, START where training starts or resumes, HELD_OUT, TRAINING_DATA, or another name of evaluated data.
       step: steps trained so far.
       values: metrics by name, or facts about a start.
       name: of the file. No two processes may write the same one.
@@ -68,8 +70,8 @@ def read(output_dir: str, *names: str) -> list[dict]:
             lines = file.read().split("\n")
         for entry in filter(None, map(_parsed, lines)):
             split, step = entry["split"], entry["step"]
-            if split == "start":
-                by_split["train"] = {s: e for s, e in by_split.get("train", {}).items() if s <= step}
+            if split == START:
+                by_split[TRAIN] = {s: e for s, e in by_split.get(TRAIN, {}).items() if s <= step}
             by_split.setdefault(split, {})[step] = entry
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
 

@@ -228,7 +228,7 @@ def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
     assert run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags)) == whole
     other = settings(data, tmp_path / "other", "dynamic", *flags, "--nopack_sequences", "--num_train_steps=1")
     assert run_pretraining(other).keys() == whole.keys()
-    before_training = [figures_of(tmp_path / folder, "eval")[0] for folder in ("whole", "other")]
+    before_training = [figures_of(tmp_path / folder, "eval_on_training_data")[0] for folder in ("whole", "other")]
     assert before_training[0] == before_training[1]
     with pytest.raises(InputError, match="another data .*packed_rows was .*'sequences': .*, is None"):
         run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--nopack_sequences"))
