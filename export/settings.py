@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import setting
+from bert_tf.command_line import require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,3 +12,6 @@ class ExportSettings:
     checkpoint_dir: str = setting("folder that run_classifier trained into")
     export_dir: str = setting("folder to make; for TF Serving let it end in a version, as in models/mrpc/1")
     task: str = setting("what to export: classifier, or the task_name of the run, which is then checked", "classifier")
+
+    def __post_init__(self):
+        require_folder("export_dir", self.export_dir)

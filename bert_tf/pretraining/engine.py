@@ -25,7 +25,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import flops, loop
+from bert_tf.training import flops, loop, metrics
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
@@ -63,7 +63,8 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
       Metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the input of any phase is invalid; raised before any training.
+      InputError: the input of any phase is invalid, which is found before any training; or the last evaluation is not
+        finite.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -79,8 +80,11 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         data_vocabulary.common(phase.data.vocabulary for phase in prepared)
         workers.check_same_facts(strategy, _same_on_workers(prepared))
         if settings.do_train:
-            return _train(prepared, strategy, lock, write_report)
-        return _evaluate(prepared[0], strategy, write_report)
+            values = _train(prepared, strategy, lock, write_report)
+        else:
+            values = _evaluate(prepared[0], strategy, write_report)
+        metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
+        return values
 
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:

@@ -171,7 +171,9 @@ def evaluate_checkpoints(
 
     def is_last(step: int) -> bool:
         phases = run_folder.read_phases(folder)
-        return bool(phases) and step >= phases[-1].optimizer["num_train_steps"]
+        # the end of a phase that another one follows is not the end of the run
+        is_last_phase = bool(phases) and not phases[-1].settings.get("next_phase")
+        return is_last_phase and step >= phases[-1].optimizer["num_train_steps"]
 
     for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
         run_folder.check_model(folder, model, vocabulary)

@@ -51,8 +51,8 @@ def write(output_dir: str) -> None:
     """
     try:
         _write(output_dir)
-    except (InputError, OSError, tf.errors.OpError) as error:
-        logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), error)
+    except Exception as error:  # whatever is wrong with the report must not end or mask the training
+        logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), _reason(error))
 
 
 def write_or_refuse(output_dir: str) -> str:
@@ -65,8 +65,16 @@ def write_or_refuse(output_dir: str) -> str:
         raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining")
     try:
         return _write(output_dir)
-    except tf.errors.OpError as error:
-        raise InputError(f"{os.path.join(output_dir, NAME)}: cannot be written ({error.message})") from error
+    except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
+        path = os.path.join(output_dir, NAME)
+        raise InputError(f"{path}: cannot be written ({_reason(error)}); see the files beside it") from error
+
+
+def _reason(error: Exception) -> str:
+    """Describes an error on one line; for one that a damaged file caused, with its kind."""
+    if isinstance(error, tf.errors.OpError):
+        return error.message
+    return str(error) if isinstance(error, (InputError, OSError)) else f"{type(error).__name__}: {error}"
 
 
 def _write(output_dir: str) -> str:

@@ -52,7 +52,8 @@ def read(output_dir: str, *names: str) -> list[dict]:
     """Reads the lines that `record` wrote, without those that no longer hold.
 
     A resumed run trains again the steps after its checkpoint, so the earlier lines of those steps no longer hold. If a
-    checkpoint is evaluated twice, the later evaluation holds. A line that another process is just writing is skipped.
+    checkpoint is evaluated twice, the later evaluation holds. A line that is damaged, or that another process is just
+    writing, is skipped.
 
     Args:
       output_dir: the run's folder.
@@ -66,8 +67,8 @@ def read(output_dir: str, *names: str) -> list[dict]:
         path = os.path.join(output_dir, name)
         if not tf.io.gfile.exists(path):
             continue
-        with tf.io.gfile.GFile(path) as file:
-            lines = file.read().split("\n")
+        with tf.io.gfile.GFile(path, "rb") as file:
+            lines = file.read().decode("utf-8", errors="replace").split("\n")
         for entry in filter(None, map(_parsed, lines)):
             split, step = entry["split"], entry["step"]
             if split == START:
@@ -81,7 +82,8 @@ def _parsed(line: str) -> dict | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) and {"split", "step"} <= entry.keys() else None
+    whole = isinstance(entry, dict) and isinstance(entry.get("split"), str) and isinstance(entry.get("step"), int)
+    return entry if whole else None
 
 
 def write_results(output_dir: str, results: dict[str, float]) -> None:

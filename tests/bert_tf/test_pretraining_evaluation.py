@@ -167,6 +167,30 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
     assert (folder / "eval_on_training_data").is_dir()
 
 
+def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, monkeypatch):
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
+    with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
+        run(data, finished[0], "--do_eval")
+
+
+def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):
+    folder, ends = tmp_path / "run", []
+    shutil.copytree(finished[0], folder)
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": 1.0})
+
+    def follow(output_dir, timeout, is_last):
+        ends.append(is_last(6))
+        return iter([f"{folder}/ckpt-6"])
+
+    monkeypatch.setattr(evaluation.checkpoint_watch, "follow", follow)
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    described = json.loads((folder / "run.json").read_text())
+    described["phases"][-1]["settings"]["next_phase"] = "second.flags"
+    (folder / "run.json").write_text(json.dumps(described))
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    assert ends == [True, False]
+
+
 def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
     def interrupt(self, step, figures):
         raise KeyboardInterrupt
