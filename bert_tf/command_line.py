@@ -153,6 +153,19 @@ def require(condition: bool, message: str) -> None:
         raise InputError(message)
 
 
+def require_folder(flag: str, path: str) -> None:
+    """Raises InputError unless a path can be the folder of TensorFlow's checkpoints and SavedModels.
+
+    TensorFlow reads these paths as patterns, so it would write files there that it cannot find again.
+    """
+    require(bool(path), f"--{flag} is empty; name a folder")
+    special = sorted(set(path) & set("*?[\\"))
+    require(
+        not special,
+        f"--{flag}={path}: TensorFlow cannot read a path with {' '.join(special)} again; name another folder",
+    )
+
+
 def run(settings_class: type, main: Callable, doc: str) -> None:
     """Runs a script: parses its flags and calls `main(settings)`; invalid input gives a one-line error, exit code 1.
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, setting
+from bert_tf.command_line import require, require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,9 @@ class PretrainingSettings(DeviceSettings):
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
     )
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
-    eval_input_file: str = setting("held-out TFRecords to evaluate on; empty: those of --input_file", "")
+    eval_input_file: str = setting(
+        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them", ""
+    )
     output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(
@@ -154,6 +156,7 @@ class PretrainingSettings(DeviceSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        require_folder("output_dir", self.output_dir)
         _require_positive(
             self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
             "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps", "iterations_per_loop",
@@ -190,7 +193,8 @@ class PretrainingSettings(DeviceSettings):
         require(
             end >= self.num_warmup_steps,
             f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends before, at step {end} "
-            "(--num_schedule_steps; by default the last --num_train_steps); lower the warm-up",
+            "(--num_schedule_steps; by default the last --num_train_steps), so the rate would never reach its peak; "
+            f"give, for example, --num_warmup_steps={end // 10}",
         )
 
 
@@ -237,6 +241,7 @@ class FineTuningSettings(DeviceSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
+        require_folder("output_dir", self.output_dir)
         _require_positive(
             self, "train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
             "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop",
@@ -322,6 +327,7 @@ class ConversionSettings:
         require(format, f"--format={self.format}: must be bert_tf, tf1, tf_models or hugging_face")
         object.__setattr__(self, "format", format)
         require(self.input and self.output, "--input and --output must not be empty")
+        require_folder("output", self.output)
         require(
             not self.keep_optimizer or format in ("bert_tf", "tf1"),
             f"--keep_optimizer: {format} cannot store Adam's moments; remove the flag, or give --format=bert_tf or tf1",

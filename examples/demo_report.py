@@ -37,15 +37,14 @@ library's docstrings. Modules held out for evaluation are seen by no stage of tr
 
 def pretraining_curves(recorded: Sequence[dict]) -> str:
     """Masked-LM loss and accuracy, and next-sentence accuracy, over the steps, train and held out."""
-    train, held_out = ([f for f in recorded if f["split"] == split] for split in ("train", "eval"))
+    splits = run_report.by_split(recorded)
     panels = (
         ("masked_lm_loss", "masked-LM loss, nats", False),
         ("masked_lm_accuracy", "masked-LM accuracy", True),
         ("next_sentence_accuracy", "next-sentence accuracy", True),
     )
     drawn = [
-        curves.panel(title, run_report.train_and_held_out(name, train, held_out), percent=percent)
-        for name, title, percent in panels
+        curves.panel(title, run_report.curves_of(name, splits), percent=percent) for name, title, percent in panels
     ]
     return f'<div class="curves">{"".join(f"<div>{svg}</div>" for svg in drawn)}</div>'
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import setting
+from bert_tf.command_line import require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,3 +13,6 @@ class ExportSettings:
     export_dir: str = setting("folder to write; for TF Serving let its name be a version, as in models/mrpc/1")
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting("the task of the run, which is then checked; empty: not checked", "", alias="task")
+
+    def __post_init__(self):
+        require_folder("export_dir", self.export_dir)

@@ -25,7 +25,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import flops, loop
+from bert_tf.training import flops, loop, metrics
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
@@ -41,6 +41,7 @@ class _Prepared:
       data: the record files and their contents.
       facts: what `run.json` records of the phase.
       blanks: masks to fill in at each evaluation; None for none.
+      eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
     settings: PretrainingSettings
@@ -48,6 +49,7 @@ class _Prepared:
     data: record_files.PretrainingData
     facts: run_folder.Phase
     blanks: fill_mask.Blanks | None
+    eval_prints: Sequence[str]
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
@@ -61,7 +63,8 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
       Metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the input of any phase is invalid; raised before any training.
+      InputError: the input of any phase is invalid, which is found before any training; or the last evaluation is not
+        finite.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -77,8 +80,11 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         data_vocabulary.common(phase.data.vocabulary for phase in prepared)
         workers.check_same_facts(strategy, _same_on_workers(prepared))
         if settings.do_train:
-            return _train(prepared, strategy, lock, write_report)
-        return _evaluate(prepared[0], strategy, write_report)
+            values = _train(prepared, strategy, lock, write_report)
+        else:
+            values = _evaluate(prepared[0], strategy, write_report)
+        metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
+        return values
 
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
@@ -97,7 +103,8 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
-    return _Prepared(settings, config, data, _facts(settings, config, data), blanks)
+    eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
+    return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)
 
 
 def _train(
@@ -142,7 +149,9 @@ def _train_phase(
     start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start)
-    evaluation = Evaluation(settings, trainer, phase.blanks, write_report) if settings.do_eval else None
+    evaluation = None
+    if settings.do_eval:
+        evaluation = Evaluation(settings, trainer, phase.blanks, write_report, phase.eval_prints, phase.facts)
 
     def records_of(step: int, position: Position) -> list[str]:
         return pipeline.records_at(
@@ -180,7 +189,7 @@ def _train_phase(
 def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
     data, config = phase.data, phase.config
     trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report)
+    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report, phase.eval_prints)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config), data.vocabulary)
 
@@ -218,9 +227,7 @@ def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
         every["data"].append([facts.data, phase.data.dynamic_masking])
         every["optimizer"].append({**facts.optimizer, "init_checkpoint": ""})
         shown = [settings.fill_mask_file] if settings.fill_mask_file else []
-        every["evaluation data"].append(
-            run_folder.fingerprint([*phase.data.eval_files, *shown]) if settings.do_eval else ""
-        )
+        every["evaluation data"].append([*phase.eval_prints, *run_folder.fingerprint(shown)])
     return every
 
 

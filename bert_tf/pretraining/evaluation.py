@@ -1,11 +1,12 @@
-"""Evaluation of pre-training on held-out data: metrics, filled-in masks, the report.
+"""Evaluation of pre-training: metrics, filled-in masks, the report.
 
 Paper: section 3.1.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import orbit
 import tensorflow as tf
 from absl import logging
 
@@ -41,11 +42,16 @@ class Evaluation:
 
     Each of several workers evaluates its share, and the first one writes the results of all.
 
+    If the run was trained on any of the evaluated files, the results have a split of their own, because they say
+    nothing about unseen text.
+
     Args:
       settings: those of the run.
       trainer: with evaluation data; may train too.
       blanks: the masks to fill in; None for none.
       write_report: called with the run's folder after each evaluation.
+      eval_prints: `run_folder.fingerprint` of the evaluated files.
+      phase: the phase that is trained; None without training.
     """
 
     def __init__(
@@ -54,15 +60,32 @@ class Evaluation:
         trainer: Trainer,
         blanks: fill_mask.Blanks | None,
         write_report: Report = no_report,
+        eval_prints: Sequence[str] = (),
+        phase: run_folder.Phase | None = None,
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
+        self._eval_prints, self._phase = eval_prints, phase
         self._fill_mask = None
         if blanks:
             model = trainer.objective.model
             self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
         self._writes = strategies.is_chief(trainer.strategy)
-        summary_dir = os.path.join(settings.output_dir, "eval") if self._writes else None
-        self._summaries = summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics)
+        self._managers: dict[str, orbit.utils.SummaryManager] = {}
+
+    def _split(self) -> str:
+        """Returns the split of the evaluated files; `run.json` may have appeared since the last evaluation."""
+        phases = [*run_folder.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
+        trained_on = run_folder.is_training_data(self._eval_prints, phases)
+        return metrics_file.TRAINING_DATA if trained_on else metrics_file.HELD_OUT
+
+    def _summaries_of(self, split: str) -> orbit.utils.SummaryManager:
+        if split not in self._managers:
+            folder = os.path.join(self._settings.output_dir, split)
+            trainer = self._trainer
+            self._managers[split] = summaries.manager(folder, trainer.global_step, trainer.objective.metrics)
+            if split == metrics_file.TRAINING_DATA:
+                logging.warning("evaluating on training data; --eval_input_file gives held-out data")
+        return self._managers[split]
 
     def __call__(self) -> dict[str, float]:
         """Evaluates now; returns the metrics by name."""
@@ -71,29 +94,33 @@ class Evaluation:
         values = {name: float(value) for name, value in output.items()}
         if not self._writes:
             return values
-        logging.info("evaluated at step %d  %s", step, progress.describe(values, self._trainer.objective.metrics))
+        split = self._split()
+        manager = self._summaries_of(split)
+        where = " on training data" if split == metrics_file.TRAINING_DATA else ""
+        described = progress.describe(values, self._trainer.objective.metrics)
+        logging.info("evaluated%s at step %d  %s", where, step, described)
         name = metrics_file.METRICS_NAME if settings.do_train else metrics_file.EVALUATOR_METRICS_NAME
-        metrics_file.record(settings.output_dir, "eval", step, values, name)
+        metrics_file.record(settings.output_dir, split, step, values, name)
         metrics_file.write_results(settings.output_dir, {"global_step": step, **values})
-        self._summaries.write_summaries(values)
+        manager.write_summaries(values)
         if self._fill_mask:
-            self._fill_in(step)
-        self._summaries.flush()
+            self._fill_in(step, split, manager)
+        manager.flush()
         self._write_report(settings.output_dir)
         return values
 
-    def _fill_in(self, step: int) -> None:
+    def _fill_in(self, step: int, split: str, manager: orbit.utils.SummaryManager) -> None:
         samples = self._fill_mask.look()
         for sample in samples[:_ROWS_LOGGED]:
             logging.info("fill in %s", fill_mask.line(sample))
         name = fill_mask.NAME if self._settings.do_train else fill_mask.EVALUATOR_NAME
-        metrics_file.record(self._settings.output_dir, "eval", step, {"samples": samples}, name)
-        with self._summaries.summary_writer().as_default():
+        metrics_file.record(self._settings.output_dir, split, step, {"samples": samples}, name)
+        with manager.summary_writer().as_default():
             tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
 
 
 def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
-    """Finds the masks to fill in at each evaluation: in the user's sentences, then in the first held-out rows.
+    """Finds the masks to fill in at each evaluation: in the user's sentences, then in the first evaluated rows.
 
     Returns:
       None if the data's vocabulary was not found.
@@ -144,7 +171,9 @@ def evaluate_checkpoints(
 
     def is_last(step: int) -> bool:
         phases = run_folder.read_phases(folder)
-        return bool(phases) and step >= phases[-1].optimizer["num_train_steps"]
+        # the end of a phase that another one follows is not the end of the run
+        is_last_phase = bool(phases) and not phases[-1].settings.get("next_phase")
+        return is_last_phase and step >= phases[-1].optimizer["num_train_steps"]
 
     for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
         run_folder.check_model(folder, model, vocabulary)

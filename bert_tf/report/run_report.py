@@ -17,7 +17,13 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME = "report.html"
-_TRAIN, _HELD_OUT = "train", "eval"
+# How people read the splits of `metrics_file`; another split keeps its own name.
+_LABELS = {
+    metrics_file.TRAIN: "train",
+    metrics_file.HELD_OUT: "held out",
+    metrics_file.TRAINING_DATA: "training data, evaluated",
+}
+_COLORS = {metrics_file.TRAIN: curves.BLUE, metrics_file.TRAINING_DATA: curves.GREEN}
 _MOST_SAMPLES = 60
 
 STYLE = """
@@ -45,8 +51,8 @@ def write(output_dir: str) -> None:
     """
     try:
         _write(output_dir)
-    except (InputError, OSError, tf.errors.OpError) as error:
-        logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), error)
+    except Exception as error:  # whatever is wrong with the report must not end or mask the training
+        logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), _reason(error))
 
 
 def write_or_refuse(output_dir: str) -> str:
@@ -59,8 +65,16 @@ def write_or_refuse(output_dir: str) -> str:
         raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining")
     try:
         return _write(output_dir)
-    except tf.errors.OpError as error:
-        raise InputError(f"{os.path.join(output_dir, NAME)}: cannot be written ({error.message})") from error
+    except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
+        path = os.path.join(output_dir, NAME)
+        raise InputError(f"{path}: cannot be written ({_reason(error)}); see the files beside it") from error
+
+
+def _reason(error: Exception) -> str:
+    """Describes an error on one line; for one that a damaged file caused, with its kind."""
+    if isinstance(error, tf.errors.OpError):
+        return error.message
+    return str(error) if isinstance(error, (InputError, OSError)) else f"{type(error).__name__}: {error}"
 
 
 def _write(output_dir: str) -> str:
@@ -100,18 +114,19 @@ def render(
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
       kind: of the run: which metrics and settings to show.
     """
-    train, held_out = ([entry for entry in recorded if entry["split"] == split] for split in (_TRAIN, _HELD_OUT))
-    step = max((entry["step"] for entry in (*train, *held_out)), default=0)
+    splits = by_split(recorded)
+    train = splits.get(metrics_file.TRAIN, [])
+    step = max((entry["step"] for entries in splits.values() for entry in entries), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     starts = [entry for entry in recorded if entry["split"] == "start" and "peak_flops" in entry]
     parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
-    if train or held_out:
+    if splits:
         shown = [metric for metric in kind.metrics if metric.title]
         parts += [
-            _metrics_table(shown, train, held_out),
+            _metrics_table(shown, splits),
             "<h2>Curves</h2>",
-            _panels(shown, train, held_out, [phase.first_step for phase in phases[1:]]),
+            _panels(shown, splits, [phase.first_step for phase in phases[1:]]),
         ]
     if starts:
         parts.append(_peak_note(starts[-1], train))
@@ -132,43 +147,58 @@ def _peak_note(start: Mapping, train: Sequence[Mapping]) -> str:
     )
 
 
-def _panels(
-    shown: Sequence[Metric], train: Sequence[Mapping], held_out: Sequence[Mapping], begins: Sequence[int]
-) -> str:
+def _panels(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], begins: Sequence[int]) -> str:
     drawn = []
     for metric in shown:
-        lines = train_and_held_out(metric.name, train, held_out)
+        lines = curves_of(metric.name, splits)
         if lines:
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             drawn.append(f"<div>{curves.panel(metric.title, lines, phases=begins, **options)}</div>")
     return f'<div class="curves">{"".join(drawn)}</div>'
 
 
-def train_and_held_out(name: str, train: Sequence[Mapping], held_out: Sequence[Mapping]) -> list[curves.Curve]:
-    """Returns the curves of a metric that have points."""
-    splits = (("train", train, curves.BLUE, False), ("held out", held_out, curves.ORANGE, True))
+def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
+    """Groups the entries of `metrics_file.read` by split: training first, then evaluations in order of appearance."""
+    splits: dict[str, list[Mapping]] = {metrics_file.TRAIN: []}
+    for entry in recorded:
+        if entry["split"] != metrics_file.START:
+            splits.setdefault(entry["split"], []).append(entry)
+    return {split: entries for split, entries in splits.items() if entries}
+
+
+def curves_of(name: str, splits: Mapping[str, Sequence[Mapping]]) -> list[curves.Curve]:
+    """Returns the curves of a metric that have points, one for each split."""
     made = [
-        curves.Curve(label, [(entry["step"], entry[name]) for entry in entries if name in entry], color, dots)
-        for label, entries, color, dots in splits
+        curves.Curve(
+            _LABELS.get(split, split),
+            [(entry["step"], entry[name]) for entry in entries if name in entry],
+            _COLORS.get(split, curves.ORANGE),
+            dots=split != metrics_file.TRAIN,
+        )
+        for split, entries in splits.items()
     ]
     return [curve for curve in made if curve.points]
 
 
-def _metrics_table(shown: Sequence[Metric], train: Sequence[Mapping], held_out: Sequence[Mapping]) -> str:
-    """Returns a table of the last values, and the best ones of the evaluations."""
-    head = ["", *(f"{label}, step {entries[-1]['step']:,}" if entries else "" for label, entries in
-                  (("train", train), ("held out", held_out))), "held out, best"]  # fmt: skip
+def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]]) -> str:
+    """Returns a table of the last values, and of the best ones on unseen data."""
+    unseen = [split for split in splits if split not in (metrics_file.TRAIN, metrics_file.TRAINING_DATA)]
+    head = ["", *(f"{_LABELS.get(split, split)}, step {entries[-1]['step']:,}" for split, entries in splits.items())]
+    head += [f"{_LABELS.get(split, split)}, best" for split in unseen]
     rows = []
     for metric in shown:
-        cells = [_number(entries[-1].get(metric.name), metric) if entries else "" for entries in (train, held_out)]
-        evaluated = [(entry[metric.name], entry["step"]) for entry in held_out if metric.name in entry]
-        best = ""
-        if evaluated:
-            value, step = (max if metric.higher_is_better else min)(evaluated, key=lambda pair: pair[0])
-            best = f"{_number(value, metric)} at step {step:,}"
+        cells = [_number(entries[-1].get(metric.name), metric) for entries in splits.values()]
         if any(cells):
-            rows.append([metric.title, *cells, best])
+            rows.append([metric.title, *cells, *(_best(splits[split], metric) for split in unseen)])
     return _table(head, rows)
+
+
+def _best(entries: Sequence[Mapping], metric: Metric) -> str:
+    evaluated = [(entry[metric.name], entry["step"]) for entry in entries if metric.name in entry]
+    if not evaluated:
+        return ""
+    value, step = (max if metric.higher_is_better else min)(evaluated, key=lambda pair: pair[0])
+    return f"{_number(value, metric)} at step {step:,}"
 
 
 def _number(value: float | None, metric: Metric) -> str:

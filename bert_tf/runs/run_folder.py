@@ -89,6 +89,22 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
     return entries
 
 
+def is_training_data(prints: Sequence[str], phases: Sequence[Phase]) -> bool:
+    """Returns whether a run was trained on any of the files.
+
+    Args:
+      prints: `fingerprint` of the files. Their names are not compared, since a copy may have another name.
+      phases: of the run.
+    """
+    trained = {_contents(file) for phase in phases for file in phase.data.get("input_file", ())}
+    return not trained.isdisjoint(map(_contents, prints))
+
+
+def _contents(entry: str) -> str:
+    """Returns an entry of `fingerprint` without the file's name: its size and hash."""
+    return ", ".join(entry.rsplit(", ", 2)[1:])
+
+
 def read_phases(output_dir: str) -> list[Phase]:
     """Returns the phases of a folder; [] if no checkpoint was saved there.
 
@@ -177,7 +193,7 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         if not _is_same_data(last, phase):
             _refuse(output_dir, "data", last.data, phase.data)
-        _refuse(output_dir, "optimizer", last.optimizer, phase.optimizer)
+        _refuse_flags(output_dir, last, phase)
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
@@ -246,7 +262,26 @@ def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
 
 
 def _is_same(last: Phase, phase: Phase) -> bool:
-    return _is_same_data(last, phase) and last.optimizer == phase.optimizer
+    return _is_same_data(last, phase) and not _different_flags(last, phase)
+
+
+def _different_flags(last: Phase, phase: Phase) -> list[str]:
+    """Returns the names of the optimizer's flags that differ. Two spellings of the same path do not differ."""
+    different = [
+        key
+        for key in dict.fromkeys([*last.optimizer, *phase.optimizer])
+        if last.optimizer.get(key) != phase.optimizer.get(key)
+    ]
+    paths = [resolved_path(each.optimizer.get("init_checkpoint", "")) for each in (last, phase)]
+    spelled = [each.settings.get("init_checkpoint", "") for each in (last, phase)]
+    if paths[0] == paths[1] or spelled[0] == spelled[1] != "":
+        different = [key for key in different if key != "init_checkpoint"]
+    return different
+
+
+def resolved_path(path: str) -> str:
+    """Returns a local path as absolute and without links; others, such as hf://owner/model, as they are."""
+    return os.path.realpath(path) if path and "://" not in path else path
 
 
 def _is_same_data(last: Phase, phase: Phase) -> bool:
@@ -261,11 +296,21 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
         return False
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
-    same_but_longer = _is_same_data(last, phase) and all(
-        phase.optimizer.get(key) == last.optimizer.get(key)
-        for key in (last.optimizer.keys() | phase.optimizer.keys()) - schedule
-    )
+    same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_flags(last, phase))
     return another_length or same_but_longer
+
+
+def _refuse_flags(output_dir: str, last: Phase, phase: Phase) -> None:
+    flags = _different_flags(last, phase)
+    if flags:
+        told = "; ".join(
+            f"--{name} was {last.optimizer.get(name)!r}, is {phase.optimizer.get(name)!r}" for name in flags
+        )
+        raise InputError(
+            f"--output_dir={output_dir}: holds a run with other flags ({told}); give its own flags to resume it, or, "
+            f"to train with these, a new --output_dir with --init_checkpoint={output_dir}, which takes its weights but "
+            "not the state of its optimizer"
+        )
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:

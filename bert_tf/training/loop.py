@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.checkpoint_formats import latest
 from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
-from bert_tf.runs import run_checkpoints
+from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import summaries
 from bert_tf.training.interruption import Interruption
@@ -50,7 +50,7 @@ def optimizer_facts(
         "train_batch_size": settings.train_batch_size,
         "dtype": settings.dtype,
         "random_seed": settings.random_seed,
-        "init_checkpoint": settings.init_checkpoint,
+        "init_checkpoint": run_folder.resolved_path(settings.init_checkpoint),
     }
 
 

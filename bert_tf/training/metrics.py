@@ -6,9 +6,12 @@ progress line, TensorBoard and the report read these declarations, and know no m
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
+
+from tfrecords.errors import InputError
 
 _LARGEST_EXPONENT = 88.0  # of float32
 
@@ -86,6 +89,24 @@ TRAINING = (
 def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
     """Maps names to the metrics of an objective, and then to those that every training has."""
     return {metric.name: metric for metric in (*declared, *TRAINING)}
+
+
+def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
+    """Raises an error if an evaluation is not finite: such weights must not pass for a result.
+
+    Args:
+      values: metrics of the evaluation by name.
+      checkpoint: what was evaluated, for the message.
+
+    Raises:
+      InputError: names the metrics.
+    """
+    bad = [name for name, value in values.items() if not math.isfinite(value)]
+    if bad:
+        raise InputError(
+            f"{checkpoint} is of no use: its evaluation is not finite ({', '.join(bad)}); training diverged, or the "
+            "evaluated data is damaged; take an earlier checkpoint, or lower --learning_rate in another --output_dir"
+        )
 
 
 def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> dict[str, tf.Tensor]:

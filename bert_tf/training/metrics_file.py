@@ -13,6 +13,8 @@ import tensorflow as tf
 from tfrecords import writer
 
 METRICS_NAME = "metrics.jsonl"
+# Splits of lines. An evaluation on training data must never look like one on held-out data.
+START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
 # A process that only evaluates writes this one, since another that trains may be writing the one above.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
@@ -22,7 +24,7 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
     Args:
       output_dir: the run's folder.
-      split: "train", "start" where training starts or resumes, or the name of the evaluated data.
+      split: TRAIN, START where training starts or resumes, HELD_OUT, TRAINING_DATA, or another name of evaluated data.
       step: steps trained so far.
       values: metrics by name, or facts about a start.
       name: of the file. No two processes may write the same one.
@@ -50,7 +52,8 @@ def read(output_dir: str, *names: str) -> list[dict]:
     """Reads the lines that `record` wrote, without those that no longer hold.
 
     A resumed run trains again the steps after its checkpoint, so the earlier lines of those steps no longer hold. If a
-    checkpoint is evaluated twice, the later evaluation holds. A line that another process is just writing is skipped.
+    checkpoint is evaluated twice, the later evaluation holds. A line that is damaged, or that another process is just
+    writing, is skipped.
 
     Args:
       output_dir: the run's folder.
@@ -64,12 +67,12 @@ def read(output_dir: str, *names: str) -> list[dict]:
         path = os.path.join(output_dir, name)
         if not tf.io.gfile.exists(path):
             continue
-        with tf.io.gfile.GFile(path) as file:
-            lines = file.read().split("\n")
+        with tf.io.gfile.GFile(path, "rb") as file:
+            lines = file.read().decode("utf-8", errors="replace").split("\n")
         for entry in filter(None, map(_parsed, lines)):
             split, step = entry["split"], entry["step"]
-            if split == "start":
-                by_split["train"] = {s: e for s, e in by_split.get("train", {}).items() if s <= step}
+            if split == START:
+                by_split[TRAIN] = {s: e for s, e in by_split.get(TRAIN, {}).items() if s <= step}
             by_split.setdefault(split, {})[step] = entry
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
 
@@ -79,7 +82,8 @@ def _parsed(line: str) -> dict | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) and {"split", "step"} <= entry.keys() else None
+    whole = isinstance(entry, dict) and isinstance(entry.get("split"), str) and isinstance(entry.get("step"), int)
+    return entry if whole else None
 
 
 def write_results(output_dir: str, results: dict[str, float]) -> None:

@@ -34,7 +34,7 @@ class Progress:
         declared: Sequence[Metric] = (),
     ):
         self._output_dir, self._last_step, self._declared = output_dir, last_step, declared
-        metrics_file.record(output_dir, "start", first_step, facts or {})
+        metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
         self._bar = ProgressBar("train", last_step, "step", first_step, dynamic_ncols=True)
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
@@ -44,7 +44,7 @@ class Progress:
           step: steps done so far.
           values: metrics by name, averaged over the loop.
         """
-        metrics_file.record(self._output_dir, "train", step, values)
+        metrics_file.record(self._output_dir, metrics_file.TRAIN, step, values)
         described = describe(values, self._declared)
         if self._bar.advance(step - self._bar.done, described, is_last=step == self._last_step):
             logging.info("step %d/%d  %s  %s left", step, self._last_step, described, self._bar.time_left)

@@ -254,7 +254,7 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(inp
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--learning_rate=1e-5"], "another optimizer .*learning_rate"),
+        (["--learning_rate=1e-5"], "other flags .*learning_rate"),
         (["--max_seq_length=20"], "another data .*max_seq_length"),
         (["--task_name=tsv", "--tsv_text_a_column=#1 String", "--tsv_label_column=Quality"],
          "another model .*task_name was 'MRPC', is 'tsv'"),

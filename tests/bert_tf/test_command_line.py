@@ -209,6 +209,19 @@ def test_settings_that_contradict_name_the_flag(settings_class, arguments, messa
         command_line.parse(settings_class, arguments)
 
 
+@pytest.mark.parametrize("folder", ["", "o[1]/x", "runs/*", "a?", "a\\\\b"])
+def test_a_folder_that_tensorflow_could_not_read_again_is_refused(folder):
+    needed = {
+        PretrainingSettings: ("output_dir", ["--input_file=x", "--do_train"]),
+        ClassifierSettings: ("output_dir", ["--data_dir=x", "--task_name=MRPC", "--do_train"]),
+        ConversionSettings: ("output", ["--input=x", "--format=tf1"]),
+    }
+    for settings_class, (flag, others) in needed.items():
+        with pytest.raises(InputError, match=f"--{flag}"):
+            command_line.parse(settings_class, [*others, f"--{flag}={folder}"])
+        command_line.parse(settings_class, [*others, f"--{flag}=a-b_c]d e/ü"])
+
+
 def test_to_json_holds_every_resolved_setting():
     settings = command_line.parse(VocabularySettings, [*LEARN, "--vocab_size=77"])
     found = json.loads(command_line.to_json(settings))

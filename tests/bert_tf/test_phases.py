@@ -73,7 +73,7 @@ def both(runs, tmp_path_factory):
 def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
     out, figures = both
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
-    evaluated = lines(out, "eval")
+    evaluated = lines(out, "eval_on_training_data")
     # at its start and at its end each phase evaluates on its own rows
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
     assert evaluated[2]["loss"] != evaluated[3]["loss"]

@@ -20,7 +20,7 @@ from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.report import run_report
 from bert_tf.runs import checkpoint_watch
 from bert_tf.settings import PretrainingSettings
-from bert_tf.training import flops, loop
+from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -41,15 +41,16 @@ SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilisation", 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `data.tfrecord` and `config.json`; and with a vocabulary of its own, that it may be moved."""
+    """A folder with `data.tfrecord`, `held_out.tfrecord`, `config.json` and its own copy of the vocabulary."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(vocab_file, folder / "vocab.txt")
-    generator = GeneratorSettings(
-        input_file=corpus_file, output_file=str(folder / "data.tfrecord"), vocab_file=str(folder / "vocab.txt"),
-        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1,
-    )  # fmt: skip
-    with LocalRunner(1) as runner:
-        create_pretraining_data(generator, runner)
+    for name, seed in (("data", 1), ("held_out", 2)):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=str(folder / "vocab.txt"),
+            max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, random_seed=seed,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
     (folder / "config.json").write_text(CONFIG.to_json_string())
     return folder
 
@@ -57,6 +58,7 @@ def data(tmp_path_factory, corpus_file, vocab_file):
 def words(data, output_dir, *more: str) -> list[str]:
     return [
         f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord", f"--output_dir={output_dir}",
+        f"--eval_input_file={data}/held_out.tfrecord",
         "--max_seq_length=32", "--max_predictions_per_seq=5", "--train_batch_size=8", "--num_train_steps=6",
         "--num_warmup_steps=2", "--learning_rate=1e-3", "--save_checkpoints_steps=3", "--max_eval_steps=4", *more,
     ]  # fmt: skip
@@ -147,6 +149,48 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
     assert (finished[0] / "fill_mask-eval.jsonl").exists()
 
 
+def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(data, finished, tmp_path, caplog):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    shutil.copy(data / "data.tfrecord", tmp_path / "renamed.tfrecord")
+    for given in ("", f"{tmp_path}/renamed.tfrecord"):
+        (folder / "metrics-eval.jsonl").unlink(missing_ok=True)
+        with caplog.at_level(logging.INFO):
+            caplog.clear()
+            run(data, folder, "--do_eval", f"--eval_input_file={given}")
+        (line,) = lines(folder / "metrics-eval.jsonl")
+        assert line["split"] == metrics_file.TRAINING_DATA
+        assert "evaluating on training data; --eval_input_file" in caplog.text
+        assert "evaluated on training data at step 6" in caplog.text
+    page = (folder / "report.html").read_text()
+    assert "training data, evaluated, step 6" in page and page.count(", best</th>") == 1
+    assert (folder / "eval_on_training_data").is_dir()
+
+
+def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, monkeypatch):
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
+    with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
+        run(data, finished[0], "--do_eval")
+
+
+def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):
+    folder, ends = tmp_path / "run", []
+    shutil.copytree(finished[0], folder)
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": 1.0})
+
+    def follow(output_dir, timeout, is_last):
+        ends.append(is_last(6))
+        return iter([f"{folder}/ckpt-6"])
+
+    monkeypatch.setattr(evaluation.checkpoint_watch, "follow", follow)
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    described = json.loads((folder / "run.json").read_text())
+    described["phases"][-1]["settings"]["next_phase"] = "second.flags"
+    (folder / "run.json").write_text(json.dumps(described))
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    assert ends == [True, False]
+
+
 def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
     def interrupt(self, step, figures):
         raise KeyboardInterrupt
@@ -233,8 +277,9 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
     moved, folder = tmp_path / "data", tmp_path / "run"
     shutil.copytree(data, moved)
     shutil.copytree(finished[0], folder)
-    manifest = moved / "data.tfrecord.manifest.json"
-    manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
+    for name in ("data", "held_out"):
+        manifest = moved / f"{name}.tfrecord.manifest.json"
+        manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
     for kept in (moved, folder):
         (kept / "vocab.txt").unlink()
     looks = folder / "fill_mask-eval.jsonl"

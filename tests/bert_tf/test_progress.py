@@ -71,6 +71,17 @@ def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
     ]
 
 
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xfe\x00", b"[1, 2]", b'{"split": [], "step": 1}', b'{"split": "a", "step": "b"}']
+)
+def test_garbage_between_lines_is_skipped(tmp_path, garbage):
+    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(garbage + b"\n")
+    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [(1, 1.0), (2, 2.0)]
+
+
 def steps(entries, split):
     return [(entry["step"], entry["loss"]) for entry in entries if entry["split"] == split]
 

@@ -78,32 +78,57 @@ def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder,
         (
             changed(FIRST, model={"hidden_size": 16}),
             10,
-            "another model (hidden_size was 8, is 16);",
+            "of another model (hidden_size was 8, is 16);",
         ),
-        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "another model (num_hidden_layers was 2, is 3);"),
-        (changed(FIRST, model={"heads": 2}), 0, "another model (heads was None, is 2);"),
-        (changed(FIRST, data={"files": "bb"}), 5, "another data (files was 'aa', is 'bb');"),
+        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "of another model (num_hidden_layers was 2, is 3);"),
+        (changed(FIRST, model={"heads": 2}), 0, "of another model (heads was None, is 2);"),
+        (changed(FIRST, data={"files": "bb"}), 5, "of another data (files was 'aa', is 'bb');"),
         # finished and longer, but the same row length with other data is no second phase
-        (changed(LONGER, data={"files": "bb"}), 10, "another data (files was 'aa', is 'bb');"),
-        (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "another optimizer (learning_rate was 0.1, is 0.3);"),
+        (changed(LONGER, data={"files": "bb"}), 10, "of another data (files was 'aa', is 'bb');"),
+        (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "with other flags (--learning_rate was 0.1, is 0.3);"),
         (
             changed(LONGER, optimizer={"learning_rate": 0.3}),
             10,
-            "another optimizer (learning_rate was 0.1, is 0.3; num_train_steps was 10, is 20; "
-            "num_warmup_steps was 1, is 3);",
+            "with other flags (--learning_rate was 0.1, is 0.3; --num_train_steps was 10, is 20; "
+            "--num_warmup_steps was 1, is 3); give its own flags to resume it, or, to train with these, a new "
+            "--output_dir with --init_checkpoint=",
         ),
-        (LONGER, 9, "another optimizer (num_train_steps was 10, is 20; num_warmup_steps was 1, is 3);"),
-        (SECOND, 9, "another data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
+        (LONGER, 9, "with other flags (--num_train_steps was 10, is 20; --num_warmup_steps was 1, is 3);"),
+        (SECOND, 9, "of another data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
         # finished, but no more steps than before
-        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "another data (files was"),
-        (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "another optimizer (num_train_steps was 10, is 5);"),
+        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "of another data (files was"),
+        (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "with other flags (--num_train_steps was 10, is 5);"),
     ],
 )
 def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, phase, trained_steps, message):
     before = content(folder)
-    with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run of {message}")):
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run {message}")):
         run_folder.begin(folder, phase, trained_steps)
     assert content(folder) == before
+
+
+def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, monkeypatch):
+    def starting_from(fact, spelled):
+        return changed(FIRST, optimizer={"init_checkpoint": fact}, settings={"init_checkpoint": spelled})
+
+    folder = str(tmp_path / "run")
+    run_folder.begin(folder, starting_from("pretrained", "pretrained"), 0)  # as earlier versions kept it
+    save_a_checkpoint(folder)
+    monkeypatch.chdir(tmp_path)
+    absolute = str(tmp_path / "pretrained")
+    assert run_folder.begin(folder, starting_from(absolute, f"{absolute}/"), 5) == 5
+    assert run_folder.begin(folder, starting_from("/elsewhere/pretrained", "pretrained"), 5) == 5, "all was moved"
+    with pytest.raises(InputError, match="other flags .--init_checkpoint was 'pretrained', is '/other'"):
+        run_folder.begin(folder, starting_from("/other", "/other"), 5)
+
+
+def test_training_data_is_known_by_its_content(tmp_path):
+    for name, text in (("a, b", "one"), ("copy", "one"), ("other", "two")):
+        (tmp_path / name).write_text(text)
+    trained = [changed(FIRST, data={"input_file": run_folder.fingerprint([str(tmp_path / "a, b")])})]
+    for names, expected in ((["copy"], True), (["other"], False), (["other", "a, b"], True), ([], False)):
+        prints = run_folder.fingerprint([str(tmp_path / name) for name in names])
+        assert run_folder.is_training_data(prints, trained) is expected
 
 
 def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase(folder):
@@ -111,7 +136,7 @@ def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase
     del entries["phases"][0]["optimizer"]["num_schedule_steps"]
     with open(os.path.join(folder, "run.json"), "w") as file:
         json.dump(entries, file)
-    with pytest.raises(InputError, match=r"another optimizer \(num_schedule_steps was 10, is 20\)"):
+    with pytest.raises(InputError, match=r"other flags \(--num_schedule_steps was 10, is 20\)"):
         run_folder.begin(folder, FIRST, 5)
     assert run_folder.begin(folder, changed(FIRST, optimizer={"num_schedule_steps": 10}), 5) == 5
 
@@ -119,7 +144,7 @@ def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase
 def test_a_fact_of_the_data_that_an_earlier_version_did_not_keep_is_not_compared(folder):
     told = changed(FIRST, data={"masked_lm_prob": 0.15})
     assert run_folder.begin(folder, told, 5) == 5
-    with pytest.raises(InputError, match="another optimizer .learning_rate was 0.1, is 0.3"):
+    with pytest.raises(InputError, match="other flags .--learning_rate was 0.1, is 0.3"):
         run_folder.begin(folder, changed(told, optimizer={"learning_rate": 0.3}), 5)
     again = f"{folder}_2"
     run_folder.begin(again, told, 0)
@@ -142,7 +167,7 @@ def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder
     assert run_folder.read_phases(folder) == phases
     assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
     assert run_folder.read_phases(folder) == phases
-    with pytest.raises(InputError, match="holds a run of another"):
+    with pytest.raises(InputError, match="holds a run (of another|with other)"):
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
 
 

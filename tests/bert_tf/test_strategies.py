@@ -89,7 +89,7 @@ def figures(output_dir, split: str = "train") -> dict[int, dict]:
 
 def assert_trained_alike(output_dir, alone, evaluated) -> None:
     """Every step's losses, and those of evaluations, which are over all rows once."""
-    for split, steps in (("train", range(1, 51)), ("eval", evaluated)):
+    for split, steps in (("train", range(1, 51)), ("eval_on_training_data", evaluated)):
         got, expected = figures(output_dir, split), figures(alone, split)
         assert list(got) == list(steps)
         for step, entry in got.items():
