@@ -10,9 +10,9 @@ class ExportSettings:
     """Settings of `export_saved_model`."""
 
     checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
-    export_dir: str = setting("folder to write; for TF Serving let its name be a version, as in models/mrpc/1")
+    export_dir: str = setting("folder to write; TF Serving needs a version number as its name, as in models/mrpc/1")
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
-    task_name: str = setting("the task of the run, which is then checked; empty: not checked", "", alias="task")
+    task_name: str = setting("task that the run must have been trained on; empty: any", "", alias="task")
 
     def __post_init__(self):
         require_folder("export_dir", self.export_dir)

@@ -43,7 +43,7 @@ class ServedModel(tf.Module, abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """Returns what makes the head that the task was trained with, for `FineTunedBert`."""
+        """Returns a function that makes the head of the task, for `FineTunedBert`."""
 
     @abc.abstractmethod
     def inputs(self) -> tuple[str, ...]:

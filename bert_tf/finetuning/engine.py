@@ -41,7 +41,7 @@ class _Run:
     """What a run works with, all of it checked.
 
     Attributes:
-      settings: as given, with the files that were left out.
+      settings: as given, plus the paths of files and the row length that the user left out.
       task: as given.
       config: shape of the model.
       tokenizer: from the run's vocabulary.

@@ -22,8 +22,8 @@ class FineTunedBert(keras.Model):
 
     Args:
       config: shape and regularization.
-      make_head: returns the head: a layer from one of the encoder's outputs to logits. Its attribute `reads` names
-        that output.
+      make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
+        names that output.
       recompute_activations: see `BertEncoder`.
     """
 

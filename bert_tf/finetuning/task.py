@@ -76,7 +76,7 @@ class Task(abc.ABC):
         """Refuses a model or settings that the task cannot use, by an InputError; accepts all by default."""
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns what tells the data of two runs apart besides their files."""
+        """Returns the settings that decide how the files are read; a run with others is another run."""
         return {}
 
     @abc.abstractmethod
@@ -115,7 +115,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns the head: a layer from one of the encoder's outputs, named by its attribute `reads`, to logits."""
+        """Returns a layer that computes logits from one of the encoder's outputs; its attribute `reads` names that output."""
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""
