@@ -155,7 +155,7 @@ def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, chang
 
 def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path, monkeypatch):
     trained = []
-    monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments))
+    monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments) or {})
     start = f"--init_checkpoint={cased}/run"
     run_pretraining(pretraining(runs, cased, tmp_path / "again", start))
     lower = [f"--input_file={runs}/32.tfrecord", start]
