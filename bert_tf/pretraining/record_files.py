@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
@@ -181,9 +182,10 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
 
 def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:
     if entries.get("vocab_size", 0) > config.vocab_size:
+        remedy = GROWTH_COMMAND if settings.init_checkpoint else "raise it"
         raise InputError(
             f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
-            f"{path}, which has {entries['vocab_size']} tokens; raise it"
+            f"{path}, which has {entries['vocab_size']} tokens; {remedy}"
         )
     manifest.check_size(path, entries)
 
