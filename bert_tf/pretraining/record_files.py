@@ -110,6 +110,11 @@ def inspect(
         why = "its rows are masked already" if masked else f"directionality={config.directionality} masks none"
         raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; leave it out")
     settings = _with_masking(settings, manifests if unmasked else {})
+    if unmasked and settings.max_predictions_per_seq > settings.max_seq_length:
+        raise InputError(
+            f"--max_predictions_per_seq={settings.max_predictions_per_seq}: must not exceed "
+            f"--max_seq_length={settings.max_seq_length}"
+        )
     features = schema.pretraining_features(
         settings.max_seq_length, settings.max_predictions_per_seq, masked=masked, next_sentence=pairs
     )

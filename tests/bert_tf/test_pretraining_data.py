@@ -161,6 +161,11 @@ def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
         inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
 
 
+def test_more_predictions_than_tokens_are_refused(data):
+    with pytest.raises(InputError, match="--max_predictions_per_seq=1000000000: must not exceed --max_seq_length=32"):
+        look(data, "dynamic", f"--vocab_file={data}/vocab.txt", "--max_predictions_per_seq=1000000000")
+
+
 def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
     with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; leave it out"):
         look(data, "static", "--masked_lm_prob=0.3")
@@ -308,7 +313,7 @@ def three_shards(data, tmp_path):
 
 
 def look_at(folder, patterns, *more: str):
-    given = settings(folder, "out", "", *more)
+    given = settings(folder, "out", "set", *more)
     given = dataclasses.replace(given, input_file=patterns)
     files = reader.expand_files(patterns)
     eval_files = reader.expand_files(given.eval_input_file) if given.eval_input_file else files

@@ -279,7 +279,7 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
         random_next.startswith("100.0% of the next sentences are random") and "--input_format=documents" in random_next
     )
     caplog.clear()
-    with pytest.raises(InputError, match="contains 1 document, .* or give --input_format=documents if each line is"):
+    with pytest.raises(InputError, match="contains 1 document, .* give --input_format=documents if each line is"):
         generator.run("lines", input_file=tmp_path / "corpus.txt")
     generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", max_seq_length=64)
     assert not warnings_of(caplog)
@@ -287,6 +287,13 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
     assert (found["documents"], found["tokens"]) == (sentences["documents"], sentences["tokens"])
     assert found["sentences"] == pytest.approx(sentences["sentences"], rel=0.05)
     assert found["used_share"] > 0.9 and f"{found['used_share']:.1%} of them used" in caplog.messages[-1]
+
+
+def test_a_cased_vocabulary_on_lower_cased_text_is_warned_of(generator, tmp_path, caplog):
+    cased = tmp_path / "cased.txt"
+    cased.write_text(pathlib.Path(generator.vocab_file).read_text() + "The\n")
+    generator.run("a", vocab_file=cased)
+    assert [line for line in warnings_of(caplog) if "has 1 tokens with upper-case letters, such as The" in line]
 
 
 def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, caplog):

@@ -160,11 +160,15 @@ def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ign
     "words, message",
     [
         ([], "error: name the file to show"),
+        ([os.fsdecode(b"\xff")], r"error: '\udcff': a name that is not UTF-8; rename the file"),
+        (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary"),
+        (["data.manifest.json"], "error: data.manifest.json: is a manifest; name a shard instead"),
         (["data"], "error: data: no manifest names its vocabulary; give --vocab_file"),
     ],
 )
 def test_bad_input_is_one_line(folder, words, message):
     record_file(folder / "data")
+    (folder / "data.manifest.json").write_text("{}")
     done = call(*words, cwd=folder)
     assert done.returncode == 1 and done.stderr.startswith(message) and done.stderr.count("\n") == 1, done.stderr
 
