@@ -1,6 +1,6 @@
 """A look at what a model makes of blanks in sentences, for people to read.
 
-Paper: section 3.1, Task 1 (masked pieces); section 5.1 for the next piece of a left-to-right model.
+Paper: section 3.1, Task 1 (masked tokens); section 5.1 for the next token of a left-to-right model.
 
 Letters: B rows, S sequence length, K blanks of a row, V vocabulary size.
 """
@@ -22,7 +22,7 @@ _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
 # Of a line in the log.
 _COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
-# A left-to-right model guesses at every piece; some of them say enough.
+# A left-to-right model guesses at every token; some of them say enough.
 _BLANKS_OF_ONE_DIRECTION = 8
 # From the place that is predicted to the position at which the model predicts it.
 _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
@@ -33,10 +33,10 @@ class Row:
     """A row with blanks.
 
     Attributes:
-      input_ids: int32 [pieces], what the model reads, without padding.
-      segment_ids: int32 [pieces].
+      input_ids: int32 [tokens], what the model reads, without padding.
+      segment_ids: int32 [tokens].
       blanks: places in the row, ascending.
-      right_ids: the piece that belongs into each; None where nobody knows.
+      right_ids: the token that belongs into each; None where nobody knows.
     """
 
     input_ids: np.ndarray
@@ -47,7 +47,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Blanks:
-    """Rows with blanks and the vocabulary, pieces by id, that they are written in."""
+    """Rows with blanks and the vocabulary, tokens by id, that they are written in."""
 
     vocabulary: Sequence[str]
     rows: Sequence[Row]
@@ -57,7 +57,7 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
     """Rows of pre-training data, [B, S], with what is predicted in them, [B, P], as blanks."""
     rows = []
     for index in range(len(batch["input_ids"])):
-        pieces = int(batch["input_mask"][index].sum())
+        tokens = int(batch["input_mask"][index].sum())
         used = np.flatnonzero(batch["masked_lm_weights"][index] > 0)
         most = _MOST_BLANKS if directionality == "bidi" else _BLANKS_OF_ONE_DIRECTION
         if len(used) > most:
@@ -67,8 +67,8 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
         blanks = batch["masked_lm_positions"][index][used] - _READ_FROM[directionality]
         rows.append(
             Row(
-                batch["input_ids"][index][:pieces],
-                batch["segment_ids"][index][:pieces],
+                batch["input_ids"][index][:tokens],
+                batch["segment_ids"][index][:tokens],
                 blanks.tolist(),
                 batch["masked_lm_ids"][index][used].tolist(),
             )
@@ -77,7 +77,7 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
 
 
 def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[Row]:
-    """Rows of a text file: a sentence a line, with [MASK] where a piece is to be guessed.
+    """Rows of a text file: a sentence a line, with [MASK] where a token is to be guessed.
 
     Raises:
       InputError: no such file; a line without [MASK], or too long; too many lines, or none.
@@ -108,7 +108,7 @@ def _row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length
         ids += [*part, tokenizer.mask_id]
     ids[-1] = tokenizer.sep_id
     if len(ids) > max_seq_length:
-        raise InputError(f"{where}: has {len(ids)} pieces, beyond --max_seq_length={max_seq_length}; shorten it")
+        raise InputError(f"{where}: has {len(ids)} tokens, beyond --max_seq_length={max_seq_length}; shorten it")
     input_ids = np.array(ids, np.int32)
     blanks = np.flatnonzero(input_ids == tokenizer.mask_id).tolist()
     return Row(input_ids, np.zeros_like(input_ids), blanks, None)
@@ -141,7 +141,7 @@ class FillMask:
 
         Returns:
           For each row `pieces` (strings, as the model reads them) and `blanks`: for each `at` (its place among
-          the pieces), `right` (the piece that belongs there, or None) and `guesses`: [piece, probability]
+          the tokens), `right` (the token that belongs there, or None) and `guesses`: [token, probability]
           pairs, the most probable first.
         """
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
@@ -154,12 +154,12 @@ class FillMask:
         blanks = []
         for index, at in enumerate(row.blanks):
             guesses = zip(ids[index].tolist(), values[index].tolist(), strict=True)
-            right = None if row.right_ids is None else self._piece(row.right_ids[index])
-            named = [[self._piece(i), round(value, 4)] for i, value in guesses]
+            right = None if row.right_ids is None else self._token(row.right_ids[index])
+            named = [[self._token(i), round(value, 4)] for i, value in guesses]
             blanks.append({"at": int(at), "right": right, "guesses": named})
-        return {"pieces": [self._piece(i) for i in row.input_ids.tolist()], "blanks": blanks}
+        return {"pieces": [self._token(i) for i in row.input_ids.tolist()], "blanks": blanks}
 
-    def _piece(self, index: int) -> str:
+    def _token(self, index: int) -> str:
         # a model's table may be larger than the vocabulary
         return self._vocabulary[index] if index < len(self._vocabulary) else f"[id {index}]"
 
@@ -170,16 +170,16 @@ def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Te
     batch = {name: np.zeros([len(rows), length], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
     batch["masked_lm_positions"] = np.zeros([len(rows), most], np.int32)
     for index, row in enumerate(rows):
-        pieces = len(row.input_ids)
-        batch["input_ids"][index, :pieces] = row.input_ids
-        batch["input_mask"][index, :pieces] = 1
-        batch["segment_ids"][index, :pieces] = row.segment_ids
+        tokens = len(row.input_ids)
+        batch["input_ids"][index, :tokens] = row.input_ids
+        batch["input_mask"][index, :tokens] = 1
+        batch["segment_ids"][index, :tokens] = row.segment_ids
         batch["masked_lm_positions"][index, : len(row.blanks)] = np.array(row.blanks, np.int32) + read_from
     return {name: tf.constant(value) for name, value in batch.items()}
 
 
 def words(sample: Mapping) -> list[tuple[str, int | None]]:
-    """A sample's text, piece by piece.
+    """A sample's text, token by token.
 
     Returns:
       (text, number of the blank or None) pairs, to be joined without a space between; what the model reads at a
@@ -187,31 +187,31 @@ def words(sample: Mapping) -> list[tuple[str, int | None]]:
     """
     numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
     result = []
-    for at, piece in enumerate(sample["pieces"]):
-        if at not in numbers and (piece == CLS or (piece == SEP and at == len(sample["pieces"]) - 1)):
+    for at, token in enumerate(sample["pieces"]):
+        if at not in numbers and (token == CLS or (token == SEP and at == len(sample["pieces"]) - 1)):
             continue
-        text, space = piece, " " if result else ""
+        text, space = token, " " if result else ""
         if at in numbers:
-            text = piece if piece.startswith("[") else f"[{piece}]"
-        elif piece == SEP:
+            text = token if token.startswith("[") else f"[{token}]"
+        elif token == SEP:
             text = "/"
-        elif piece.startswith("##") and len(piece) > 2:
-            text, space = piece[2:], ""
+        elif token.startswith("##") and len(token) > 2:
+            text, space = token[2:], ""
         result.append((space + text, numbers.get(at)))
     return result
 
 
 def in_words(blank: Mapping) -> str:
-    """A blank on one line: the right piece, then the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
-    guesses = ", ".join(f"{piece} {probability:.2f}" for piece, probability in blank["guesses"])
+    """A blank on one line: the right token, then the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
+    guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
     return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
 
 
 def line(sample: Mapping) -> str:
     """A sample's first blanks and the text around the first of them, on one line."""
-    pieces = words(sample)
-    first = next(index for index, (_, number) in enumerate(pieces) if number is not None)
-    before, after = ("".join(text for text, _ in part) for part in (pieces[:first], pieces[first:]))
+    parts = words(sample)
+    first = next(index for index, (_, number) in enumerate(parts) if number is not None)
+    before, after = ("".join(text for text, _ in part) for part in (parts[:first], parts[first:]))
     if len(before) > _COLUMNS_BEFORE:
         before = "..." + before[-_COLUMNS_BEFORE:]
     around = before + after

@@ -38,7 +38,7 @@ def test_own_sentences_are_tokenized_around_their_blanks(tokenizer, tmp_path):
     [
         ("the man\n", "line 1: holds 0 times"),
         ("a [MASK]\n" + "a [MASK] " * 21, "line 2: holds 21 times"),
-        ("the the the the the the the the the the the the the the the [MASK]", "line 1: has 18 pieces, beyond"),
+        ("the the the the the the the the the the the the the the the [MASK]", "line 1: has 18 tokens, beyond"),
         ("\n\n", "holds 0 sentences"),
         ("a [MASK]\n" * 51, "holds 51 sentences"),
     ],

@@ -270,7 +270,8 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
     documents = [" ".join(document.split("\n")) for document in text.split("\n\n")]
     (tmp_path / "blank.txt").write_text("\n\n".join(documents))
     (tmp_path / "corpus.txt").write_text("\n".join(documents))
-    generator.run("sentences", max_seq_length=64)
+    longer = {"max_seq_length": 64, "max_predictions_per_seq": 10}
+    generator.run("sentences", **longer)
     assert not warnings_of(caplog)
     generator.run("blank", input_file=tmp_path / "blank.txt")
     used, random_next = warnings_of(caplog)
@@ -281,7 +282,7 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
     caplog.clear()
     with pytest.raises(InputError, match="contains 1 document, .* give --input_format=documents if each line is"):
         generator.run("lines", input_file=tmp_path / "corpus.txt")
-    generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", max_seq_length=64)
+    generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", **longer)
     assert not warnings_of(caplog)
     sentences, found = (json.loads(generator.files()[f"{n}.manifest.json"]) for n in ("sentences", "documents"))
     assert (found["documents"], found["tokens"]) == (sentences["documents"], sentences["tokens"])
