@@ -335,6 +335,15 @@ def test_shards_can_be_left_out_on_purpose_but_not_by_a_glob_that_misses_one(thr
     assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
 
 
+def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_path):
+    os.remove(tmp_path / "set.manifest.json")
+    assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
+    (tmp_path / "set.work").mkdir()
+    (tmp_path / "set.work" / "plan.json").touch()
+    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; run the command that makes it"):
+        look_at(tmp_path, f"{tmp_path}/set-*")
+
+
 def test_a_file_given_twice_is_refused(three_shards, tmp_path):
     first, *_ = three_shards
     with pytest.raises(InputError, match="--input_file: .*/set-00000-of-00003 is given twice"):
