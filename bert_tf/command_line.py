@@ -220,6 +220,8 @@ def _comes_from_the_machine(error: Exception) -> bool:
     )
     # TensorFlow has no error classes for these reasons.
     reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
+    if isinstance(error, tf.errors.UnimplementedError):  # a path such as https://...
+        return error.message.startswith("File system scheme")
     return isinstance(error, kinds) or (
         isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
     )

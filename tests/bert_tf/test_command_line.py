@@ -263,6 +263,8 @@ def main(settings):
             raise InputError("a.txt, line 3:\\n  is bad;  mend it")
         case "disk":
             raise FileNotFoundError(2, "No such file or directory", "b.txt")
+        case "scheme":
+            checkpoints.tf.io.gfile.exists("https://host/a.txt")
         case "interrupt":
             raise KeyboardInterrupt
         case "terminate":
@@ -332,6 +334,12 @@ def test_a_script_that_succeeds_ends_with_0(script):
     [
         (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
         (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
+        (
+            ["--what=scheme"],
+            1,
+            "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
+            "(--debug shows the full traceback)\n",
+        ),
         (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
         (
             ["--what=interrupt"],

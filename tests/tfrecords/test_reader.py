@@ -16,6 +16,7 @@ def folder(tmp_path):
     for name in ("b-1", "b-0", "a", "c"):
         (tmp_path / name).write_text(name)
     (tmp_path / "b-folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     return tmp_path
 
 
@@ -44,6 +45,7 @@ def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, 
     [
         ("{0}/a,{0}/none", "--text: {0}/none: no such file"),
         ("{0}/none*", "--text: {0}/none*: the glob matches no file"),
+        ("{0}/pipe", "--text: {0}/pipe is not a regular file; save its contents to a file first"),
         ("{0}/b-folder", "--text: {0}/b-folder is a folder; give its files"),
         ("", "--text is empty"),
         (" , ", "--text is empty"),
