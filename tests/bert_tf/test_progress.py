@@ -1,5 +1,7 @@
+import io
 import json
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -55,7 +57,33 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
         shown.update(1000, FIGURES)
     shown.close()
     line = caplog.records[-1].message
-    assert line.startswith("step 1000/1000000  mlm loss") and line.endswith("  3:03:09 left") and len(line) < 145
+    assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
+
+
+def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    shown.show(1000, FIGURES)
+    shown.close()
+    line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert line.startswith("train 1000/1000000 ") and "mlm loss 6.02 acc 0.123" in line and len(line) <= 80
+    assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
+
+
+def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 10)
+    now[0] = 9.0
+    assert not shown.is_due
+    now[0] = 10.5
+    assert shown.is_due
+    shown.show(1, {})
+    assert not shown.is_due
 
 
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])
