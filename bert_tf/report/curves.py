@@ -60,6 +60,7 @@ def panel(
     from_zero: bool = False,
     phases: Sequence[int] = (),
     last_step: int | None = None,
+    baseline: float | None = None,
 ) -> str:
     """Draws a small diagram over the steps.
 
@@ -71,6 +72,7 @@ def panel(
       from_zero: whether the values' axis begins at 0.
       phases: steps at which something changed, marked by a line.
       last_step: end of the steps' axis, which then begins at 0; None for that of the points.
+      baseline: value that needs no learning, marked by a dashed line; None for none.
 
     Returns:
       An SVG element.
@@ -86,6 +88,8 @@ def panel(
             # a line through one point would not be seen
             style = {"marker": "o", "markersize": 3.5} if curve.dots or len(steps) == 1 else {}
             axis.plot(steps, values, color=curve.color, linewidth=1.5, label=curve.label, **style)
+        if baseline is not None:
+            axis.axhline(baseline, color=GREY, linestyle="--", linewidth=1, label="majority label")
         if log:
             _make_logarithmic(axis)
         elif percent:
@@ -99,7 +103,7 @@ def panel(
         axis.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         axis.set_title(title)
-        if len(curves) > 1:
+        if len(curves) > 1 or baseline is not None:
             axis.legend(frameon=False, fontsize=11)
         return svg(figure)
 

@@ -1,9 +1,10 @@
 """What the report of each kind of run shows."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bert_tf.pretraining import objective
+from bert_tf.report import baselines
 from bert_tf.runs.run_folder import Phase
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.training import metrics
@@ -19,6 +20,7 @@ class Kind:
       settings: names of the settings that are always shown, if they are given.
       script: that trains such runs.
       settings_class: of the script.
+      baselines: computes the value to beat of a metric, by its name, given the phases of a run; None if unknown.
       any_metric: whether metrics that are not declared are shown too, as a task's scores are.
     """
 
@@ -27,6 +29,7 @@ class Kind:
     settings: tuple[str, ...]
     script: str
     settings_class: type
+    baselines: Mapping[str, Callable[[Sequence[Phase]], float | None]] = dataclasses.field(default_factory=dict)
     any_metric: bool = False
 
     def shown(self, names: Iterable[str]) -> list[metrics.Metric]:
@@ -47,6 +50,7 @@ PRETRAINING = Kind(
     ),
     "bert_tf.run_pretraining",
     PretrainingSettings,
+    {"next_sentence_accuracy": baselines.majority_of_pairs},
 )  # fmt: skip
 FINE_TUNING = Kind(
     "Fine-tuning",

@@ -101,7 +101,7 @@ def render(
         parts += [
             _metrics_table(shown, splits),
             "<h2>Curves</h2>",
-            _panels(shown, splits, [phase.first_step for phase in phases[1:]], step),
+            _panels(shown, splits, phases, step, {name: find(phases) for name, find in kind.baselines.items()}),
         ]
     if starts:
         parts.append(_peak_note(starts[-1], train))
@@ -124,14 +124,20 @@ def _peak_note(start: Mapping, train: Sequence[Mapping]) -> str:
 
 
 def _panels(
-    shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], begins: Sequence[int], last_step: int
+    shown: Sequence[Metric],
+    splits: Mapping[str, Sequence[Mapping]],
+    phases: Sequence[run_folder.Phase],
+    last_step: int,
+    baselines: Mapping[str, float | None],
 ) -> str:
-    drawn = []
+    """Returns a panel for each metric that has points."""
+    begins, drawn = [phase.first_step for phase in phases[1:]], []
     for metric in shown:
         lines = curves_of(metric.name, splits)
         if lines:
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             options["last_step"] = last_step  # so that all panels have the same axis
+            options["baseline"] = baselines.get(metric.name)
             drawn.append(f"<div>{curves.panel(metric.title, lines, phases=begins, **options)}</div>")
     return f'<div class="curves">{"".join(drawn)}</div>'
 

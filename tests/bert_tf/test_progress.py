@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import command_line
 from bert_tf.finetuning import classifier
 from bert_tf.pretraining import objective
 from bert_tf.training import metrics, metrics_file, progress
@@ -72,6 +73,18 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     line = terminal.getvalue().split("\r")[-1].rstrip()
     assert line.startswith("train 1000/1000000 ") and "mlm loss 6.02 acc 0.123" in line and len(line) <= 80
     assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
+
+
+def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = progress_bar.ProgressBar("train", 10, "step", bar_format="{desc} {n_fmt}/{total_fmt} {bar}")
+    bar.advance(1)
+    command_line._BesideBars().write("saved ckpt-1\n")
+    bar.close()
+    before = terminal.getvalue().split("saved ckpt-1\n")[0]
+    assert before.endswith("\r") and not before.split("\r")[-2].strip(), "the bar was cleared"
 
 
 def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import __main__ as report_main
-from bert_tf.report import curves, run_report
+from bert_tf.report import baselines, curves, run_report
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
 
@@ -92,6 +92,19 @@ def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
     assert "Fine-tuning: mrpc" in page and "dev, step 100" in page and "dev, best" in page
     assert page.count("<svg") == 4 and "f1 macro" in page and "0.845 at step 100" in page and "note</td>" not in page
     assert "python -m bert_tf.run_classifier \\\n    --task_name=MRPC" in page
+
+
+def test_the_next_sentence_chart_has_the_line_of_the_majority_label(tmp_path):
+    for name, share, examples in (("a", 0.6, 100), ("b", 0.8, 300)):
+        (tmp_path / f"{name}.tfrecord").write_text("")
+        described = {"random_next_share": share, "examples": examples}
+        (tmp_path / f"{name}.tfrecord.manifest.json").write_text(json.dumps(described))
+    given = PHASE.settings | {"input_file": "gone", "eval_input_file": f"{tmp_path}/*.tfrecord"}
+    phase = dataclasses.replace(PHASE, settings=given)
+    assert baselines.majority_of_pairs([phase]) == pytest.approx(0.75)
+    figures = entries("eval", (0, 10), PAIRS)
+    assert run_report.render("run", [phase], figures, []).count("majority label") == 1
+    assert "majority label" not in run_report.render("run", [PHASE], figures, [])
 
 
 def test_blanks_whose_best_guess_has_not_changed_are_folded():
