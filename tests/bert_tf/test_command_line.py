@@ -11,6 +11,7 @@ from absl import flags
 from bert_tf import checkpoints, command_line
 from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
+from export.settings import ExportSettings
 from tfrecords.errors import InputError
 
 GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
@@ -215,6 +216,7 @@ def test_a_folder_that_tensorflow_could_not_read_again_is_refused(folder):
         PretrainingSettings: ("output_dir", ["--input_file=x", "--do_train"]),
         ClassifierSettings: ("output_dir", ["--data_dir=x", "--task_name=MRPC", "--do_train"]),
         ConversionSettings: ("output", ["--input=x", "--format=tf1"]),
+        ExportSettings: ("export_dir", ["--checkpoint_dir=x"]),
     }
     for settings_class, (flag, others) in needed.items():
         with pytest.raises(InputError, match=f"--{flag}"):
