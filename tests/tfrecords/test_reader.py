@@ -128,7 +128,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
         reader.first_example(str(path))
 
 
-RECORDS = [b"first", b"", b"the third one " * 3, b"\0" * 30, b"last"]
+RECORDS = [b"first", b"", b"third one " * 2, b"\0" * 12, b"last"]
 FRAME = 16
 
 
@@ -146,7 +146,7 @@ def ends_of_records() -> list[int]:
 def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
     whole, ends, path = small_file(tmp_path / name, False), ends_of_records(), tmp_path / name
     assert len(whole) == ends[-1] and reader.find_damage([str(path)]) is None
-    for cut in range(len(whole)):
+    for cut in range(0, len(whole), 1 if name == "data" else 7):
         path.write_bytes(whole[:cut])
         index = sum(end <= cut for end in ends) - 1
         damage = reader.find_damage([str(path)])

@@ -219,9 +219,11 @@ def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, 
     values = {path: value for path, value in values.items() if with_heads or path.startswith("encoder/")}
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
     word_embeddings = values["encoder/embeddings/word_embeddings"]
+    encoder = their_encoder(kind)
+    others = [weight + 1.0 for weight in encoder.get_weights()]
     for names in (["encoder"], ["model"], ["model", "encoder"]):
         for load in ("read", "restore"):
-            encoder = their_encoder(kind)
+            encoder.set_weights(others)
             checkpoint = tf.train.Checkpoint(**dict.fromkeys(names, encoder))
             getattr(checkpoint, load)(prefix).assert_existing_objects_matched().expect_partial()
             np.testing.assert_array_equal(encoder.get_embedding_table(), word_embeddings)
