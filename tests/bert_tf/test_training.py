@@ -17,6 +17,7 @@ from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
+from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.optimization import AdamWeightDecay, Lamb
 from bert_tf.training.trainer import make_optimizer

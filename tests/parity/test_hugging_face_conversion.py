@@ -30,7 +30,7 @@ VOCABULARY = [*WORDS[:4], "[MASK]", "[SEP]", "[PAD]", *WORDS[4:], "[UNK]", "[CLS
 # The last ones are truncated: alone, and as pairs whose longer text is the first, the second, or neither.
 TEXTS = ["The mans said, a Café!", "A man", "well, the unknown said", "the", "a man said " * 6, "a", "well A " * 5]
 SECOND_TEXTS = ["a man", "The Café said well", "A!", "man the", "the man", "the man said " * 6, "said, a " * 4]
-# An odd length leaves an even number of tokens to a pair. transformers shares an odd number otherwise than the original.
+# An odd length leaves an even number of tokens to a pair; transformers splits an odd number differently.
 LENGTH, POSITIONS = 11, 16
 
 
