@@ -28,6 +28,7 @@ from bert_tf.checkpoint_formats.location import latest_checkpoint
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from bert_tf.tokenization import TOKENIZER_JSON
 from tfrecords.errors import InputError
 
 __all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint", "variables_by_path"]
@@ -55,11 +56,11 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
         config, entries = model_config.read(found_file)
-    vocab_file = os.path.join(found.folder, VOCABULARY_NAME)
+    vocab_files = [os.path.join(found.folder, name) for name in (VOCABULARY_NAME, TOKENIZER_JSON)]
     files = {
         "config": config,
         "config_file": found_file,
-        "vocab_file": vocab_file if tf.io.gfile.exists(vocab_file) else "",
+        "vocab_file": next(filter(tf.io.gfile.exists, vocab_files), ""),
     }
     if found.is_safetensors:
         if config and config.directionality == "ltr":

@@ -4,6 +4,7 @@ The settings of a script are one flat frozen dataclass whose fields are the scri
 and help of a flag are therefore defined in one place, and the library never uses flags directly.
 """
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -220,6 +221,8 @@ def _comes_from_the_machine(error: Exception) -> bool:
     )
     # TensorFlow has no error classes for these reasons.
     reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
+    if isinstance(error, tf.errors.UnimplementedError):  # a path such as https://...
+        return error.message.startswith("File system scheme")
     return isinstance(error, kinds) or (
         isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
     )
@@ -239,6 +242,22 @@ def _set_up_logging(debug: bool) -> None:
     handler = absl_logging.get_absl_handler()
     handler.addFilter(lambda record: debug or _is_ours_or_serious(record))
     handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.python_handler.setStream(_BesideBars())
+
+
+class _BesideBars:
+    """Standard error for log lines, which clears progress bars before a line and draws them again after it."""
+
+    def write(self, text: str) -> None:
+        tqdm = sys.modules.get("tqdm")  # without it there is no bar
+        with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Leaves standard error open; logging closes its streams at the end of the process."""
 
 
 class _LineFormatter(python_logging.Formatter):

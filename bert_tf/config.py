@@ -135,7 +135,8 @@ class BertConfig:
         if tokens > self.vocab_size:
             raise InputError(
                 f"{config_file}: vocab_size={self.vocab_size} is smaller than {vocab_file}, which has {tokens} tokens; "
-                "give the vocabulary that belongs to the configuration"
+                "give the vocabulary that belongs to the configuration, or extend the model with convert_checkpoint "
+                "--extended_vocab_file"
             )
 
     @classmethod

@@ -1,13 +1,14 @@
 """Converts checkpoints to another format or a larger vocabulary."""
 
 import dataclasses
+import json
 import os
+from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, command_line
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import (
     hugging_face,
     model_config,
@@ -20,14 +21,19 @@ from bert_tf.checkpoint_formats import (
 )
 from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_pooler
 from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks.classification import REGRESSION
 from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.tokenization import PAD, load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
+from tfrecords.vocabulary import tokens_sha256
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
+_ENTRIES = "hugging_face_entries"
 # Attention directions that each format's own code supports.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
@@ -56,19 +62,21 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
         tokenizer.check(settings.do_lower_case, settings.vocab_file)
     vocab_file = settings.vocab_file or contents.vocab_file
     vocabulary = load_vocabulary(vocab_file) if vocab_file else []
-    _check_vocabulary(settings, contents, config, vocab_file, len(vocabulary))
     extended = load_vocabulary(settings.extended_vocab_file) if settings.extended_vocab_file else []
+    _check_vocabulary(settings, contents, vocab_file, vocabulary, extended)
 
     tensors = contents.read(paths)
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
+    entries = _entries_of(contents, extended or vocabulary)
     with writer.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
-        _write(settings.format, folder, tensors, config, moments, step)
         if settings.format == "hugging_face":
-            hugging_face.keep_labels(folder, contents)
+            hugging_face.write(folder, tensors, config, entries)
+        else:
+            _write(settings.format, folder, tensors, config, moments, step)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
-        writer.write_text(os.path.join(folder, "conversion.json"), command_line.to_json(settings))
+        _write_record(folder, settings, entries, extended or vocabulary)
     kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
     kept.report(tensors, [])
     if fresh:
@@ -81,26 +89,57 @@ def _write_tokenizer(
 ) -> None:
     """Writes the vocabulary and the tokenizer's rules."""
     if vocab_file:
-        tf.io.gfile.copy(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
+        checkpoint_tokenizer.copy_vocabulary(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
     known = tokenizer_config.read(tokenizer.folder)
-    if settings.extended_vocab_file:  # its ids may differ
+    if settings.extended_vocab_file or settings.vocab_file:  # their ids may differ
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
-    tokenizer_config.write(folder, lower, config.max_position_embeddings, known)
-    if lower is None and settings.format == "hugging_face":
+    task = _read_task(tokenizer.folder)
+    # A fine-tuned model has seen no longer rows; transformers truncates to this length.
+    tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
+    if settings.format != "hugging_face":
+        return
+    if not vocab_file:
+        logging.warning("the folder of %s has no %s, and transformers reads every word as [UNK] without one; give "
+                        "--vocab_file", tokenizer.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
+    if lower is None:
         logging.warning("%s does not say whether its tokenizer lower-cases, and transformers assumes that it does; "
                         "give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig, moments, global_step: int | None) -> None:
-    if format == "hugging_face":
-        hugging_face.write(folder, tensors, config)
-        return
-    writer.write_text(os.path.join(folder, model_config.ORIGINAL_NAME), config.to_json_string())
+    config_file = os.path.join(folder, model_config.ORIGINAL_NAME)
     if format == "tf_models":
+        writer.write_text(config_file, json.dumps(model_config.to_tf_models(config), indent=2) + "\n")
         tf_models.write(folder, tensors, config)
     else:
+        writer.write_text(config_file, config.to_json_string())
         (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
+
+
+def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
+    """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], the problem."""
+    folder = os.path.dirname(contents.source)
+    recorded = checkpoint_tokenizer.read_conversion(folder).get(_ENTRIES, {})
+    task = _read_task(folder)
+    entries = recorded | hugging_face.read_task_entries(contents)
+    if task:
+        entries |= hugging_face.task_entries(task.labels, is_regression=task.kind == REGRESSION)
+    return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
+
+
+def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
+    """Writes the settings, and what later conversions need that the format has no place for."""
+    record = dataclasses.asdict(settings) | {_ENTRIES: entries}
+    if vocabulary:
+        record["vocab_sha256"] = tokens_sha256(vocabulary)
+    path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
+    writer.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read_task(folder: str) -> TaskDescription | None:
+    """Reads the task of a fine-tuned model's folder; None for other folders."""
+    return description.read(folder) if description.exists(folder) else None
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
@@ -114,9 +153,9 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
         logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "
                         "classification and next-sentence heads will differ in transformers")  # fmt: skip
-    if config.hidden_act == "gelu_erf" and format in ("tf1", "tf_models"):
-        logging.warning("hidden_act=gelu_erf is written to %s; the code of %s has no such name, and its gelu is "
-                        "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME, format)  # fmt: skip
+    if config.hidden_act == "gelu_erf" and format == "tf1":
+        logging.warning("hidden_act=gelu_erf is written to %s; the original's code has no such name, and its gelu is "
+                        "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
 def _require_moments(contents: Contents, paths: list[str]) -> None:
@@ -138,17 +177,25 @@ def _read_moments(contents: Contents) -> dict[str, tuple[np.ndarray, np.ndarray]
 
 
 def _check_vocabulary(
-    settings: ConversionSettings, contents: Contents, config: BertConfig, vocab_file: str, tokens: int
+    settings: ConversionSettings, contents: Contents, vocab_file: str, vocabulary: list[str], extended: list[str]
 ) -> None:
-    if settings.extended_vocab_file and not vocab_file:
+    rows = contents.require_config().vocab_size
+    if extended and not vocab_file:
         raise InputError(
             f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
             "give its vocabulary as --vocab_file"
         )
-    if tokens > config.vocab_size:
+    if len(vocabulary) > rows:
         raise InputError(
-            f"{vocab_file}: has {tokens} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
-            f"{config.vocab_size} rows; give the vocabulary that the checkpoint was trained with"
+            f"{vocab_file}: has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
+            f"{rows} rows; give the vocabulary that the checkpoint was trained with"
+        )
+    kept = set(extended)
+    lost = [token for token in vocabulary if token not in kept and not token.startswith("[unused")]
+    if extended and lost:
+        raise InputError(
+            f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
+            "give a file that extends it, as learn_vocab --extend_vocab writes"
         )
 
 
@@ -161,12 +208,6 @@ def _extend_vocabulary(
         path: vocabulary_growth.extend_rows(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
     }
     known = set(vocabulary)
-    lost = [token for token in vocabulary if token not in set(extended) and not token.startswith("[unused")]
-    if lost:
-        raise InputError(
-            f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
-            "give a file that extends it, as learn_vocab --extend_vocab writes"
-        )
     new = [token for token in extended if token not in known]
     logging.info("%d tokens are new; each starts from the mean of the old tokens that spell it", len(new))
     return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))

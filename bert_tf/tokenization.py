@@ -8,6 +8,7 @@ vocabulary. A faster path gives the same tokens for texts of ASCII characters on
 The graph uses only ops that TF Serving contains: core TensorFlow and tensorflow-text.
 """
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -15,12 +16,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_tf.config import read_json
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
 from tfrecords.errors import InputError
 from tfrecords.vocabulary import read_tokens
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RESERVED = re.compile(r"\[unused\d+\]")
+# The file in which transformers saves a tokenizer; since version 5, in place of vocab.txt.
+TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
 # Texts of only these bytes need no Unicode table: no control character is dropped, and each byte is a character.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
@@ -29,7 +33,7 @@ _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary file with one token per line, in the order of their ids.
+    """Reads a vocabulary in the order of its ids: a file with one token per line, or transformers' `tokenizer.json`.
 
     A line of white space, U+2028 or U+2029 included, is the empty token, as in the original. It keeps its id, and no
     text ever gets it, so there may be several.
@@ -38,7 +42,8 @@ def load_vocabulary(path: str) -> list[str]:
       InputError: the file is missing, is not UTF-8, contains another token twice, lacks a special token, or contains
         nothing else.
     """
-    tokens, first_line = read_tokens(path), {}
+    is_json = os.path.basename(path) == TOKENIZER_JSON
+    tokens, first_line = _read_tokenizer_json(path) if is_json else read_tokens(path), {}
     if not {*SPECIAL_TOKENS} & {*tokens}:
         raise InputError(
             f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
@@ -53,6 +58,14 @@ def load_vocabulary(path: str) -> list[str]:
     if all(token in SPECIAL_TOKENS or not token or _RESERVED.fullmatch(token) for token in tokens):
         raise InputError(f"{path}: contains no token of text, only special tokens; give a whole vocabulary")
     return tokens
+
+
+def _read_tokenizer_json(path: str) -> list[str]:
+    model = read_json(path).get("model")
+    ids = model.get("vocab") if isinstance(model, dict) and model.get("type") == "WordPiece" else None
+    if not isinstance(ids, dict) or {*map(str, ids.values())} != {*map(str, range(len(ids)))}:
+        raise InputError(f"{path}: contains no vocabulary of BERT; give a vocab.txt")
+    return sorted(ids, key=lambda token: int(ids[token]))
 
 
 class BertTokenizer(tf.Module):

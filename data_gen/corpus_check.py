@@ -77,6 +77,9 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
         yield _NOT_UTF8
     if input_format not in ("lines", "documents"):
         return
+    if "\n" not in text and text.count("\r") > 5:
+        yield r"has line ends that are carriage returns alone; convert them: tr '\r' '\n'"
+        return
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)
     if any(line.startswith("<mediawiki") for line in lines[:3]):

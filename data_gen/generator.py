@@ -22,6 +22,7 @@ from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import counted, in_words, summarize, warn_of_examples, warn_of_unknown
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
+from data_gen.vocabulary_check import warn_of_case
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
 from tfrecords.vocabulary import tokens_sha256
@@ -44,6 +45,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     writer.check_outputs(outputs, read=[*files, settings.vocab_file])
     check_corpus(files, settings.input_format)
     vocabulary = load_vocabulary(settings.vocab_file)
+    warn_of_case(settings.vocab_file, vocabulary, settings.do_lower_case)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, tokens_sha256(vocabulary), corpus)
     if all(finished := job.finished_shards()):
@@ -167,5 +169,5 @@ def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> No
     if documents < 2 and settings.objective == "mlm_nsp":
         mend = "separate documents by a blank line, " if settings.input_format == "lines" else ""
         if mend and sum(block.sentences for block in blocks) > 1:
-            mend += "or give --input_format=documents if each line is one, "
+            mend += "give --input_format=documents if each line is one, "
         raise InputError(f"{where} 1 document, but a random next sentence needs two; {mend}or give --objective=mlm")

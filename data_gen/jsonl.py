@@ -31,14 +31,16 @@ def document(line: bytes, text_field: str) -> list[str]:
     try:
         record = json.loads(content)
     except json.JSONDecodeError as error:
-        raise LineError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+        raise LineError(
+            f"not JSON: {error.msg} at character {error.pos + 1}; mend the line, or check --input_format"
+        ) from error
     except (RecursionError, ValueError) as error:  # nesting is too deep, or an integer has too many digits
         raise LineError(f"JSON that cannot be read: {error}") from error
     if not isinstance(record, dict):
         raise LineError(f"expected a JSON object with the field {text_field!r}, found {_kind(record)}")
     if text_field not in record:
         found = ", ".join(map(repr, list(record)[:10])) or "none"
-        raise LineError(f"no field {text_field!r}; its fields: {found}")
+        raise LineError(f"no field {text_field!r}; give one of its fields as --text_field: {found}")
     text = record[text_field]
     if isinstance(text, str):
         paragraphs = text.splitlines()

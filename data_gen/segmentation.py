@@ -16,11 +16,11 @@ class Fit:
     """How well a vocabulary fits a corpus.
 
     Attributes:
-      pieces_per_word: mean number of tokens per word of the running text; an [UNK] is one token.
+      tokens_per_word: mean number of tokens per word of the running text; an [UNK] is one token.
       unknown_share: fraction of the words that become [UNK].
     """
 
-    pieces_per_word: float
+    tokens_per_word: float
     unknown_share: float
 
 

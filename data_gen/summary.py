@@ -1,5 +1,6 @@
-"""Statistics of a finished set, for its manifest and the log, and warnings about text that was lost or unknown."""
+"""Statistics of a finished set, for its manifest and the log, and warnings about what the flags lose of the text."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from absl import logging
@@ -12,6 +13,8 @@ from data_gen.token_blocks import Block
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.05
+# Of --masked_lm_prob. Rounding, and at least one prediction in a short row, change the share a little.
+_LEAST_MASKED = 0.8
 
 
 def warn_of_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
@@ -84,6 +87,12 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
         yield (
             f"{summary['random_next_share']:.1%} of the next sentences are random instead of about half, and documents "
             f"have {sentences:.1f} sentences on average; {remedy}, or --objective=mlm, which needs no next sentence"
+        )
+    if summary.get("masked_share", 1) < _LEAST_MASKED * settings.masked_lm_prob:
+        wanted = math.ceil(settings.masked_lm_prob * settings.max_seq_length)
+        yield (
+            f"only {summary['masked_share']:.1%} of the tokens are masked instead of {settings.masked_lm_prob:.1%}, "
+            f"because --max_predictions_per_seq={settings.max_predictions_per_seq} is reached; give {wanted}"
         )
 
 

@@ -111,7 +111,7 @@ def _summary(tokens: list[str], counted: WordCounts, existing: ExistingVocabular
     }
     if existing:
         before = set(existing.tokens)
-        summary["pieces_added"] = sum(token not in before for token in tokens)
+        summary["tokens_added"] = sum(token not in before for token in tokens)
         summary["before"] = dataclasses.asdict(measure(existing.tokens, counted.counts))
     fit = measure(tokens, counted.counts)
     return {**summary, ("after" if existing else "fit"): dataclasses.asdict(fit)}
@@ -132,13 +132,13 @@ def _log_result(path: str, summary: dict) -> None:
         before, after = summary["before"], summary["after"]
         logging.info(
             "wrote %d tokens, %d of them new, to %s; tokens per word %.4f -> %.4f, [UNK] share %.6f -> %.6f",
-            summary["vocab_size"], summary["pieces_added"], path, before["pieces_per_word"],
-            after["pieces_per_word"], before["unknown_share"], after["unknown_share"],
+            summary["vocab_size"], summary["tokens_added"], path, before["tokens_per_word"],
+            after["tokens_per_word"], before["unknown_share"], after["unknown_share"],
         )  # fmt: skip
     else:
         logging.info(
             "wrote %d tokens to %s; tokens per word %.4f, [UNK] share %.6f",
-            summary["vocab_size"], path, summary["fit"]["pieces_per_word"], summary["fit"]["unknown_share"],
+            summary["vocab_size"], path, summary["fit"]["tokens_per_word"], summary["fit"]["unknown_share"],
         )  # fmt: skip
 
 

@@ -10,24 +10,22 @@ on the words and drops those that save the fewest tokens.
 
 import collections
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from bert_tf.tokenization import SPECIAL_TOKENS, load_vocabulary
+from bert_tf.tokenization import load_vocabulary
 from data_gen.merges import JOINER, Merges
 from data_gen.progress import Progress
 from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
+from data_gen.vocabulary_check import UNUSED, warn_of_case
 from tfrecords.errors import InputError
 
 # Number of candidates in each round, as a multiple of the number of requested tokens. Many candidates at first
 # allow long tokens to form. The last rounds replace tokens that are never used.
 _SIZES = (4, 3, 2.5, 2, 1.7, 1.5, 1.3, 1.2, 1.1, 1.05, 1, 1, 1, 1)
-_UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class ExistingVocabulary:
@@ -59,7 +57,7 @@ class ExistingVocabulary:
                     "give a larger size, or --extend_slots=unused to fill its [unused] slots"
                 )
         else:
-            self._slots = [i for i, token in enumerate(self.tokens) if _UNUSED.fullmatch(token)]
+            self._slots = [i for i, token in enumerate(self.tokens) if UNUSED.fullmatch(token)]
             self.wanted = settings.num_added or len(self._slots)
             if not self._slots or self.wanted > len(self._slots):
                 raise InputError(
@@ -67,7 +65,7 @@ class ExistingVocabulary:
                     f"{f', --num_added={settings.num_added} asks for more' if self._slots else ''}; "
                     "use --extend_slots=end with a larger --vocab_size to add tokens at its end"
                 )
-        self._warn_of_case(path, settings.do_lower_case)
+        warn_of_case(path, self.tokens, settings.do_lower_case)
 
     def text_with(self, added: Sequence[str]) -> str:
         """Returns the text of the extended vocabulary file."""
@@ -78,20 +76,6 @@ class ExistingVocabulary:
             for slot, token in zip(self._slots, added, strict=False):
                 lines[slot] = token
         return "".join(f"{line}\n" for line in lines)
-
-    def _warn_of_case(self, path: str, do_lower_case: bool) -> None:
-        words = [p for p in self.tokens if p not in SPECIAL_TOKENS and not _UNUSED.fullmatch(p)]
-        upper = [p for p in words if p != p.lower()]
-        if upper and do_lower_case:
-            logging.warning(
-                "%s has %d tokens with upper-case letters, such as %s, which lower-cased text never matches; "
-                "give --do_lower_case=false if the vocabulary is cased", path, len(upper), upper[0]
-            )  # fmt: skip
-        elif words and not upper and not do_lower_case:
-            logging.warning(
-                "%s has no token with an upper-case letter, but --do_lower_case=false keeps upper case; "
-                "give --do_lower_case if the vocabulary is uncased", path
-            )  # fmt: skip
 
 
 def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wanted: int) -> list[str]:

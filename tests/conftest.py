@@ -10,17 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
-import numpy as np
 import pytest
-import tensorflow as tf
-from absl import logging
-
-from bert_tf.training import flops
-
-# two devices, so that strategies over several replicas can be tested on any machine
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
 
 WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "
@@ -29,6 +19,19 @@ WORDS = (
     "now over such our man me even most made after also did many off before must well back through years much"
 ).split()
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def pytest_configure(config):
+    """Two devices, so that strategies over several replicas can be tested on any machine.
+
+    The process that only hands tests to others imports no TensorFlow, for which these would wait.
+    """
+    if config.getoption("dist", "no") == "no":
+        import tensorflow as tf
+
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -56,6 +59,10 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True)
 def _same_start():
     """Each test draws the same numbers, and logs the same lines, whichever others ran before it."""
+    import numpy as np
+    import tensorflow as tf
+    from absl import logging
+
     logging.set_verbosity(logging.INFO)
     tf.random.set_seed(0)
     np.random.seed(0)
@@ -67,6 +74,8 @@ def _known_peak():
 
     It is far above what any CPU computes, so utilization is never left out.
     """
+    from bert_tf.training import flops
+
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_measured_on_cpu", "_measure_on_cpu"):
             patch.setattr(flops, name, lambda dtype: 1e15)

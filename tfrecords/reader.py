@@ -52,6 +52,8 @@ def _literal(path: str, flag: str) -> str:
         raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
     if path.endswith(manifest.SUFFIX):
         raise InputError(f"--{flag}: {path} is the manifest of a set of records; give its shards instead")
+    if "://" not in path and not os.path.isfile(path):  # a pipe, which can be read only once
+        raise InputError(f"--{flag}: {path} is not a regular file; save its contents to a file first")
     return path
 
 

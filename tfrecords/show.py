@@ -18,7 +18,7 @@ if not __package__:  # run by path: the packages are in the parent folder
 from absl import app, flags
 
 from tfrecords.errors import InputError
-from tfrecords.flag_parsing import discard_output, flush_output, parse_flags
+from tfrecords.flag_parsing import discard_output, flush_output, is_utf8, parse_flags
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -139,9 +139,13 @@ def main(words: Sequence[str]) -> int:
     """Runs the script on the files named on the command line."""
     values = flags.FLAGS
     try:
-        if not words[1:]:
+        # A shell expands train.tfrecord* to the shards and their manifest.
+        paths = [path for path in words[1:] if not path.endswith(".manifest.json")] or words[1:]
+        if not paths:
             raise InputError("name the file to show: python -m tfrecords.show FILE")
-        for path in words[1:]:
+        for path in paths:
+            if not is_utf8(path + values.vocab_file):
+                raise InputError(f"{path!a}: a name that is not UTF-8; rename the file")
             tokens = _vocabulary(path, os.path.expanduser(values.vocab_file), values.ignore_manifest)
             show(path, tokens, values.first, values.num_examples)
         flush_output()

@@ -81,6 +81,8 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
     taken = {_real_path(path): "is also an input" for path in read}
     for path in outputs:
         reason = "is a folder" if path.endswith("/") or tf.io.gfile.isdir(path) else taken.get(_real_path(path))
+        if not reason and "://" not in path and os.path.lexists(path) and not os.path.isfile(path):
+            reason = "is not a regular file, which a rename would replace"  # such as /dev/null
         if reason:
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"

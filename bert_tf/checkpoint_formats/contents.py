@@ -3,6 +3,7 @@
 Letters: H hidden size.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
@@ -12,12 +13,15 @@ from absl import logging
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
+from tfrecords.progress_bar import ProgressBar
 
 GROWTH_COMMAND = (
     "convert_checkpoint --vocab_file=OLD --extended_vocab_file=NEW extends the model to a larger vocabulary"
 )
 # Some heads of tf-models-official have a pooler of their own; these are our paths for it.
 HEAD_POOLERS = ("next_sentence/pooler/", "head/pooler/")
+# Small models are read faster than anyone can look at a bar.
+_SECONDS_BEFORE_BAR = 2.0
 _MUST_AGREE = ("num_attention_heads", "hidden_act", "directionality")
 
 
@@ -55,7 +59,7 @@ class Contents:
       expected_name: maps a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
       config_file: the configuration file; if there is none, the path where it is expected.
-      vocab_file: the folder's `vocab.txt`; "" if there is none.
+      vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
       moments: Adam's first and second moment by the weight's path, if the format stores them.
@@ -179,16 +183,20 @@ class Contents:
         return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
-        """Reads tensors as float32; a log line reports rounding of float64.
+        """Reads tensors as float32, and shows the progress; a log line reports rounding of float64.
 
         Raises:
           InputError: the file is damaged, or a value is infinite or NaN.
         """
-        values, rounded = {}, 0
-        for path in paths:
-            value = _read_as_stored(self.tensors[path], self.source)
-            rounded += value.dtype == np.float64
-            values[path] = _as_float32(value, self.tensors[path].name, self.source)
+        paths, values, rounded = list(paths), {}, 0
+        bar = ProgressBar("reading", len(paths), " tensors", delay=_SECONDS_BEFORE_BAR, leave=False)
+        with contextlib.closing(bar):
+            for path in paths:
+                value = _read_as_stored(self.tensors[path], self.source)
+                rounded += value.dtype == np.float64
+                values[path] = _as_float32(value, self.tensors[path].name, self.source)
+                if bar.advance(1):
+                    logging.info("%s: read %d of %d tensors", self.source, bar.done, len(paths))
         if rounded:
             logging.info("%s: %d tensors are float64 and were rounded to float32", self.source, rounded)
         return values

@@ -10,7 +10,7 @@ from tfrecords.errors import InputError
 
 SCHEME = "hf://"
 # Neither pickles nor files of other frameworks.
-_FILES = ["*config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
+_FILES = ["*config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt", "tokenizer.json"]
 
 
 @functools.cache

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -203,19 +204,20 @@ def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
     return read_one
 
 
-def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
+def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more: Mapping = {}) -> str:
     """Writes `model.safetensors` and `config.json` into a folder.
 
     Args:
       folder: the output folder.
       tensors: values by our paths.
       config: the model's configuration.
+      more: further entries of `config.json`, which replace the default ones; see `task_entries`.
 
     Returns:
       The path of the weights.
 
     Raises:
-      InputError: no class of transformers has these heads.
+      InputError: no class of transformers has these heads, or the weights cannot be written.
     """
     heads = names.heads_in(tensors)
     if {"head", "token_head"} <= heads:
@@ -228,36 +230,52 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         named[name.removeprefix(_SCOPE) if plain else name] = np.ascontiguousarray(
             value.T if row.hugging_face_transposed else value
         )
-    path = os.path.join(folder, FILE_NAME)
-    # transformers requires "pt", whichever library wrote the file
-    safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
     task = next((name for name in _CLASSES if name in heads), "")
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
-    writer.write_text(os.path.join(folder, HUGGING_FACE_NAME), json.dumps(entries, indent=2) + "\n")
+    for key, value in more.items():
+        # The labels may be those of another head.
+        if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
+            entries[key] = value
+    config_file = os.path.join(folder, HUGGING_FACE_NAME)
+    writer.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    path = os.path.join(folder, FILE_NAME)
+    try:
+        # transformers requires "pt", whichever library wrote the file
+        safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
+    except (safetensors().SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be written ({error}); check the free disk space") from error
+    # The package gives the file mode 600, whatever the umask is.
+    shutil.copymode(config_file, path)
     return path
 
 
-def keep_labels(folder: str, source: Contents) -> None:
-    """Takes over what weights do not tell: names of the labels, kind of the problem.
+def task_entries(labels: Sequence[str], is_regression: bool) -> dict:
+    """Returns the entries of `config.json` for a fine-tuned model.
 
     Args:
-      folder: where `write` has written.
-      source: what was converted; of other formats there is nothing to take over.
+      labels: names of the classes in the order of their ids; () if there are none.
+      is_regression: whether the model predicts a score.
     """
+    if is_regression:
+        return {"problem_type": "regression"}
+    if not labels:
+        return {}
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+        "problem_type": "single_label_classification",
+    }
+
+
+def read_task_entries(source: Contents) -> dict:
+    """Returns the entries of a `config.json` that weights and `BertConfig` do not show: labels, [PAD], the problem."""
     if source.format != "hugging_face" or source.config is None:
-        return
-    _, theirs = read_config(source.config_file)
-    path = os.path.join(folder, HUGGING_FACE_NAME)
-    with open(path, encoding="utf-8") as file:
-        entries = json.load(file)
-    for key in ("id2label", "label2id"):
-        labels = theirs.get(key)
-        if isinstance(labels, dict) and len(labels) == len(entries.get(key, labels)):
-            entries[key] = labels
-    if theirs.get("problem_type") is not None:
-        entries["problem_type"] = theirs["problem_type"]
-    writer.write_text(path, json.dumps(entries, indent=2) + "\n")
+        return {}
+    _, entries = read_config(source.config_file)
+    labels = {key: entries[key] for key in ("id2label", "label2id") if isinstance(entries.get(key), dict)}
+    others = {key: entries[key] for key in ("problem_type", "pad_token_id") if entries.get(key) is not None}
+    return labels | others
 
 
 def _class_of(heads: set[str], task: str) -> str:

@@ -24,6 +24,9 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
+# tf-models-official takes the tanh form for the name "gelu". It also takes Keras's form of a function, whose gelu is
+# the exact one.
+_EXACT_GELU = {"module": "builtins", "class_name": "function", "config": "gelu", "registered_name": "function"}
 # Defaults of transformers' BertConfig.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 # Encoder keys of tf-models-official whose names differ from ours.
@@ -56,7 +59,7 @@ def read(path: str) -> tuple[BertConfig, dict]:
     )
     try:
         if not (is_beside or any(sign in entries for sign in _SIGNS)):
-            return BertConfig.from_dict(entries), {}
+            return BertConfig.from_dict(_with_activation_name(entries)), {}
         return from_hugging_face(entries), entries
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
@@ -119,6 +122,17 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
     return entries
 
 
+def to_tf_models(config: BertConfig) -> dict:
+    """Returns the entries of a `bert_config.json` that tf-models-official computes as we do."""
+    entries = dataclasses.asdict(config)
+    return entries | {"hidden_act": _EXACT_GELU} if config.hidden_act == "gelu_erf" else entries
+
+
+def _with_activation_name(entries: dict) -> dict:
+    """Replaces the activation of `to_tf_models` by our name."""
+    return entries | {"hidden_act": "gelu_erf"} if entries.get("hidden_act") == _EXACT_GELU else entries
+
+
 def _read_tf_models(path: str) -> BertConfig:
     """Reads the encoder's configuration from a `params.yaml`."""
     import yaml
@@ -133,7 +147,7 @@ def _read_tf_models(path: str) -> BertConfig:
         ) from error
     if encoder.get("type", "bert") != "bert" or entries.get("norm_first"):
         raise InputError(f"{path}: describes another architecture than BERT; give a BERT checkpoint")
-    entries = {_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()}
+    entries = _with_activation_name({_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()})
     names = {field.name for field in dataclasses.fields(BertConfig)}
     try:
         return BertConfig.from_dict({key: value for key, value in entries.items() if key in names})

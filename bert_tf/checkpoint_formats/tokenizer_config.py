@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hub
 from bert_tf.config import read_json
+from bert_tf.tokenization import TOKENIZER_JSON
 from tfrecords import writer
 
 NAME = "tokenizer_config.json"
@@ -60,7 +61,7 @@ def find(folder: str, path: str = "") -> Casing:
     """
     file = os.path.join(folder, NAME)
     entries = read(folder)
-    stated = entries.get("do_lower_case")
+    stated = entries.get("do_lower_case", _lower_cases_json(folder))
     strip = entries.get("strip_accents")
     rules = {
         "strip_accents": strip if isinstance(strip, bool) else None,
@@ -76,6 +77,13 @@ def find(folder: str, path: str = "") -> Casing:
     if found := _PUBLISHED.fullmatch(name):
         return Casing("un" in found.groups(), f"the name {name}", **rules)
     return Casing(None, file, **rules)
+
+
+def _lower_cases_json(folder: str) -> bool | None:
+    """Reads the casing from transformers' `tokenizer.json`; None if there is none."""
+    path = os.path.join(folder, TOKENIZER_JSON)
+    normalizer = read_json(path).get("normalizer") if tf.io.gfile.exists(path) else None
+    return normalizer.get("lowercase") if isinstance(normalizer, dict) else None
 
 
 def read(folder: str) -> dict:
@@ -98,6 +106,10 @@ def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mappi
       known: entries that are copied unchanged.
     """
     entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
+    # transformers writes 10^30 for a tokenizer that it was given no length for.
+    entries["model_max_length"] = min(entries["model_max_length"], max_length)
+    if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
+        entries["tokenizer_class"] = "BertTokenizer"
     if do_lower_case is not None:
         entries["do_lower_case"] = do_lower_case
     writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

@@ -1,5 +1,7 @@
 """Makes the distribution strategy that the device flags describe."""
 
+import contextlib
+import ctypes
 import os
 
 import tensorflow as tf
@@ -10,6 +12,9 @@ from bert_tf.distributed import workers
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
+# absl::SetMinLogLevel
+_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
+
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """Makes the strategy that the device flags describe, and sets dtype policy, XLA and determinism of the process.
@@ -19,6 +24,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     Raises:
       InputError: the devices or the other workers cannot be reached.
     """
+    _silence_compilation_messages()
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
     if settings.deterministic:
@@ -38,6 +44,18 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if kind == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
     return tf.distribute.get_strategy()
+
+
+def _silence_compilation_messages() -> None:
+    """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
+
+    TensorFlow 2.20 does not do this itself, and has no interface for it. Another version keeps its messages.
+    """
+    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
+    framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
+    with contextlib.suppress(OSError, AttributeError):
+        # errors (2) stay visible
+        ctypes.CDLL(framework)[_SET_MIN_LOG_LEVEL](min(int(level), 2) if level.isdecimal() else 0)
 
 
 def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:

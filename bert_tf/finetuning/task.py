@@ -115,7 +115,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a layer that computes logits from one of the encoder's outputs; its attribute `reads` names that output."""
+        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits."""
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""

@@ -251,5 +251,6 @@ def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
             raise
         raise InputError(
             f"{files[0]}: contains ids not below vocab_size={vocab_size} of the configuration; "
-            "give the bert_config.json that belongs to the vocabulary of the data"
+            "give the bert_config.json that belongs to the vocabulary of the data, or extend the checkpoint with "
+            "convert_checkpoint --extended_vocab_file"
         ) from error

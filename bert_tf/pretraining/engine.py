@@ -25,7 +25,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import flops, loop, metrics
+from bert_tf.training import flops, loop, memory, metrics
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
@@ -90,6 +90,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
     settings = checkpoints.settings_with_files(settings, "bert_config_file")
     config = checkpoints.read_config(settings.bert_config_file)
+    memory.require_memory(config, settings, settings.do_train)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     settings, data = record_files.inspect(settings, config, files, eval_files)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
@@ -110,6 +111,11 @@ def inspect(
         why = "its rows are masked already" if masked else f"directionality={config.directionality} masks none"
         raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; leave it out")
     settings = _with_masking(settings, manifests if unmasked else {})
+    if unmasked and settings.max_predictions_per_seq > settings.max_seq_length:
+        raise InputError(
+            f"--max_predictions_per_seq={settings.max_predictions_per_seq}: must not exceed "
+            f"--max_seq_length={settings.max_seq_length}"
+        )
     features = schema.pretraining_features(
         settings.max_seq_length, settings.max_predictions_per_seq, masked=masked, next_sentence=pairs
     )
@@ -181,15 +187,16 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
 
 def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:
     if entries.get("vocab_size", 0) > config.vocab_size:
+        remedy = GROWTH_COMMAND if settings.init_checkpoint else "raise it"
         raise InputError(
             f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
-            f"{path}, which has {entries['vocab_size']} tokens; raise it"
+            f"{path}, which has {entries['vocab_size']} tokens; {remedy}"
         )
     manifest.check_size(path, entries)
 
 
 def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
-    """Refuses files given twice, and globs that would match a shard which is missing from its folder.
+    """Refuses files given twice, unfinished sets, and globs that would match a shard which is missing from its folder.
 
     Shards that exist may be left out, for example to evaluate on the last one. So may missing ones that no glob asks
     for, since then the others were chosen by name.
@@ -201,6 +208,10 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
     if twice:
         raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give it once")
+    for path in {manifest.manifest_path(path) for path in files if path not in manifests}:
+        if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):
+            name = path.removesuffix(manifest.SUFFIX)
+            raise InputError(f"--{flag}: {name} is an unfinished set; run the command that makes it to its end first")
     missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in given]
     missing = [name for name in missing if not tf.io.gfile.exists(name)]
     for name in missing:

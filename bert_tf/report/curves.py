@@ -17,13 +17,18 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
-    "axes.labelsize": 9,
-    "axes.titlesize": 11,
+    "axes.labelsize": 11,
+    "axes.titlesize": 12,
+    # the page shows through, light or dark
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
     "axes.titlelocation": "left",
-    "xtick.color": "#4a5364",
-    "ytick.color": "#4a5364",
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    # large enough for a phone, which shows a panel at about this size
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
     "svg.fonttype": "none",
     "svg.hashsalt": "bert_tf",
 }
@@ -54,6 +59,8 @@ def panel(
     percent: bool = False,
     from_zero: bool = False,
     phases: Sequence[int] = (),
+    last_step: int | None = None,
+    baseline: float | None = None,
 ) -> str:
     """Draws a small diagram over the steps.
 
@@ -64,6 +71,8 @@ def panel(
       percent: whether values are fractions.
       from_zero: whether the values' axis begins at 0.
       phases: steps at which something changed, marked by a line.
+      last_step: end of the steps' axis, which then begins at 0; None for that of the points.
+      baseline: value that needs no learning, marked by a dashed line; None for none.
 
     Returns:
       An SVG element.
@@ -71,13 +80,16 @@ def panel(
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(4.4, 2.7))
         axis = figure.add_axes((0.15, 0.13, 0.82, 0.74))
-        axis.grid(axis="y", color="#e6e9ef", linewidth=0.8)
+        axis.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.8)
         for step in phases:
             axis.axvline(step, color=GREY, linestyle=":", linewidth=1)
         for curve in curves:
-            style = {"marker": "o", "markersize": 3.5} if curve.dots else {}
             steps, values = _thinned(curve.points)
+            # a line through one point would not be seen
+            style = {"marker": "o", "markersize": 3.5} if curve.dots or len(steps) == 1 else {}
             axis.plot(steps, values, color=curve.color, linewidth=1.5, label=curve.label, **style)
+        if baseline is not None:
+            axis.axhline(baseline, color=GREY, linestyle="--", linewidth=1, label="majority label")
         if log:
             _make_logarithmic(axis)
         elif percent:
@@ -86,11 +98,13 @@ def panel(
             axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         if from_zero:
             axis.set_ylim(bottom=0)
+        if last_step:
+            axis.set_xlim(-0.02 * last_step, 1.02 * last_step)
         axis.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         axis.set_title(title)
-        if len(curves) > 1:
-            axis.legend(frameon=False, fontsize=9)
+        if len(curves) > 1 or baseline is not None:
+            axis.legend(frameon=False, fontsize=11)
         return svg(figure)
 
 
@@ -116,7 +130,10 @@ def _make_logarithmic(axis) -> None:
     low, high = axis.get_ylim()
     # within a decade or two, the powers of ten alone would be too few ticks
     subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
-    axis.yaxis.set_major_locator(ticker.LogLocator(subs=subs, numticks=8))
+    locator = ticker.LogLocator(subs=subs, numticks=8)
+    if sum(low <= tick <= high for tick in locator.tick_values(low, high)) < 2:
+        locator = ticker.MaxNLocator(4)
+    axis.yaxis.set_major_locator(locator)
     axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
     axis.yaxis.set_minor_formatter(ticker.NullFormatter())
 

@@ -1,8 +1,12 @@
 """What the report of each kind of run shows."""
 
 import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bert_tf.pretraining import objective
+from bert_tf.report import baselines
+from bert_tf.runs.run_folder import Phase
+from bert_tf.settings import ClassifierSettings, PretrainingSettings
 from bert_tf.training import metrics
 
 
@@ -13,12 +17,27 @@ class Kind:
     Attributes:
       title: of the page.
       metrics: in the order of the page; those with a title are shown.
-      settings: names of the settings that are shown, if they are given.
+      settings: names of the settings that are always shown, if they are given.
+      script: that trains such runs.
+      settings_class: of the script.
+      baselines: computes the value to beat of a metric, by its name, given the phases of a run; None if unknown.
+      any_metric: whether metrics that are not declared are shown too, as a task's scores are.
     """
 
     title: str
     metrics: tuple[metrics.Metric, ...]
     settings: tuple[str, ...]
+    script: str
+    settings_class: type
+    baselines: Mapping[str, Callable[[Sequence[Phase]], float | None]] = dataclasses.field(default_factory=dict)
+    any_metric: bool = False
+
+    def shown(self, names: Iterable[str]) -> list[metrics.Metric]:
+        """Returns the metrics to show, given the names of all that were recorded."""
+        declared = {metric.name for metric in self.metrics}
+        others = [name for name in names if name not in declared] if self.any_metric else []
+        scores = [metrics.Metric(name, title=name.replace("_", " "), higher_is_better=True) for name in others]
+        return [*scores, *(metric for metric in self.metrics if metric.title)]
 
 
 PRETRAINING = Kind(
@@ -29,4 +48,23 @@ PRETRAINING = Kind(
         "train_batch_size", "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype",
         "distribution_strategy", "random_seed", "init_checkpoint",
     ),
+    "bert_tf.run_pretraining",
+    PretrainingSettings,
+    {"next_sentence_accuracy": baselines.majority_of_pairs},
 )  # fmt: skip
+FINE_TUNING = Kind(
+    "Fine-tuning",
+    (metrics.Metric("loss", title="loss"), *metrics.TRAINING),
+    (
+        "task_name", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate",
+        "warmup_proportion", "dtype", "distribution_strategy", "random_seed", "init_checkpoint",
+    ),
+    "bert_tf.run_classifier",
+    ClassifierSettings,
+    any_metric=True,
+)  # fmt: skip
+
+
+def of_run(phases: Sequence[Phase]) -> Kind:
+    """Returns the kind of a folder's run."""
+    return PRETRAINING if not phases or phases[-1].model.get("model") == "pretraining" else FINE_TUNING

@@ -15,13 +15,16 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tokenizer_config import Casing
+from bert_tf.config import read_json
 from bert_tf.runs import run_folder
 from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.tokenization import TOKENIZER_JSON, load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
-from tfrecords.vocabulary import file_sha256
+from tfrecords.vocabulary import tokens_sha256
 
+# The settings of a conversion, in its output folder, and what the output format has no place for.
+CONVERSION_NAME = "conversion.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
 _OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
 _Settings = TypeVar("_Settings")
@@ -35,11 +38,13 @@ class CheckpointTokenizer:
       source: the checkpoint, as messages name it.
       vocab_file: the vocabulary in its folder; "" for none.
       casing: the tokenizer's known rules.
+      vocab_sha256: the vocabulary's SHA-256 when the folder was written; "" if unknown.
     """
 
     source: str
     vocab_file: str
     casing: Casing
+    vocab_sha256: str = ""
 
     @property
     def folder(self) -> str:
@@ -47,7 +52,7 @@ class CheckpointTokenizer:
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses flags that contradict the checkpoint's casing or vocabulary.
+        """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary that was changed.
 
         Args:
           do_lower_case: the flag's value; None if it is not given.
@@ -56,6 +61,7 @@ class CheckpointTokenizer:
         Raises:
           InputError: names the flag and the file that contradicts it.
         """
+        self._check_unchanged()
         if do_lower_case is not None:
             self._check_casing(do_lower_case, f"--do_lower_case={flag_value(do_lower_case)}", "give")
         if vocab_file:
@@ -72,6 +78,14 @@ class CheckpointTokenizer:
             raise InputError(
                 f"{file}: {rule} with --do_lower_case={flag_value(do_lower_case)} is a rule that bert_tf's tokenizer "
                 f"lacks; give another checkpoint, {_OVERRIDE}"
+            )
+
+    def _check_unchanged(self) -> None:
+        """Refuses a vocabulary that is not the one with which the folder was written."""
+        if self.vocab_file and self.vocab_sha256 and self.vocab_sha256 != _sha256(self.vocab_file):
+            raise InputError(
+                f"{self.vocab_file}: not the vocabulary that {self.source} was trained with (SHA-256 "
+                f"{self.vocab_sha256[:12]}); the file was replaced or changed; restore it, {_OVERRIDE}"
             )
 
     def _check_casing(self, do_lower_case: bool, given: str, remedy: str) -> None:
@@ -110,10 +124,11 @@ class CheckpointTokenizer:
         Raises:
           InputError: names the data and the difference.
         """
+        self._check_unchanged()
         if vocab_file:
             given = f"{vocabulary.data}, made with {vocab_file}"
             self._check_vocabulary(vocab_file, given, "make the data with")
-        elif vocabulary and self.vocab_file and file_sha256(self.vocab_file) != vocabulary.sha256:
+        elif vocabulary and self.vocab_file and _sha256(self.vocab_file) != vocabulary.sha256:
             raise InputError(
                 f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
                 f"{self.source}; make it with that one, give --vocab_file if the data's extends it, {_OVERRIDE}"
@@ -135,13 +150,36 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
     Raises:
       InputError: `tokenizer_config.json` is damaged.
     """
-    casing = tokenizer_config.find(os.path.dirname(contents.source) or ".", path)
-    return CheckpointTokenizer(contents.source, contents.vocab_file, casing)
+    folder = os.path.dirname(contents.source) or "."
+    casing = tokenizer_config.find(folder, path)
+    return CheckpointTokenizer(contents.source, contents.vocab_file, casing, _recorded_sha256(folder))
 
 
 def of(path: str) -> CheckpointTokenizer:
     """Returns the tokenizer of the checkpoint at a path, see `checkpoints.open_checkpoint`."""
     return find(checkpoints.open_checkpoint(path), path)
+
+
+def _recorded_sha256(folder: str) -> str:
+    """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" for none."""
+    if tf.io.gfile.exists(os.path.join(folder, run_folder.NAME)):
+        for phase in run_folder.read_phases(folder)[-1:]:
+            return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
+    return read_conversion(folder).get("vocab_sha256", "")
+
+
+def read_conversion(folder: str) -> dict:
+    """Reads what a conversion recorded in its output folder; {} for other folders.
+
+    Raises:
+      InputError: the file is not a JSON object.
+    """
+    path = os.path.join(folder, CONVERSION_NAME)
+    return read_json(path) if tf.io.gfile.exists(path) else {}
+
+
+def _sha256(vocab_file: str) -> str:
+    return tokens_sha256(load_vocabulary(vocab_file))
 
 
 def with_casing(settings: _Settings) -> _Settings:
@@ -171,6 +209,15 @@ def _first(*values: bool | None) -> bool:
     return next(value for value in values if value is not None)
 
 
+def copy_vocabulary(vocab_file: str, target: str) -> None:
+    """Copies a vocabulary to a `vocab.txt`, byte by byte unless it is a `tokenizer.json`."""
+    if os.path.basename(vocab_file) == TOKENIZER_JSON:
+        writer.write_text(target, "".join(f"{token}\n" for token in load_vocabulary(vocab_file)))
+        return
+    with writer.atomic_path(target) as temporary:
+        tf.io.gfile.copy(vocab_file, temporary)
+
+
 def keep(folder: str, vocab_file: str, do_lower_case: bool | None, max_length: int) -> None:
     """Copies the vocabulary and writes the casing into a run's folder, if they are known.
 
@@ -182,7 +229,6 @@ def keep(folder: str, vocab_file: str, do_lower_case: bool | None, max_length: i
     """
     target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
     if vocab_file and os.path.abspath(vocab_file) != os.path.abspath(target):
-        with writer.atomic_path(target) as temporary:
-            tf.io.gfile.copy(vocab_file, temporary)
+        copy_vocabulary(vocab_file, target)
     if do_lower_case is not None:
         tokenizer_config.write(folder, do_lower_case, max_length)

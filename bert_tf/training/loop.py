@@ -18,7 +18,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
-from bert_tf.training import summaries
+from bert_tf.training import memory, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.progress import Progress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
@@ -77,7 +77,8 @@ def train(
         message about a failed step.
 
     Raises:
-      InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
+      InputError: a loss or a gradient is not finite and may not be skipped, the weights are not finite, or the memory
+        does not suffice.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step
@@ -86,11 +87,12 @@ def train(
         return
     every = settings.save_checkpoints_steps
     try:
-        while step < num_train_steps:
-            if evaluate:
-                evaluate()
-            step = min(num_train_steps, (step // every + 1) * every)
-            run.train_to(step)
+        with memory.clear_errors():
+            while step < num_train_steps:
+                if evaluate:
+                    evaluate()
+                step = min(num_train_steps, (step // every + 1) * every)
+                run.train_to(step)
     finally:
         if run.shown:
             run.shown.close()
@@ -144,6 +146,7 @@ class _Run:
         # orbit prints each loop's metrics; `Progress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
+            self._trainer.between_parts = self._show
             try:
                 self._controller.train(steps=step, checkpoint_at_completion=False)
             except Stopped:
@@ -153,10 +156,16 @@ class _Run:
                 logging.info("saved %s", self.saved)
                 interruption.stop()
 
+    def _show(self) -> None:
+        """Shows progress inside a loop, which can take minutes if steps are slow."""
+        if self.shown and self.shown.is_due:
+            output = self._trainer.train_loop_end()
+            self.shown.show(int(self._trainer.global_step.numpy()), _floats(output))
+
     def _report(self, output) -> None:
         step, failed = int(self._trainer.global_step.numpy()), self._trainer.failed_step
         if self.shown:
-            self.shown.update(step, {name: float(value) for name, value in output.items()})
+            self.shown.update(step, _floats(output))
         if failed:
             raise InputError(self._of_failed_step(failed))
 
@@ -195,8 +204,17 @@ class _Run:
             )
         self.saved = run_checkpoints.at_step(self._folder, step)
         if self._writes:
-            run_checkpoints.save(self._folder, self._trainer.checkpoint, step)
+            run_checkpoints.save(self._folder, _entries(self._trainer, step), step)
         self._saved_step = step
+
+
+def _floats(output) -> dict[str, float]:
+    return {name: float(value) for name, value in output.items()}
+
+
+def _entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
+    """Returns what a checkpoint holds. Before the first step all moments are 0 and would triple its size."""
+    return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
 
 
 def _restore(trainer: Trainer, found: latest.ResumePoint) -> None:
@@ -204,7 +222,7 @@ def _restore(trainer: Trainer, found: latest.ResumePoint) -> None:
         return
     with trainer.strategy.scope():
         try:
-            trainer.checkpoint.restore(found.prefix).assert_existing_objects_matched()
+            _entries(trainer, found.step).restore(found.prefix).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             reason = str(error).split("\n")[0]
             raise InputError(

@@ -2,16 +2,19 @@
 
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 
 from absl import logging
 
 from bert_tf.training import metrics, metrics_file
 from bert_tf.training.metrics import Form, Metric
-from tfrecords.progress_bar import ProgressBar
+from tfrecords.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 
 # "1.20e-04" says no more than "1.2e-4"
 _ZEROS = re.compile(r"\.?0*e-0?")
+# The bar itself comes last, because a narrow terminal cuts the end of the line.
+_BAR = "{desc} {n_fmt}/{total_fmt} {remaining} left{postfix} {bar}"
 
 
 class Progress:
@@ -35,7 +38,8 @@ class Progress:
     ):
         self._output_dir, self._last_step, self._declared = output_dir, last_step, declared
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
-        self._bar = ProgressBar("train", last_step, "step", first_step, dynamic_ncols=True)
+        self._bar = ProgressBar("train", last_step, "step", first_step, dynamic_ncols=True, bar_format=_BAR)
+        self._last_shown = time.monotonic()
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
@@ -45,9 +49,19 @@ class Progress:
           values: metrics by name, averaged over the loop.
         """
         metrics_file.record(self._output_dir, metrics_file.TRAIN, step, values)
+        self.show(step, values)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether nothing was shown for ten seconds."""
+        return time.monotonic() - self._last_shown > SECONDS_BETWEEN_LINES
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        """Shows the metrics of a loop, or of a part of it, without recording them; see `update`."""
+        self._last_shown = time.monotonic()
         described = describe(values, self._declared)
         if self._bar.advance(step - self._bar.done, described, is_last=step == self._last_step):
-            logging.info("step %d/%d  %s  %s left", step, self._last_step, described, self._bar.time_left)
+            logging.info("step %d/%d, %s left  %s", step, self._last_step, self._bar.time_left, described)
 
     def close(self) -> None:
         """Ends the bar."""

@@ -86,7 +86,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     Attributes:
       must_stop: called between steps, about once a second or at the end of a loop; True stops training.
+      between_parts: called between the parts of a loop, about once a second; for progress.
       checkpoint: everything that a run needs to resume.
+      checkpoint_without_optimizer: the same without the optimizer's state.
       random_seed: variable, int64, as given; saved in the checkpoint.
     """
 
@@ -107,6 +109,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.global_step = orbit.utils.create_global_step()
         self.random_seed = _integer(random_seed, "random_seed")
         self.must_stop: Callable[[], bool] = lambda: False
+        self.between_parts: Callable[[], None] = lambda: None
         self._micro_batches = gradient_accumulation_steps
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
@@ -123,8 +126,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         orbit.StandardEvaluator.__init__(self, eval_dataset)
         entries = {"model": objective.model, "global_step": self.global_step, "data_position": self.data_position}
         if optimizer is not None:
-            entries |= {"optimizer": optimizer, "random_seed": self.random_seed, "skipped_steps": self._skipped}
-        self.checkpoint = tf.train.Checkpoint(**entries)
+            entries |= {"random_seed": self.random_seed, "skipped_steps": self._skipped}
+        self.checkpoint_without_optimizer = tf.train.Checkpoint(**entries)
+        self.checkpoint = tf.train.Checkpoint(**entries, **({"optimizer": optimizer} if optimizer else {}))
 
     @property
     def failed_step(self) -> int:
@@ -176,6 +180,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                     at_once *= 2
                 if (at_once or not left) and (self.failed_step or self.must_stop()):
                     raise Stopped
+                if left:
+                    self.between_parts()
 
         return run
 

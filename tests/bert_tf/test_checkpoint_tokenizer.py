@@ -10,12 +10,14 @@ import pytest
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.command_line import parse
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.pretraining import engine
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import checkpoint_tokenizer
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
 from bert_tf.text.data_vocabulary import DataVocabulary, common
+from bert_tf.tokenization import load_vocabulary
 from data_gen.generator import create_pretraining_data
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
@@ -99,6 +101,43 @@ def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(c
     assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is True
 
 
+def test_a_vocabulary_that_was_changed_in_a_runs_folder_is_refused(cased, tmp_path):
+    converted = ConversionSettings(input=f"{cased}/run", output=f"{tmp_path}/converted", format="tf1")
+    convert_checkpoint(converted)
+    shutil.copytree(cased / "run", tmp_path / "run")
+    for name in ("run", "converted"):
+        folder = tmp_path / name
+        checkpoint_tokenizer.of(str(folder)).check(None, "")
+        vocabulary_like(cased, folder / "vocab.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
+        refused = f"{folder}/vocab.txt: not the vocabulary that {folder}/.* was trained with .*; restore it, or --ig"
+        with pytest.raises(InputError, match=refused):
+            checkpoint_tokenizer.with_casing(classification(tmp_path, folder))
+        with pytest.raises(InputError, match=refused):
+            checkpoint_tokenizer.of(str(folder)).check_data(None, "")
+        with pytest.raises(InputError, match=refused):
+            convert_checkpoint(dataclasses.replace(converted, input=str(folder), output=f"{tmp_path}/out"))
+        ignoring = classification(tmp_path, folder, "--ignore_checkpoint_tokenizer")
+        assert checkpoint_tokenizer.with_casing(ignoring).do_lower_case is False
+
+
+def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(published, folder)
+    tokens = ["a", "[MASK]", "[SEP]", "##b", "[PAD]", "[UNK]", "[CLS]"]
+    model = {"type": "WordPiece", "vocab": dict(sorted((token, id_) for id_, token in enumerate(tokens)))}
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps({"model": model, "normalizer": {"type": "BertNormalizer", "lowercase": False}}))
+    assert load_vocabulary(str(file)) == tokens
+    tokenizer = checkpoint_tokenizer.of(str(folder))
+    assert (tokenizer.vocab_file, tokenizer.casing.do_lower_case) == (str(file), False)
+    checkpoint_tokenizer.keep(str(tmp_path), tokenizer.vocab_file, False, 12)
+    assert (tmp_path / "vocab.txt").read_text().split() == tokens
+    for damaged in ({}, {"model": {"type": "BPE", "vocab": {}}}, {"model": model | {"vocab": {"[PAD]": 3}}}):
+        file.write_text(json.dumps(damaged))
+        with pytest.raises(InputError, match="tokenizer.json: contains no vocabulary of BERT; give a vocab.txt"):
+            load_vocabulary(str(file))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -116,7 +155,7 @@ def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, chang
 
 def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path, monkeypatch):
     trained = []
-    monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments))
+    monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments) or {})
     start = f"--init_checkpoint={cased}/run"
     run_pretraining(pretraining(runs, cased, tmp_path / "again", start))
     lower = [f"--input_file={runs}/32.tfrecord", start]

@@ -11,6 +11,7 @@ from absl import flags
 from bert_tf import checkpoints, command_line
 from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
+from export.settings import ExportSettings
 from tfrecords.errors import InputError
 
 GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
@@ -215,6 +216,7 @@ def test_a_folder_that_tensorflow_could_not_read_again_is_refused(folder):
         PretrainingSettings: ("output_dir", ["--input_file=x", "--do_train"]),
         ClassifierSettings: ("output_dir", ["--data_dir=x", "--task_name=MRPC", "--do_train"]),
         ConversionSettings: ("output", ["--input=x", "--format=tf1"]),
+        ExportSettings: ("export_dir", ["--checkpoint_dir=x"]),
     }
     for settings_class, (flag, others) in needed.items():
         with pytest.raises(InputError, match=f"--{flag}"):
@@ -263,6 +265,8 @@ def main(settings):
             raise InputError("a.txt, line 3:\\n  is bad;  mend it")
         case "disk":
             raise FileNotFoundError(2, "No such file or directory", "b.txt")
+        case "scheme":
+            checkpoints.tf.io.gfile.exists("https://host/a.txt")
         case "interrupt":
             raise KeyboardInterrupt
         case "terminate":
@@ -332,6 +336,12 @@ def test_a_script_that_succeeds_ends_with_0(script):
     [
         (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
         (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
+        (
+            ["--what=scheme"],
+            1,
+            "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
+            "(--debug shows the full traceback)\n",
+        ),
         (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
         (
             ["--what=interrupt"],

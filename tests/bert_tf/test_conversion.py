@@ -13,6 +13,8 @@ from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -250,17 +252,39 @@ def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(sour
     for format in FORMATS:
         assert convert(source, tmp_path / format, format).config == config
     assert json.loads((tmp_path / "hugging_face/config.json").read_text())["hidden_act"] == "gelu"
-    assert caplog.text.count("hidden_act=gelu_erf is written") == 2
+    assert caplog.text.count("hidden_act=gelu_erf is written") == 1
 
 
 def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(values, source, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="exists and is not an empty folder; give a new folder"):
         convert(source, source, "tf1")
-    monkeypatch.setattr("bert_tf.conversion.tf.io.gfile.copy", lambda *_: 1 / 0)
+    monkeypatch.setattr("bert_tf.runs.checkpoint_tokenizer.tf.io.gfile.copy", lambda *_: 1 / 0)
     write_vocabulary(source / "vocab.txt", OLD)
     with pytest.raises(ZeroDivisionError):
         convert(source, tmp_path / "out", "tf1")
     assert sorted(os.listdir(tmp_path)) == ["source"]
+
+
+def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, source, tmp_path):
+    named = original_values(values) | {"output_weights": np.ones([2, 16]), "output_bias": np.ones(2)}
+    save_original(source, {name: value.astype(np.float32) for name, value in named.items()})
+    write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
+    description.write(str(source), TaskDescription("classification", "tsv", ["no", "ja"], True, 7, {}))
+    convert(source, tmp_path / "tf1", "tf1")
+    for folder in (source, tmp_path / "tf1"):
+        convert(folder, tmp_path / f"{folder.name}-hf", "hugging_face")
+        entries = json.loads((tmp_path / f"{folder.name}-hf/config.json").read_text())
+        assert entries["id2label"] == {"0": "no", "1": "ja"} and entries["label2id"] == {"no": 0, "ja": 1}
+        assert (entries["problem_type"], entries["pad_token_id"]) == ("single_label_classification", 1)
+        tokenizer = json.loads((tmp_path / f"{folder.name}-hf/tokenizer_config.json").read_text())
+        assert tokenizer["model_max_length"] == 7
+
+
+def test_a_missing_vocabulary_is_reported_for_hugging_face(source, tmp_path, caplog):
+    convert(source, tmp_path / "tf1", "tf1")
+    assert "transformers reads every word as [UNK]" not in caplog.text
+    convert(source, tmp_path / "hf", "hugging_face")
+    assert f"the folder of {source}/bert_model.ckpt has no vocab.txt, and transformers reads every" in caplog.text
 
 
 def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_the_next(source, tmp_path):
@@ -274,6 +298,12 @@ def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_th
     assert labels.items() <= json.loads((tmp_path / "second/config.json").read_text()).items()
     kept = json.loads((tmp_path / "second/tokenizer_config.json").read_text())
     assert kept["do_lower_case"] is False and kept["strip_accents"] is True and kept["model_max_length"] == 9
+    # What transformers writes when it knows no length, and a class that needs a tokenizer.json.
+    rules = {"model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "first/tokenizer_config.json").write_text(json.dumps(rules))
+    convert(tmp_path / "first", tmp_path / "third", "hugging_face")
+    kept = json.loads((tmp_path / "third/tokenizer_config.json").read_text())
+    assert (kept["model_max_length"], kept["tokenizer_class"]) == (12, "BertTokenizer")
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,11 @@ def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
         inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
 
 
+def test_more_predictions_than_tokens_are_refused(data):
+    with pytest.raises(InputError, match="--max_predictions_per_seq=1000000000: must not exceed --max_seq_length=32"):
+        look(data, "dynamic", f"--vocab_file={data}/vocab.txt", "--max_predictions_per_seq=1000000000")
+
+
 def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
     with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; leave it out"):
         look(data, "static", "--masked_lm_prob=0.3")
@@ -219,22 +224,17 @@ def test_data_made_for_one_direction_is_taken(data, tmp_path):
     assert not found.has_pairs and found.dynamic_masking is None
 
 
-def figures_of(folder, split):
-    with open(folder / "metrics.jsonl") as file:
-        return [entry for entry in map(json.loads, file) if entry["split"] == split]
-
-
 def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
-    flags = ["--do_eval", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
-    whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags))
+    flags = ["--pack_sequences", f"--vocab_file={data}/vocab.txt"]
+    whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--do_eval"))
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     for path in [*(tmp_path / "parts").glob("ckpt-2*"), tmp_path / "parts/checkpoint"]:  # killed before it wrote them
         path.unlink()
-    assert run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags)) == whole
-    unpacked = settings(data, tmp_path / "whole", "dynamic", *flags, "--nopack_sequences", "--nodo_train")
+    run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags))
+    unpacked = settings(data, tmp_path / "parts", "dynamic", *flags[1:], "--nodo_train", "--do_eval")
     assert run_pretraining(unpacked) == whole
     with pytest.raises(InputError, match="another data .*packed_rows was .*'sequences': .*, is None"):
-        run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--nopack_sequences"))
+        run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags[1:], "--do_eval"))
 
 
 def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
@@ -310,7 +310,7 @@ def three_shards(data, tmp_path):
 
 
 def look_at(folder, patterns, *more: str):
-    given = settings(folder, "out", "", *more)
+    given = settings(folder, "out", "set", *more)
     given = dataclasses.replace(given, input_file=patterns)
     files = reader.expand_files(patterns)
     eval_files = reader.expand_files(given.eval_input_file) if given.eval_input_file else files
@@ -330,6 +330,15 @@ def test_shards_can_be_left_out_on_purpose_but_not_by_a_glob_that_misses_one(thr
     assert len(look_at(tmp_path, f"{first},{third}").files) == 2
     assert [m for m in caplog.messages if "without" in m and "set-00001-of-00003, which the manifest lists" in m]
     assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
+
+
+def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_path):
+    os.remove(tmp_path / "set.manifest.json")
+    assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
+    (tmp_path / "set.work").mkdir()
+    (tmp_path / "set.work" / "plan.json").touch()
+    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; run the command that makes it"):
+        look_at(tmp_path, f"{tmp_path}/set-*")
 
 
 def test_a_file_given_twice_is_refused(three_shards, tmp_path):
@@ -437,5 +446,7 @@ def test_a_manifest_of_a_greater_vocabulary_is_refused(data, tmp_path):
         shutil.copy(data / file, tmp_path)
     entries = json.loads((data / "static.manifest.json").read_text()) | {"vocab_size": 301}
     (tmp_path / "static.manifest.json").write_text(json.dumps(entries))
-    with pytest.raises(InputError, match="vocab_size=300 is smaller than the vocabulary"):
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than the vocabulary .*; raise it$"):
         look(tmp_path, "static")
+    with pytest.raises(InputError, match="; convert_checkpoint .*--extended_vocab_file=NEW extends the model"):
+        look(tmp_path, "static", "--init_checkpoint=pretrained")

@@ -1,10 +1,13 @@
+import io
 import json
 import logging
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import command_line
 from bert_tf.finetuning.tasks import classification
 from bert_tf.pretraining import objective
 from bert_tf.training import metrics, metrics_file, progress
@@ -55,7 +58,45 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
         shown.update(1000, FIGURES)
     shown.close()
     line = caplog.records[-1].message
-    assert line.startswith("step 1000/1000000  mlm loss") and line.endswith("  3:03:09 left") and len(line) < 145
+    assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
+
+
+def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    shown.show(1000, FIGURES)
+    shown.close()
+    line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert line.startswith("train 1000/1000000 ") and "mlm loss 6.02 acc 0.123" in line and len(line) <= 80
+    assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
+
+
+def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = progress_bar.ProgressBar("train", 10, "step", bar_format="{desc} {n_fmt}/{total_fmt} {bar}")
+    bar.advance(1)
+    command_line._BesideBars().write("saved ckpt-1\n")
+    bar.close()
+    before = terminal.getvalue().split("saved ckpt-1\n")[0]
+    assert before.endswith("\r") and not before.split("\r")[-2].strip(), "the bar was cleared"
+
+
+def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 10)
+    now[0] = 9.0
+    assert not shown.is_due
+    now[0] = 10.5
+    assert shown.is_due
+    shown.show(1, {})
+    assert not shown.is_due
 
 
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])

@@ -1,8 +1,10 @@
 """Every strategy by its flags; several replicas and several machines train as one device does."""
 
 import concurrent.futures
+import ctypes
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -79,6 +81,17 @@ def flags(runs, output_dir, *more: str) -> list[str]:
     """Pre-training without dropout, whose masks would depend on the replica."""
     data = (f"--bert_config_file={runs}/config.json", f"--input_file={runs}/32.tfrecord", f"--output_dir={output_dir}")
     return [*data, *FLAGS, *more]
+
+
+def test_this_tensorflow_has_the_function_that_silences_its_compilers(monkeypatch):
+    framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
+    set_level = ctypes.CDLL(framework)[strategies._SET_MIN_LOG_LEVEL]
+    levels = []
+    monkeypatch.setattr(strategies.ctypes, "CDLL", lambda path: {strategies._SET_MIN_LOG_LEVEL: levels.append})
+    for value in ("3", "0"):
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", value)
+        strategies._silence_compilation_messages()
+    assert levels == [2, 0] and callable(set_level), "errors stay visible"
 
 
 def figures(output_dir, split: str = "train") -> dict[int, dict]:

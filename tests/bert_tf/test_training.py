@@ -17,6 +17,7 @@ from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
+from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.optimization import AdamWeightDecay, Lamb
 from bert_tf.training.trainer import make_optimizer
@@ -172,6 +173,20 @@ def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, fini
     run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
 
 
+def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, finished, tmp_path, monkeypatch):
+    folder, seen = tmp_path / "run", []
+    shutil.copytree(finished[0], folder)
+    for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
+        path.unlink()
+    assert not [name for name in weights(folder, 0) if name.startswith("optimizer/")]
+    show = loop.Progress.show
+    monkeypatch.setattr(loop.Progress, "is_due", True)
+    monkeypatch.setattr(loop.Progress, "show", lambda self, step, values: (seen.append(step), show(self, step, values)))
+    run_pretraining(settings(data, folder))
+    assert losses(folder)[-2:] == pytest.approx(losses(finished[0]), rel=1e-4)
+    assert seen[0] == 1 and {3, 6} < set(seen), "progress appears inside of loops too"
+
+
 def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_an_uninterrupted_one(
     data, finished, tmp_path, caplog
 ):
@@ -180,7 +195,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_a
     damaged = path.read_bytes()[:-5]
     path.write_bytes(damaged)
     figures = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
-    assert "evaluated at step 3" in caplog.text and figures["loss"] != finished[1]["loss"]
+    assert "evaluated on training data at step 3" in caplog.text and figures["loss"] != finished[1]["loss"]
     run_pretraining(settings(data, folder))
     assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
     assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged

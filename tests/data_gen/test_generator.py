@@ -270,7 +270,8 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
     documents = [" ".join(document.split("\n")) for document in text.split("\n\n")]
     (tmp_path / "blank.txt").write_text("\n\n".join(documents))
     (tmp_path / "corpus.txt").write_text("\n".join(documents))
-    generator.run("sentences", max_seq_length=64)
+    longer = {"max_seq_length": 64, "max_predictions_per_seq": 10}
+    generator.run("sentences", **longer)
     assert not warnings_of(caplog)
     generator.run("blank", input_file=tmp_path / "blank.txt")
     used, random_next = warnings_of(caplog)
@@ -279,14 +280,21 @@ def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(gene
         random_next.startswith("100.0% of the next sentences are random") and "--input_format=documents" in random_next
     )
     caplog.clear()
-    with pytest.raises(InputError, match="contains 1 document, .* or give --input_format=documents if each line is"):
+    with pytest.raises(InputError, match="contains 1 document, .* give --input_format=documents if each line is"):
         generator.run("lines", input_file=tmp_path / "corpus.txt")
-    generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", max_seq_length=64)
+    generator.run("documents", input_file=tmp_path / "corpus.txt", input_format="documents", **longer)
     assert not warnings_of(caplog)
     sentences, found = (json.loads(generator.files()[f"{n}.manifest.json"]) for n in ("sentences", "documents"))
     assert (found["documents"], found["tokens"]) == (sentences["documents"], sentences["tokens"])
     assert found["sentences"] == pytest.approx(sentences["sentences"], rel=0.05)
     assert found["used_share"] > 0.9 and f"{found['used_share']:.1%} of them used" in caplog.messages[-1]
+
+
+def test_a_cased_vocabulary_on_lower_cased_text_is_warned_of(generator, tmp_path, caplog):
+    cased = tmp_path / "cased.txt"
+    cased.write_text(pathlib.Path(generator.vocab_file).read_text() + "The\n")
+    generator.run("a", vocab_file=cased)
+    assert [line for line in warnings_of(caplog) if "has 1 tokens with upper-case letters, such as The" in line]
 
 
 def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, caplog):

@@ -216,7 +216,7 @@ def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
     summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
     unknown = tokens.count(["[UNK]"]) / 7
     assert 0 < unknown < 1
-    assert summary["fit"] == pytest.approx({"pieces_per_word": sum(map(len, tokens)) / 7, "unknown_share": unknown})
+    assert summary["fit"] == pytest.approx({"tokens_per_word": sum(map(len, tokens)) / 7, "unknown_share": unknown})
     assert (summary["words"], summary["different_words"], summary["largest_count_error"]) == (7, 4, 0)
 
 

@@ -110,7 +110,7 @@ def test_in_unused_slots_all_other_ids_stay(tmp_path, num_added, left):
     assert changed == [1, 2, len(old) - 1][: 3 - left]
     assert {"abcd", "abxy"} <= {tokens[i] for i in changed}
     assert output.read_text(encoding="utf-8").splitlines() == tokens
-    assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["pieces_added"] == 3 - left
+    assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["tokens_added"] == 3 - left
 
 
 def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, caplog):
@@ -120,7 +120,7 @@ def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, ca
     for name, path in {"before": tmp_path / "old.txt", "after": output}.items():
         tokenizer = BertTokenizer(str(path))
         tokens = [tokenizer.tokenize(word) for word in TEXT.split()]
-        assert summary[name]["pieces_per_word"] == pytest.approx(sum(map(len, tokens)) / len(tokens))
+        assert summary[name]["tokens_per_word"] == pytest.approx(sum(map(len, tokens)) / len(tokens))
         # é loses its accent to the normaliser, and e is missing
         assert summary[name]["unknown_share"] == pytest.approx(tokens.count(["[UNK]"]) / len(tokens))
     assert summary["before"]["unknown_share"] == pytest.approx(5 / 115) and summary["after"]["unknown_share"] == 0

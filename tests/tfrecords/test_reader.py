@@ -16,6 +16,7 @@ def folder(tmp_path):
     for name in ("b-1", "b-0", "a", "c"):
         (tmp_path / name).write_text(name)
     (tmp_path / "b-folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     return tmp_path
 
 
@@ -44,6 +45,7 @@ def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, 
     [
         ("{0}/a,{0}/none", "--text: {0}/none: no such file"),
         ("{0}/none*", "--text: {0}/none*: the glob matches no file"),
+        ("{0}/pipe", "--text: {0}/pipe is not a regular file; save its contents to a file first"),
         ("{0}/b-folder", "--text: {0}/b-folder is a folder; give its files"),
         ("", "--text is empty"),
         (" , ", "--text is empty"),
@@ -126,7 +128,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
         reader.first_example(str(path))
 
 
-RECORDS = [b"first", b"", b"the third one " * 3, b"\0" * 30, b"last"]
+RECORDS = [b"first", b"", b"third one " * 2, b"\0" * 12, b"last"]
 FRAME = 16
 
 
@@ -144,7 +146,7 @@ def ends_of_records() -> list[int]:
 def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
     whole, ends, path = small_file(tmp_path / name, False), ends_of_records(), tmp_path / name
     assert len(whole) == ends[-1] and reader.find_damage([str(path)]) is None
-    for cut in range(len(whole)):
+    for cut in range(0, len(whole), 1 if name == "data" else 7):
         path.write_bytes(whole[:cut])
         index = sum(end <= cut for end in ends) - 1
         damage = reader.find_damage([str(path)])

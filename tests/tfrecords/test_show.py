@@ -156,15 +156,21 @@ def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ign
         show._vocabulary(path, "", False)
 
 
-def test_a_file_without_a_vocabulary_is_refused(folder):
-    with pytest.raises(InputError, match="data: no manifest names its vocabulary; give --vocab_file"):
-        show._vocabulary(record_file(folder / "data"), "", False)
-
-
-def test_bad_input_is_one_line(folder):
-    done = call(cwd=folder)
-    assert done.returncode == 1 and done.stderr.startswith("error: name the file to show"), done.stderr
-    assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "error: name the file to show"),
+        ([os.fsdecode(b"\xff")], r"error: '\udcff': a name that is not UTF-8; rename the file"),
+        (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary"),
+        (["data.manifest.json"], "error: data.manifest.json: is a manifest; name a shard instead"),
+        (["data"], "error: data: no manifest names its vocabulary; give --vocab_file"),
+    ],
+)
+def test_bad_input_is_one_line(folder, words, message):
+    record_file(folder / "data")
+    (folder / "data.manifest.json").write_text("{}")
+    done = call(*words, cwd=folder)
+    assert done.returncode == 1 and done.stderr.startswith(message) and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):

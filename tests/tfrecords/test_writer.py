@@ -167,6 +167,7 @@ def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
         ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
         ([str(tmp_path / "folder")], "folder is a folder"),
         ([f"{new}/"], "is a folder"),
+        (["/dev/null"], "null is not a regular file"),
         ([str(tmp_path / "text" / "more" / "new")], "text is not a folder; give a path in another folder"),
     ]:
         with pytest.raises(InputError, match=f"--output_file: .*{message}"):

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import resource
 
 import ml_dtypes
 import numpy as np
@@ -156,25 +157,49 @@ def test_what_is_written_has_their_names_and_keys(values, tmp_path):
     assert load_file(tmp_path / "model.safetensors").keys() == {n.removeprefix("bert.") for n in theirs(encoder)}
 
 
-def test_labels_are_kept(values, tmp_path):
+def test_labels_and_the_padding_token_are_written(values, tmp_path):
     source, folder = tmp_path / "source", tmp_path / "folder"
     source.mkdir()
     folder.mkdir()
     head = {"classifier.weight": np.ones([2, 16], np.float32), "classifier.bias": np.ones([2], np.float32)}
     labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
-    contents = opened(source, theirs(values) | head, ENTRIES | labels | {"problem_type": "single_label_classification"})
+    more = labels | {"problem_type": "single_label_classification", "pad_token_id": 3}
+    contents = opened(source, theirs(values) | head, ENTRIES | more)
     tensors = values_of(contents)
     hugging_face.write(str(folder), tensors, CONFIG)
     plain = json.loads((folder / "config.json").read_text())
-    assert plain["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
-    hugging_face.keep_labels(str(folder), contents)
+    assert plain["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"} and plain["pad_token_id"] == 0
+    assert hugging_face.read_task_entries(contents) == more
+    hugging_face.write(str(folder), tensors, CONFIG, more)
     entries = json.loads((folder / "config.json").read_text())
-    assert entries == plain | labels | {"problem_type": "single_label_classification"}
+    assert entries == plain | more
+    classes = hugging_face.task_entries(["neg", "pos"], is_regression=False)
+    assert classes == labels | {"problem_type": "single_label_classification"}
+    assert hugging_face.task_entries([], is_regression=True) == {"problem_type": "regression"}
+    assert hugging_face.task_entries([], is_regression=False) == {}
     # labels of another number of classes are not this head's
     wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
-    hugging_face.write(str(folder), wider, CONFIG)
-    hugging_face.keep_labels(str(folder), contents)
+    hugging_face.write(str(folder), wider, CONFIG, more)
     assert json.loads((folder / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
+
+
+def test_weights_have_the_mode_of_other_files(values, tmp_path):
+    before = os.umask(0o027)
+    try:
+        path = hugging_face.write(str(tmp_path), values, CONFIG)
+    finally:
+        os.umask(before)
+    assert os.stat(path).st_mode & 0o777 == 0o640
+
+
+def test_a_full_disk_ends_in_one_line(values, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(InputError, match="model.safetensors: cannot be written .*; check the free disk space"):
+            hugging_face.write(str(tmp_path), values, CONFIG)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(

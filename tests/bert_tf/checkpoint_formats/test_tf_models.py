@@ -18,7 +18,9 @@ from official.nlp.tools import tf1_bert_checkpoint_converter_lib as converter
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
 from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.settings import ConversionSettings
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,
@@ -193,15 +195,35 @@ def test_their_encoders_and_pretrainers_load_what_we_write(values, tmp_path, kin
     np.testing.assert_array_equal(head.dense.kernel, values["encoder/pooler/kernel"])
 
 
+@pytest.mark.parametrize("act", ["gelu", "gelu_erf", "relu"])
+def test_their_loader_computes_our_activation(values, tmp_path, act):
+    config = dataclasses.replace(CONFIG, hidden_act=act, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (tmp_path / "run").mkdir()
+    save_original(tmp_path / "run", original_values(values), config)
+    folder = tmp_path / "tf_models"
+    convert_checkpoint(ConversionSettings(input=str(tmp_path / "run"), output=str(folder), format="tf_models"))
+    theirs = bert_models.get_transformer_encoder(configs.BertConfig.from_json_file(str(folder / "bert_config.json")))
+    status = tf.train.Checkpoint(encoder=theirs).read(str(folder / "bert_model.ckpt"))
+    status.assert_existing_objects_matched().expect_partial()
+    ours = checkpoints.load_encoder(str(folder))
+    assert ours.config == config
+    batch = their_batch()
+    del batch["masked_lm_positions"]
+    expected = dict(zip(OUTPUTS, theirs(batch), strict=True))
+    assert relative_error(ours(our_batch())["sequence_output"], expected["sequence_output"]) < 1e-5
+
+
 @pytest.mark.parametrize("with_heads", [True, False])
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, tmp_path, kind, with_heads):
     values = {path: value for path, value in values.items() if with_heads or path.startswith("encoder/")}
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
     word_embeddings = values["encoder/embeddings/word_embeddings"]
+    encoder = their_encoder(kind)
+    others = [weight + 1.0 for weight in encoder.get_weights()]
     for names in (["encoder"], ["model"], ["model", "encoder"]):
         for load in ("read", "restore"):
-            encoder = their_encoder(kind)
+            encoder.set_weights(others)
             checkpoint = tf.train.Checkpoint(**dict.fromkeys(names, encoder))
             getattr(checkpoint, load)(prefix).assert_existing_objects_matched().expect_partial()
             np.testing.assert_array_equal(encoder.get_embedding_table(), word_embeddings)

@@ -1,0 +1,32 @@
+"""Warns of a vocabulary that does not fit the casing of the tokenizer."""
+
+import re
+from collections.abc import Sequence
+
+from absl import logging
+
+from bert_tf.tokenization import SPECIAL_TOKENS
+
+UNUSED = re.compile(r"\[unused\d+\]")
+
+
+def warn_of_case(path: str, tokens: Sequence[str], do_lower_case: bool) -> None:
+    """Warns if lower-cased text never matches tokens of a vocabulary, or cased text matches none.
+
+    Args:
+      path: the vocabulary file.
+      tokens: its tokens.
+      do_lower_case: the tokenizer's setting.
+    """
+    words = [token for token in tokens if token not in SPECIAL_TOKENS and not UNUSED.fullmatch(token)]
+    upper = [word for word in words if word != word.lower()]
+    if upper and do_lower_case:
+        logging.warning(
+            "%s has %d tokens with upper-case letters, such as %s, which lower-cased text never matches; "
+            "give --do_lower_case=false if the vocabulary is cased", path, len(upper), upper[0]
+        )  # fmt: skip
+    elif words and not upper and not do_lower_case:
+        logging.warning(
+            "%s has no token with an upper-case letter, but --do_lower_case=false keeps upper case; "
+            "give --do_lower_case if the vocabulary is uncased", path
+        )  # fmt: skip

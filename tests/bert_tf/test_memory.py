@@ -1,0 +1,66 @@
+import dataclasses
+
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.settings import DeviceSettings
+from bert_tf.training import memory
+from tfrecords.errors import InputError
+
+TINY = BertConfig.named("tiny")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Sets the memory and swap of the machine, in kB."""
+
+    def has(memory_kb, swap_kb=0):
+        path = tmp_path / "meminfo"
+        path.write_text(f"MemTotal:  {memory_kb} kB\nMemFree:  1 kB\nSwapTotal:  {swap_kb} kB\n")
+        monkeypatch.setattr(memory, "_MEMORY_FILE", str(path))
+
+    return has
+
+
+def test_the_estimate_is_below_the_real_number_of_weights_and_close_to_it():
+    encoder = BertEncoder(TINY)
+    ids = keras.Input([4], dtype=tf.int32)
+    encoder(dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids))
+    assert 0.9 * encoder.count_params() < memory.fewest_weights(TINY) < encoder.count_params()
+
+
+def test_a_model_is_refused_only_if_it_cannot_fit(machine):
+    weights_kb = memory.fewest_weights(TINY) * 4 // 1024 + 1
+    machine(4 * weights_kb - 100, 100)
+    memory.require_memory(TINY, DeviceSettings(), training=True)
+    machine(2 * weights_kb)
+    memory.require_memory(TINY, DeviceSettings(), training=False)
+    memory.require_memory(TINY, DeviceSettings(num_gpus=1), training=True)
+    with pytest.raises(InputError, match="weights, gradients and moments of this model take 0.1 GB"):
+        memory.require_memory(TINY, DeviceSettings(), training=True)
+    huge = dataclasses.replace(TINY, hidden_size=1_000_000, num_attention_heads=1)
+    with pytest.raises(InputError, match="hidden_size=1000000"):
+        memory.require_memory(huge, DeviceSettings(), training=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            "OOM when allocating tensor with shape[100000,128,3072] and type float",
+            r"of shape \[100000,128,3072\]; lower",
+        ),
+        ("Out of memory while trying to allocate 5 bytes", "out of memory; lower --train_batch_size"),
+    ],
+)
+def test_out_of_memory_is_one_line_with_the_flags_that_help(message, shown):
+    with pytest.raises(InputError, match=shown), memory.clear_errors():
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+
+def test_a_full_disk_is_not_out_of_memory():
+    with pytest.raises(tf.errors.ResourceExhaustedError), memory.clear_errors():
+        raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
