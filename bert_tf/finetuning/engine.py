@@ -27,7 +27,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, loop, metrics_file, progress
+from bert_tf.training import flops, loop, metrics_file, progress, resume
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
@@ -118,9 +118,8 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
         _train(run, objective, lock)
     if not (settings.do_eval or settings.do_predict):
         return {}
-    found = latest.find(settings.output_dir)
+    found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
-    workers.check_same_folder(strategy, settings.output_dir, found.step)
     tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
     scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
     if settings.do_predict:
@@ -166,9 +165,8 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
             checkpoints.initialize(objective.model, starts_from)
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
-    found = latest.find(settings.output_dir)
-    workers.check_same_folder(strategy, settings.output_dir, found.step)
-    start = found.position if run_folder.check(settings.output_dir, phase, found.step) else BEGINNING
+    found = resume.find(settings.output_dir, strategy)
+    start = resume.start_position(settings.output_dir, phase, found)
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)

@@ -25,7 +25,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import flops, loop, memory, metrics
+from bert_tf.training import flops, loop, memory, metrics, resume
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
@@ -116,7 +116,7 @@ def _train(
 ) -> dict[str, float]:
     """Trains and evaluates from the phase that the folder is in."""
     folder = prepared[0].settings.output_dir
-    found = _find(folder, strategy)
+    found = resume.find(folder, strategy)
     under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
     run_folder.check(folder, prepared[under_way].facts, found.step)
     for before, after in itertools.pairwise(prepared):
@@ -124,18 +124,11 @@ def _train(
     values = {}
     for number, phase in enumerate(prepared[under_way:]):
         if number:
-            found = _find(folder, strategy)
+            found = resume.find(folder, strategy)
         values = _train_phase(phase, strategy, lock, found, write_report)
         # weights and graphs form reference cycles; the next phase needs their memory
         gc.collect()
     return values
-
-
-def _find(folder: str, strategy: tf.distribute.Strategy) -> latest.ResumePoint:
-    """Returns the checkpoint to resume from, after a check that all workers see the same one."""
-    found = latest.find(folder)
-    workers.check_same_folder(strategy, folder, found.step)
-    return found
 
 
 def _train_phase(
@@ -147,7 +140,7 @@ def _train_phase(
 ) -> dict[str, float]:
     settings, config, data = phase.settings, phase.config, phase.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
-    start = found.position if run_folder.check(folder, phase.facts, found.step) else BEGINNING
+    start = resume.start_position(folder, phase.facts, found)
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start)
     evaluation = None

@@ -18,7 +18,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
-from bert_tf.training import memory, summaries
+from bert_tf.training import memory, resume, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.progress import Progress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
@@ -114,7 +114,7 @@ class _Run:
         self._trainer, self._settings, self._records_of = trainer, settings, records_of
         self._folder, self.saved = settings.output_dir, found.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
-        _restore(trainer, found)
+        resume.restore(trainer, found)
         self._saved_step = self.first_step = int(trainer.global_step.numpy())
         if self.first_step >= num_train_steps:
             return
@@ -204,27 +204,9 @@ class _Run:
             )
         self.saved = run_checkpoints.at_step(self._folder, step)
         if self._writes:
-            run_checkpoints.save(self._folder, _entries(self._trainer, step), step)
+            run_checkpoints.save(self._folder, resume.checkpoint_entries(self._trainer, step), step)
         self._saved_step = step
 
 
 def _floats(output) -> dict[str, float]:
     return {name: float(value) for name, value in output.items()}
-
-
-def _entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
-    """Returns what a checkpoint holds. Before the first step all moments are 0 and would triple its size."""
-    return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
-
-
-def _restore(trainer: Trainer, found: latest.ResumePoint) -> None:
-    if not found.prefix:
-        return
-    with trainer.strategy.scope():
-        try:
-            _entries(trainer, found.step).restore(found.prefix).assert_existing_objects_matched()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
-            reason = str(error).split("\n")[0]
-            raise InputError(
-                f"{found.prefix}: holds something else than this run needs ({reason}); give another --output_dir"
-            ) from error

@@ -1,0 +1,58 @@
+"""How a run resumes: from which checkpoint, at which position in the data, and with which values.
+
+Pre-training and fine-tuning resume in the same way. A checkpoint stores the `Position` in the data after its last step,
+so a resumed run reads the batches that an uninterrupted one would have read.
+"""
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.distributed import workers
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.runs import run_folder
+from bert_tf.training.trainer import Trainer
+from tfrecords.errors import InputError
+
+
+def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
+    """Finds the checkpoint to resume from, the same one on all workers.
+
+    Raises:
+      InputError: all checkpoints are damaged, or the workers see different folders.
+    """
+    point = latest.find(folder)
+    workers.check_same_folder(strategy, folder, point.step)
+    return point
+
+
+def start_position(folder: str, phase: run_folder.Phase, point: ResumePoint) -> Position:
+    """Returns the position in the data at which a phase starts: the checkpoint's, or the beginning if the data is new.
+
+    Raises:
+      InputError: the folder holds another run; see `run_folder.check`.
+    """
+    return point.position if run_folder.check(folder, phase, point.step) else BEGINNING
+
+
+def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
+    """Returns what a checkpoint holds. Before the first step all moments are 0 and would triple its size."""
+    return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
+
+
+def restore(trainer: Trainer, point: ResumePoint) -> None:
+    """Gives weights, optimizer, step and seed the values of a checkpoint; does nothing if there is none.
+
+    Raises:
+      InputError: the checkpoint is of another model or optimizer.
+    """
+    if not point.prefix:
+        return
+    with trainer.strategy.scope():
+        try:
+            checkpoint_entries(trainer, point.step).restore(point.prefix).assert_existing_objects_matched()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).split("\n")[0]
+            raise InputError(
+                f"{point.prefix}: holds something else than this run needs ({reason}); give another --output_dir"
+            ) from error
