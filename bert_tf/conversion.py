@@ -1,11 +1,13 @@
 """Converts checkpoints to another format or a larger vocabulary."""
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
@@ -45,7 +47,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
     Raises:
       InputError: the input cannot be read or is incomplete, the output format cannot represent it, or the output
-        folder is not empty.
+        folder is not empty or cannot be written.
     """
     writer.check_new_folder(settings.output, "output")
     contents = checkpoints.open_checkpoint(settings.input, settings.bert_config_file)
@@ -69,7 +71,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     entries = _entries_of(contents, extended or vocabulary)
-    with writer.atomic_folder(settings.output) as folder:
+    with _clear_errors(settings.output), writer.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
         if settings.format == "hugging_face":
             hugging_face.write(folder, tensors, config, entries)
@@ -82,6 +84,24 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if fresh:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
+
+
+@contextlib.contextmanager
+def _clear_errors(output: str) -> Iterator[None]:
+    """Converts errors of writing into one line that names the output.
+
+    Raises:
+      InputError: the disk is full, for example.
+    """
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        message = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
+        # TensorFlow names the operation and its temporary file around the reason.
+        reason = message.rpartition("; ")[2].partition(" [Op:")[0]
+        raise InputError(
+            f"--output={output}: cannot be written ({reason}); check the free disk space and the permissions"
+        ) from error
 
 
 def _write_tokenizer(

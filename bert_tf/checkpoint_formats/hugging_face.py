@@ -217,7 +217,8 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
       The path of the weights.
 
     Raises:
-      InputError: no class of transformers has these heads, or the weights cannot be written.
+      InputError: no class of transformers has these heads.
+      OSError: the weights cannot be written, for example on a full disk.
     """
     heads = names.heads_in(tensors)
     if {"head", "token_head"} <= heads:
@@ -243,8 +244,8 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     try:
         # transformers requires "pt", whichever library wrote the file
         safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
-    except (safetensors().SafetensorError, OSError) as error:
-        raise InputError(f"{path}: cannot be written ({error}); check the free disk space") from error
+    except safetensors().SafetensorError as error:
+        raise OSError(str(error)) from error
     # The package gives the file mode 600, whatever the umask is.
     shutil.copymode(config_file, path)
     return path

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import logging
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -285,6 +286,18 @@ def test_a_missing_vocabulary_is_reported_for_hugging_face(source, tmp_path, cap
     assert "transformers reads every word as [UNK]" not in caplog.text
     convert(source, tmp_path / "hf", "hugging_face")
     assert f"the folder of {source}/bert_model.ckpt has no vocab.txt, and transformers reads every" in caplog.text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_full_disk_ends_in_one_line_and_leaves_nothing(source, tmp_path, format):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"/out: cannot be written \([^;[]*File too large[^;[]*\); check the free"):
+            convert(source, tmp_path / "out", format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == ["source"]
 
 
 def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_the_next(source, tmp_path):
