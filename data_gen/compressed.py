@@ -16,7 +16,7 @@ _BUFFER = 1 << 20  # bytes of buffered text
 _UNREADABLE = (".zst", ".zip", ".7z", ".lz4", ".br")
 
 
-def open_binary(path: str) -> BinaryIO:
+def open_binary(path: str, buffer_bytes: int = _BUFFER) -> BinaryIO:
     """Opens a file for reading and decompresses it on the fly if its name ends in .gz, .bz2 or .xz.
 
     Memory stays at a few MiB for files of any size. Files of several members (`cat a.gz b.gz`, pbzip2, pixz)
@@ -24,6 +24,7 @@ def open_binary(path: str) -> BinaryIO:
 
     Args:
       path: any tf.io.gfile path.
+      buffer_bytes: bytes of text to read at a time.
 
     Returns:
       A buffered reader; iteration yields lines with their line ends. Reading raises InputError, which names the
@@ -38,7 +39,7 @@ def open_binary(path: str) -> BinaryIO:
     decoder = _decoder_of(path)
     if decoder:
         raw = _Decompressed(path, raw, decoder)
-    return io.BufferedReader(raw, _BUFFER)
+    return io.BufferedReader(raw, buffer_bytes)
 
 
 def is_compressed(path: str) -> bool:

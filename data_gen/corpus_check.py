@@ -1,5 +1,6 @@
 """Looks at the beginning of each file of a corpus before long work: is it text, and of the given format?"""
 
+import collections
 import re
 from collections.abc import Iterator, Sequence
 
@@ -42,14 +43,13 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
     """
     doubtful: dict[str, list[str]] = {}
     for path in files:
-        with open_binary(path) as file:
+        with open_binary(path, _SAMPLE_BYTES) as file:
             start = file.read(_SAMPLE_BYTES)
         _refuse_binary(path, start)
         for doubt in _doubts(start, input_format, sentences):
             doubtful.setdefault(doubt, []).append(path)
-    if len(files) > len(set(files)):
-        twice = next(path for index, path in enumerate(files) if path in files[:index])
-        doubtful["is given several times, so its text counts several times"] = [twice]
+    if twice := [path for path, count in collections.Counter(files).items() if count > 1]:
+        doubtful["is given several times, so its text counts several times"] = twice
     for doubt, paths in doubtful.items():
         logging.warning("--input_file: %s%s %s", paths[0], f" (and {len(paths) - 1} more)" if paths[1:] else "", doubt)
 
