@@ -227,7 +227,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     classify = classification_flags(runs, vocab_file, tmp_path)
     for done in two_workers(BOTH, [*given, "then", *classify, "--do_predict"]):
         assert done.returncode == 0, done.stderr
-    assert figures(pretrained, "start").keys() == {0, 20}, "it went on from the checkpoint"
+    assert figures(pretrained, "start").keys() == {0, 20}, "it resumed from the checkpoint"
     assert_trained_alike(pretrained, alone, [20, 40, 50])
     # what only the first one may write is there once
     assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"
