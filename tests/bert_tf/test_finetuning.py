@@ -26,7 +26,7 @@ def task_named(name):
             bert_config_file="config.json",
             task_name=name,
             vocab_file="vocab.txt",
-            output_dir="",
+            output_dir="unused",
             do_eval=True,
         )
     )
