@@ -65,7 +65,7 @@ def our_options(
         config = BertConfig.named("tiny", vocab_size=sum(1 for _ in file))
     settings = command_line.parse(
         PretrainingSettings,
-        [f"--input_file={files[0]}", "--output_dir=", f"--vocab_file={vocabulary}", "--do_train", *flags],
+        [f"--input_file={files[0]}", "--output_dir=unused", f"--vocab_file={vocabulary}", "--do_train", *flags],
     )
     settings, data = record_files.inspect(settings, config, files, files)
     reading = record_files.reading_options(settings, config, data)

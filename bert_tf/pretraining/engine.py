@@ -22,13 +22,14 @@ from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, phases, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_checkpoints, find_blanks, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import checkpoint_tokenizer, run_folder
+from bert_tf.runs import checkpoint_tokenizer, run_checkpoints, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
 from bert_tf.training import flops, loop, memory, metrics, resume
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
+from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +84,12 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
             values = _train(prepared, strategy, lock, write_report)
         else:
             values = _evaluate(prepared[0], strategy, write_report)
-        metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
+        try:
+            metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
+        except InputError:
+            if locked:
+                run_checkpoints.put_aside_latest(settings.output_dir)
+            raise
         return values
 
 

@@ -1,6 +1,8 @@
 r"""Writes a run's report.html again, from the files in its folder.
 
 python -m bert_tf.report pretrained
+
+FOLDER is the --output_dir of run_pretraining or run_classifier; several may be given.
 """
 
 import os

@@ -47,7 +47,9 @@ def write_or_refuse(output_dir: str) -> str:
       InputError: no run has trained there, or its files cannot be read.
     """
     if not run_folder.read_phases(output_dir):
-        raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining")
+        raise InputError(
+            f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining or run_classifier"
+        )
     try:
         return _write(output_dir)
     except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:

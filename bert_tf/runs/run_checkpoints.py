@@ -88,6 +88,19 @@ def tidy(folder: str, found: ResumePoint) -> None:
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
+def put_aside_latest(folder: str) -> str:
+    """Moves the latest checkpoint of a folder into `damaged/`, so that nothing takes its weights for a result.
+
+    Returns:
+      The prefix of the checkpoint that is the latest now; "" if there is no other one and nothing was moved.
+    """
+    latest, *others = prefixes(folder)
+    if not others:
+        return ""
+    _put_aside(folder, ResumePoint(others[0], (latest,)))
+    return others[0]
+
+
 def check_space(folder: str, checkpoint_bytes: int) -> None:
     """Checks that the disk has space for the next checkpoint; warns if it lacks space for all that are kept.
 

@@ -20,6 +20,8 @@ from tfrecords import lock, writer
 from tfrecords.errors import InputError
 
 NAME = "run.json"
+# Flags that fine-tuning computes the numbers of steps from.
+_GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,14 +305,22 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
 def _refuse_flags(output_dir: str, last: Phase, phase: Phase) -> None:
     flags = _different_flags(last, phase)
     if flags:
-        told = "; ".join(
-            f"--{name} was {last.optimizer.get(name)!r}, is {phase.optimizer.get(name)!r}" for name in flags
-        )
+        told = [_difference(_flag(name, phase), last.optimizer.get(name), phase.optimizer.get(name)) for name in flags]
+        told += [
+            _difference(f"--{name}", last.settings.get(name), phase.settings.get(name))
+            for name in _GIVES_STEPS
+            if last.settings.get(name) != phase.settings.get(name)
+        ]
         raise InputError(
-            f"--output_dir={output_dir}: holds a run with other flags ({told}); give its own flags to resume it, or, "
-            f"to train with these, a new --output_dir with --init_checkpoint={output_dir}, which takes its weights but "
-            "not the state of its optimizer"
+            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); give its own flags to "
+            f"resume it, or, to train with these, a new --output_dir with --init_checkpoint={output_dir}, which takes "
+            "its weights but not the state of its optimizer"
         )
+
+
+def _flag(name: str, phase: Phase) -> str:
+    """Returns how messages name a fact of the optimizer; fine-tuning computes the numbers of steps from other flags."""
+    return f"--{name}" if name in phase.settings else name
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:

@@ -10,7 +10,7 @@ from data_gen.settings import GeneratorSettings
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `32.tfrecord` and `48.tfrecord` (pieces a row), `config.json`, and `dropout.json` that drops."""
+    """A folder with `32.tfrecord` and `48.tfrecord` (tokens a row), `config.json`, and `dropout.json` that drops."""
     folder = tmp_path_factory.mktemp("runs")
     for length in (32, 48):
         generator = GeneratorSettings(

@@ -1,4 +1,4 @@
-"""Trainings that are killed, stopped, or out of disk, and go on by the same command."""
+"""Training runs that are killed, stopped or out of disk space, and resume with the same command."""
 
 import json
 import pathlib

@@ -167,10 +167,16 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
     assert (folder / "eval_on_training_data").is_dir()
 
 
-def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, monkeypatch):
+def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
     with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
         run(data, finished[0], "--do_eval")
+    assert latest.find(str(finished[0])).step == 6, "an evaluation changes nothing"
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    with pytest.raises(InputError, match="is of no use"):
+        run(data, folder, "--do_train", "--do_eval")
+    assert latest.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
 
 
 def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):

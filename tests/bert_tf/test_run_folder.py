@@ -11,7 +11,9 @@ from bert_tf.runs.run_folder import Phase
 from tfrecords.errors import InputError
 
 FIRST = Phase(
-    settings={"train_batch_size": 4},
+    settings=dict.fromkeys(
+        ("train_batch_size", "learning_rate", "num_train_steps", "num_warmup_steps", "num_schedule_steps"), 4
+    ),
     model={"hidden_size": 8, "num_hidden_layers": 2},
     data={"files": "aa", "max_seq_length": 128},
     optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1, "num_schedule_steps": 20},
@@ -120,6 +122,21 @@ def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, mo
     assert run_folder.begin(folder, starting_from("/elsewhere/pretrained", "pretrained"), 5) == 5, "all was moved"
     with pytest.raises(InputError, match="other flags .--init_checkpoint was 'pretrained', is '/other'"):
         run_folder.begin(folder, starting_from("/other", "/other"), 5)
+
+
+def test_fine_tuning_names_the_flag_that_gives_the_number_of_steps(tmp_path):
+    three, four = (
+        dataclasses.replace(
+            FIRST, settings={"num_train_epochs": epochs}, optimizer={"num_train_steps": epochs, "num_schedule_steps": 4}
+        )
+        for epochs in (3.0, 4.0)
+    )
+    folder = str(tmp_path)
+    run_folder.begin(folder, three, 0)
+    save_a_checkpoint(folder)
+    told = r"\(num_train_steps was 3.0, is 4.0; --num_train_epochs was 3.0, is 4.0\)"
+    with pytest.raises(InputError, match=f"other flags {told}"):
+        run_folder.begin(folder, four, 1)
 
 
 def test_training_data_is_known_by_its_content(tmp_path):

@@ -58,7 +58,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
 def test_only_the_batches_of_what_is_done_are_checked():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=", "--task_name=tsv"])):
-        flags = [*task, "--output_dir=", *(["--input_file="] if made is PretrainingSettings else [])]
+        flags = [*task, "--output_dir=unused", *(["--input_file="] if made is PretrainingSettings else [])]
         evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
         strategies.check_batch_sizes(strategy, parse(made, evaluate))
         with pytest.raises(InputError, match="--train_batch_size=3"):
@@ -229,7 +229,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     classify = classification_flags(runs, vocab_file, tmp_path)
     for done in two_workers(BOTH, [*given, "then", *classify, "--do_predict"]):
         assert done.returncode == 0, done.stderr
-    assert figures(pretrained, "start").keys() == {0, 20}, "it went on from the checkpoint"
+    assert figures(pretrained, "start").keys() == {0, 20}, "it resumed from the checkpoint"
     assert_trained_alike(pretrained, alone, [20, 40, 50])
     # what only the first one may write is there once
     assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"

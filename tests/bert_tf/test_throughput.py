@@ -13,12 +13,12 @@ from bert_tf.training.metrics import Metric
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 pieces
+MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 tokens
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on by a second each time rates look at it."""
+    """A clock that advances by a second whenever it is read."""
     ticks = itertools.count()
     monkeypatch.setattr(throughput, "time", types.SimpleNamespace(monotonic=lambda: float(next(ticks))))
 

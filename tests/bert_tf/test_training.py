@@ -29,7 +29,7 @@ from tfrecords.errors import InputError
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `data.tfrecord` (32 pieces a row) and `longer.tfrecord` (48), and a configuration."""
+    """A folder with `data.tfrecord` (32 tokens a row) and `longer.tfrecord` (48), and a configuration."""
     folder = tmp_path_factory.mktemp("data")
     for name, length in (("data", 32), ("longer", 48)):
         generator = GeneratorSettings(
