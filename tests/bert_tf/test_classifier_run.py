@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning import engine
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.tasks.glue import find_task
@@ -102,8 +103,8 @@ def unfinished(trained, tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("action", ["--do_eval", "--do_predict"])
-def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, action, caplog):
+def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, caplog):
+    action = "--do_predict"
     with pytest.raises(InputError, match=r"is of step 60 of 100; finish the training, or give --allow_unfinished"):
         run_classifier(settings(inputs, vocab_file, unfinished, action))
     run_classifier(settings(inputs, vocab_file, unfinished, action, "--allow_unfinished"))
@@ -216,12 +217,21 @@ def config_with(inputs, tmp_path, **changes) -> str:
     return f"--bert_config_file={path}"
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trained, tmp_path):
+@pytest.fixture
+def trainings(monkeypatch):
+    """Trainings that get past all checks; none is carried out."""
+    begun = []
+    monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
+    return begun
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trainings, tmp_path):
     with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"):
         flag = config_with(inputs, tmp_path, vocab_size=100)
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
     flag = config_with(inputs, tmp_path, vocab_size=1000)
     run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
+    assert len(trainings) == 1
 
 
 @pytest.mark.parametrize(
@@ -242,13 +252,16 @@ def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(inputs, vocab_file, trained, tmp_path):
+def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(
+    inputs, vocab_file, trained, trainings, tmp_path
+):
     flag = config_with(inputs, tmp_path, intermediate_size=64)
     start = f"--init_checkpoint={trained[0]}"
     with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
     assert not (tmp_path / "out").exists()
     run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
+    assert len(trainings) == 1
 
 
 @pytest.mark.parametrize(

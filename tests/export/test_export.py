@@ -11,11 +11,16 @@ import tensorflow as tf
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
+from bert_tf.runs import run_checkpoints
 from bert_tf.settings import ClassifierSettings
+from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.classification import make_classifier, make_task
 from tfrecords.errors import InputError
 
 PAIRS = [
@@ -84,7 +89,9 @@ def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_serve
         train(tmp_path / "bidi", vocab_file, "tsv", "text\tlabel\n", rows, start)
     _, predictions = train(tmp_path / "ltr", vocab_file, "tsv", "text\tlabel\n", rows, start, config=config)
     texts = [row.split("\t")[0] for row in rows]
-    answers = signature(tmp_path / "ltr")(text_a=tf.constant(texts))
+    serve = signature(tmp_path / "ltr")
+    assert serve.structured_input_signature[1].keys() == {"text_a"}
+    answers = serve(text_a=tf.constant(texts))
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
     assert np.ptp(predictions[:, 0]) > 1e-3, "the last token has seen the text"
 
@@ -152,23 +159,21 @@ def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
     assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
 
 
-def test_a_single_text_task_takes_one_text_and_a_regression_gives_scores(tmp_path, vocab_file):
-    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-    rows = [f"{i}\t" + "x\t" * 6 + f"{a}\t{b}\t{i % 5}\n" for i, (a, b) in enumerate(PAIRS)]
-    folder, predictions = train(tmp_path, vocab_file, "STS-B", columns, rows)
+def test_a_regression_gives_scores(tmp_path, vocab_file):
+    task, model, tokenizer = make_task(0), make_classifier(CONFIG, 0), BertTokenizer(vocab_file)
+    run = tmp_path / "run"
+    checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
+    run_checkpoints.save(str(run), checkpoint, 1)
+    (run / "bert_config.json").write_text(CONFIG.to_json_string())
+    shutil.copy(vocab_file, run / "vocab.txt")
+    description.write(str(run), description.describe(task, True, 24))
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/model/1"))
+    columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
+    expected = model(task.model_inputs(columns, tokenizer, 24))["logits"][:, 0]
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
-    answers = signature(folder)(text_a=first, text_b=second)
+    answers = signature(tmp_path)(text_a=first, text_b=second)
     assert answers.keys() == {"score"}
-    np.testing.assert_allclose(answers["score"], predictions[:, 0], atol=1e-5)
-
-
-def test_a_single_text_task_takes_one_text(tmp_path, vocab_file):
-    rows = [f"{a} {b} .\t{i % 2}\n" for i, (a, b) in enumerate(PAIRS)]
-    folder, predictions = train(tmp_path, vocab_file, "tsv", "text\tlabel\n", rows)
-    serve = signature(folder)
-    assert serve.structured_input_signature[1].keys() == {"text_a"}
-    answers = serve(text_a=tf.constant([f"{a} {b} ." for a, b in PAIRS]))
-    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
+    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
