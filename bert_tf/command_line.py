@@ -249,8 +249,10 @@ class _BesideBars:
     """Standard error for log lines, which clears progress bars before a line and draws them again after it."""
 
     def write(self, text: str) -> None:
-        tqdm = sys.modules.get("tqdm")  # without it there is no bar
-        with tqdm.tqdm.external_write_mode(file=sys.stderr) if tqdm else contextlib.nullcontext():
+        tqdm = sys.modules.get("tqdm")
+        # without a bar, take no lock: forked processes share it, and one may be killed while it holds it
+        bars = tqdm and getattr(tqdm.tqdm, "_instances", ())
+        with tqdm.tqdm.external_write_mode(file=sys.stderr) if bars else contextlib.nullcontext():
             sys.stderr.write(text)
 
     def flush(self) -> None:
