@@ -20,7 +20,7 @@ from data_gen.progress import Progress
 from data_gen.runner import Runner
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
-from data_gen.summary import counted, in_words, summarize, warn_of_examples, warn_of_unknown
+from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from data_gen.vocabulary_check import warn_of_case
 from tfrecords import manifest, reader, writer
@@ -68,7 +68,7 @@ def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Run
         special_tokens = _special_tokens(vocabulary, settings)
         blocks = _tokenize(files, special_tokens, job, runner)
         _check_documents(blocks, settings)
-        warn_of_unknown(blocks, settings)
+        check_unknown(blocks, settings)
         disk_space.check(blocks, 1.0, special_tokens, job)
         tasks = plan_unit_tasks(blocks, special_tokens, job)
         facts = make_units(tasks, runner)

@@ -8,24 +8,32 @@ from absl import logging
 from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
+from tfrecords.errors import InputError
 
 # Ordinary text stays far from these shares, whatever its language.
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
-_MOST_UNKNOWN = 0.05
+_MOST_UNKNOWN, _ALL_UNKNOWN = 0.05, 0.95
 # Of --masked_lm_prob. Rounding, and at least one prediction in a short row, change the share a little.
 _LEAST_MASKED = 0.8
 
 
-def warn_of_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
-    """Warns if much of the corpus, or most of a file, is [UNK]."""
+def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
+    """Warns if much of the corpus, or most of a file, is [UNK].
+
+    Raises:
+      InputError: nearly all of the corpus is [UNK].
+    """
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
     remedy = (
         f"check that {settings.vocab_file} is for this language, and that --do_lower_case="
         f"{str(settings.do_lower_case).lower()} fits it"
     )
+    what = f"{unknown / tokens:.1%} of the tokens are [UNK]; {remedy}"
+    if unknown > _ALL_UNKNOWN * tokens:
+        raise InputError(f"--input_file={settings.input_file}: {what}")
     if unknown > _MOST_UNKNOWN * tokens:
-        logging.warning("%.1f%% of the tokens are [UNK]; %s", 100 * unknown / tokens, remedy)
+        logging.warning("%s", what)
         return
     files = list(dict.fromkeys(path for block in blocks for path in block.unknown_files))
     if files:

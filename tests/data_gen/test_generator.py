@@ -304,6 +304,9 @@ def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, ca
     caplog.clear()
     generator.run("b", input_file=tmp_path / "odd.txt")
     assert [line for line in warnings_of(caplog) if line.startswith("80.0% of the tokens are [UNK]; check that")]
+    (tmp_path / "odd.txt").write_text("\u0436\u0437 \u0438\n\n\u0437\n")
+    with pytest.raises(InputError, match=r"odd.txt: 100.0% of the tokens are \[UNK\]; check that .*vocab.txt is for"):
+        generator.run("c", input_file=tmp_path / "odd.txt")
 
 
 def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):
