@@ -83,7 +83,8 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import demo_report  # with it comes TensorFlow, which nothing before needs in this process
 
-    report = demo_report.render(stages, evaluations, scores, list(zip(SENTENCES, answers["label"], strict=True)))
+    served = list(zip(SENTENCES, answers["label"], map(max, answers["probabilities"]), strict=True))
+    report = demo_report.render(stages, evaluations, scores, served)
     (OUT / "report.html").write_text(report, encoding="utf-8")
 
 
@@ -121,13 +122,13 @@ def finish(process: subprocess.Popen) -> None:
 
 
 def collect_text():
-    """Documents and a labelled task from the text that CPython carries."""
+    """Documents and a labeled task from the text that CPython carries."""
     modules = demo_text.read_modules()
     train = demo_text.write_corpus(modules, OUT / "train.txt", dev=False)
     dev = demo_text.write_corpus(modules, OUT / "dev.txt", dev=True)
     rows = demo_text.write_task(modules, OUT / "task")
     result = (
-        f"{train} sentences to train on, {dev} held out; task: which of {len(demo_text.labelled_packages(modules))} "
+        f"{train} sentences to train on, {dev} held out; task: which of {len(demo_text.labeled_packages(modules))} "
         f"packages, {len(rows['train'])} train and {len(rows['dev'])} dev paragraphs"
     )
     return result, rows

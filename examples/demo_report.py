@@ -15,7 +15,7 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
       stages: rows of the final table, with `name`, `seconds`, `result`.
       recorded: lines of the pre-training's `metrics.jsonl`.
       scores: dev accuracies a seed for "pretrained" and "scratch", and the majority class's.
-      answers: (sentence, label) pairs that the served model gave.
+      answers: (sentence, label, probability) for each query of the served model.
 
     Returns:
       HTML that refers to no other file.
@@ -24,13 +24,16 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
         f"<tr><td>{html.escape(s.name)}</td><td class=number>{s.seconds:.1f}</td><td>{html.escape(s.result)}</td></tr>"
         for s in stages
     )
-    served = "".join(f"<tr><td>{html.escape(t)}</td><td>{html.escape(label)}</td></tr>" for t, label in answers)
+    served = "".join(
+        f"<tr><td>{html.escape(text)}</td><td>{html.escape(label)}</td><td class=number>{probability:.2f}</td></tr>"
+        for text, label, probability in answers
+    )
     body = f"""<p class="note">The English that CPython carries: the language reference and the standard
 library's docstrings. Modules held out for evaluation are seen by no stage of training.</p>
 <h2>Stages</h2><table><tr><th>stage</th><th>seconds</th><th>result</th></tr>{rows}</table>
 <h2>Pre-training</h2>{pretraining_curves(recorded)}
 <h2>Fine-tuning: which package does a paragraph belong to?</h2>{accuracy_dots(scores)}
-<h2>Served</h2><table><tr><th>raw string</th><th>label</th></tr>{served}</table>
+<h2>Served</h2><table><tr><th>raw string</th><th>label</th><th class=number>probability</th></tr>{served}</table>
 """
     return run_report.page("From text to a served BERT", body)
 

@@ -119,7 +119,7 @@ def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
     return sum(1 for line in lines if line)
 
 
-def labelled_packages(modules: list[Module]) -> list[str]:
+def labeled_packages(modules: list[Module]) -> list[str]:
     """The packages with most paragraphs among those spread over several modules."""
     paragraphs: collections.Counter = collections.Counter()
     spread: collections.Counter = collections.Counter()
@@ -137,7 +137,7 @@ def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tu
     Returns:
       The (text, label) rows of "train" and "dev".
     """
-    packages = labelled_packages(modules)
+    packages = labeled_packages(modules)
     rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
     for module in modules:
         if module.package in packages:

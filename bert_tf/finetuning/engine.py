@@ -27,7 +27,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, loop, metrics_file, progress, resume
+from bert_tf.training import flops, loop, memory, metrics_file, progress, resume
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
@@ -132,6 +132,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
+    memory.require_memory(config, settings, settings.do_train)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
