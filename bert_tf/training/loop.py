@@ -30,7 +30,7 @@ _STEPS_PER_LOOP_OFF_TPU = 50
 _RECORDS_NAMED = 8
 # Names the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-_MEND = "lower --learning_rate or raise the warm-up, in another --output_dir"
+_REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
 def optimizer_facts(
@@ -173,11 +173,13 @@ class _Run:
         records = self._described_records(step)
         if self._settings.skip_non_finite_steps:
             what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, the last of them step {step}"
-            mend = f"training diverged; {_MEND}"
+            remedy = f"training diverged; {_REMEDY}"
         else:
             what = f"step {step}"
-            mend = f"look at its records, or pass over it by --skip_non_finite_steps; if training diverged, {_MEND}"
-        return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {mend}"
+            remedy = (
+                f"inspect its records, or skip such steps with --skip_non_finite_steps; if training diverged, {_REMEDY}"
+            )
+        return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {remedy}"
 
     def _described_records(self, step: int) -> str:
         """Names a failed step's records; an error in doing so must not hide the failure itself."""
@@ -200,7 +202,7 @@ class _Run:
         if name := self._trainer.not_finite():
             raise InputError(
                 f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
-                f"training diverged; {_MEND}"
+                f"training diverged; {_REMEDY}"
             )
         self.saved = run_checkpoints.at_step(self._folder, step)
         if self._writes:
