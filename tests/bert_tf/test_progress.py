@@ -68,8 +68,7 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (80, 24))
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     shown.show(1000, FIGURES)
     shown.close()
