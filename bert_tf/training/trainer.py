@@ -86,7 +86,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     Attributes:
       must_stop: called between steps, about once a second or at the end of a loop; True stops training.
-      between_parts: called between the parts of a loop, about once a second; for progress.
+      between_parts: called between the parts of a loop, about once a second; never on a TPU or with several workers.
       checkpoint: everything that a run needs to resume.
       checkpoint_without_optimizer: the same without the optimizer's state.
       random_seed: variable, int64, as given; saved in the checkpoint.
@@ -180,7 +180,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                     at_once *= 2
                 if (at_once or not left) and (self.failed_step or self.must_stop()):
                     raise Stopped
-                if left:
+                # several workers read metrics together, so one of them must never read them alone
+                if at_once and left:
                     self.between_parts()
 
         return run

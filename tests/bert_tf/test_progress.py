@@ -2,8 +2,10 @@ import io
 import json
 import logging
 import sys
+import types
 
 import numpy as np
+import orbit
 import pytest
 import tensorflow as tf
 
@@ -12,6 +14,7 @@ from bert_tf.finetuning.tasks import classification
 from bert_tf.pretraining import objective
 from bert_tf.training import metrics, metrics_file, progress
 from bert_tf.training.metrics import Metric
+from bert_tf.training.trainer import Trainer
 from tfrecords import progress_bar
 
 FIGURES = {
@@ -65,8 +68,7 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (80, 24))
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     shown.show(1000, FIGURES)
     shown.close()
@@ -187,3 +189,16 @@ def test_a_task_of_its_own_needs_nothing_but_its_declaration():
     )
     values = {name: float(value) for name, value in metrics.add_derived({"span_loss": 1.5}, declared).items()}
     assert progress.describe(values | {"learning_rate": 1e-4}, declared) == "loss 1.5 twice 3 | lr 1e-4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"), [(tf.distribute.OneDeviceStrategy, 2), (tf.distribute.MultiWorkerMirroredStrategy, 0)]
+)
+def test_progress_between_parts_is_never_asked_of_one_of_several_workers(monkeypatch, kind, shown):
+    trainer, calls = object.__new__(Trainer), []
+    trainer.strategy, trainer.throughput = object.__new__(kind), types.SimpleNamespace(start=lambda: None)
+    trainer._failed_step = tf.Variable(0)
+    trainer.must_stop, trainer.between_parts = (lambda: False), (lambda: calls.append(1))
+    monkeypatch.setattr(orbit.StandardTrainer, "create_train_loop_fn", lambda self: lambda iterator, steps: None)
+    trainer.create_train_loop_fn()(None, tf.constant(4))
+    assert len(calls) == shown
