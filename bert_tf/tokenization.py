@@ -178,7 +178,7 @@ class BertTokenizer(tf.Module):
         ids = self.encode([text.encode("utf-8", errors="ignore")]).values.numpy()
         return [self.vocabulary[i] for i in ids]
 
-    def to_pieces(self, ids: np.ndarray) -> list[str]:
+    def to_tokens(self, ids: np.ndarray) -> list[str]:
         """Returns the tokens of ids."""
         return [self.vocabulary[i] for i in ids]
 

@@ -95,9 +95,9 @@ def vocab_file(tmp_path_factory) -> str:
     """A small vocabulary: special tokens, letters, a hundred words, a few endings and marks."""
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
     marks = list(".,!?'\"-0123456789")
-    pieces = [*SPECIAL_TOKENS, *letters, *(f"##{c}" for c in letters), *marks, "##ing", "##ed", "##s"]
+    tokens = [*SPECIAL_TOKENS, *letters, *(f"##{c}" for c in letters), *marks, "##ing", "##ed", "##s"]
     path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-    path.write_text("".join(f"{piece}\n" for piece in dict.fromkeys([*pieces, *WORDS])), encoding="utf-8")
+    path.write_text("".join(f"{token}\n" for token in dict.fromkeys([*tokens, *WORDS])), encoding="utf-8")
     return str(path)
 
 

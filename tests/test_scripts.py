@@ -94,6 +94,6 @@ def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
     flags = [f"--input_file={corpus_file}", "--output_file=vocab.txt", "--vocab_size=120"]
     done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    pieces = (tmp_path / "vocab.txt").read_text().splitlines()
-    assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(pieces) == 120
+    tokens = (tmp_path / "vocab.txt").read_text().splitlines()
+    assert tokens[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(tokens) == 120
     assert "wrote 120 tokens to vocab.txt" in done.stderr

@@ -27,7 +27,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, loop, memory, metrics_file, progress, resume
+from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
@@ -287,6 +287,7 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
     metrics_file.record(folder, "dev", step, scores)
     results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
     metrics_file.write_results(folder, results)
+    metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 
 

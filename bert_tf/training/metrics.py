@@ -78,7 +78,7 @@ TRAINING = (
         form=Form.RATE, higher_is_better=True, from_zero=True,
     ),
     Metric(
-        "model_flop_utilisation", "mfu", "utilization", "speed/model_flop_utilisation", "model FLOP utilization",
+        "model_flop_utilization", "mfu", "utilization", "speed/model_flop_utilization", "model FLOP utilization",
         form=Form.PERCENT, higher_is_better=True, from_zero=True,
     ),
     # a fact rather than a metric: the log names it once

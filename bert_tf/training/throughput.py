@@ -53,7 +53,7 @@ class Throughput:
         """Returns the rates since `start`.
 
         Returns:
-          `sequences_per_second`; `tokens_per_second`, without padding; if the peak is known, `model_flop_utilisation`,
+          `sequences_per_second`; `tokens_per_second`, without padding; if the peak is known, `model_flop_utilization`,
           a fraction of the peak, and the peak as `peak_flops`. {} if nothing was counted.
         """
         sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
@@ -78,7 +78,7 @@ class Throughput:
             )  # fmt: skip
             self.peak = None
             return {}
-        return {"model_flop_utilisation": done / self.peak.flops, "peak_flops": self.peak.flops}
+        return {"model_flop_utilization": done / self.peak.flops, "peak_flops": self.peak.flops}
 
     def describe(self) -> dict[str, float | str]:
         """Returns and logs the peak that utilization refers to; {} if there is none."""

@@ -21,17 +21,17 @@ VOCABULARY = [
 ]
 CLS, SEP, MASK, CONTINUATION = 2, 3, 4, 30
 CONTINUES = np.arange(len(VOCABULARY)) >= CONTINUATION
-# pieces of each word
+# tokens of each word
 SEGMENTS = ([1, 1, 2, 1, 3, 1, 1, 1, 2, 1, 1], [1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1])
 
 
 def row() -> tuple[np.ndarray, np.ndarray]:
-    """[CLS] A [SEP] B [SEP] as ids, and the number of each piece's word, -1 for none."""
+    """[CLS] A [SEP] B [SEP] as ids, and the number of each token's word, -1 for none."""
     ids, words, count = [CLS], [-1], 0
     for segment in SEGMENTS:
-        for index, pieces in enumerate(segment):
-            ids += [5 + index, *range(CONTINUATION, CONTINUATION + pieces - 1)]
-            words += [count] * pieces
+        for index, tokens in enumerate(segment):
+            ids += [5 + index, *range(CONTINUATION, CONTINUATION + tokens - 1)]
+            words += [count] * tokens
             count += 1
         ids.append(SEP)
         words.append(-1)
@@ -47,12 +47,12 @@ def official(times: int, seed: int, prob: float, limit: int, whole: bool, ngrams
     random.seed(seed)  # it draws the sizes of n-grams from the global generator
     rng = random.Random(seed + 1)
     tokens = [VOCABULARY[i] for i in ROW]
-    number = {piece: index for index, piece in enumerate(VOCABULARY)}
+    number = {token: index for index, token in enumerate(VOCABULARY)}
     ids, chosen = np.empty((times, len(ROW)), np.int32), np.zeros((times, len(ROW)), bool)
     for index in range(times):
         output, positions, labels = create_masked_lm_predictions(tokens, prob, limit, VOCABULARY, rng, whole, ngrams)
         assert labels == [tokens[p] for p in positions]
-        ids[index], chosen[index, positions] = [number[piece] for piece in output], True
+        ids[index], chosen[index, positions] = [number[token] for token in output], True
     return ids, chosen
 
 

@@ -12,7 +12,7 @@ from bert_tf.tokenization import BertTokenizer
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BOTH_CASES = pytest.mark.parametrize("lower", [True, False])
-# pieces of several characters, so that the longest match matters; "x" continues nothing, so words with it fail
+# tokens of several characters, so that the longest match matters; "x" continues nothing, so words with it fail
 LONG_PIECES = ["ab", "abc", "##ab", "##bcd", "##cda", "aabb", "##dd", "Ab", "##BC", "x", "xa"]
 # marks that canonical ordering moves, marks it moves them over, and marks it stops at
 ORDERED_MARKS = "\u302e\u302f\u1b44\u1baa\ua9c0\U00016ff0\U0001d165\U0001d16d\u1715"
@@ -52,9 +52,9 @@ def is_comparable(code_point):
     return unicodedata.ucd_3_2_0.category(character) == unicodedata.category(character) != "Cn"
 
 
-def write_vocabulary(folder, pieces):
+def write_vocabulary(folder, tokens):
     path = folder / "vocab.txt"
-    path.write_text("".join(f"{piece}\n" for piece in dict.fromkeys([*SPECIAL_TOKENS, *pieces])), encoding="utf-8")
+    path.write_text("".join(f"{token}\n" for token in dict.fromkeys([*SPECIAL_TOKENS, *tokens])), encoding="utf-8")
     return str(path)
 
 
@@ -83,8 +83,8 @@ def assert_equal(ours, theirs, texts):
     encoded = ours.encode(texts).to_list()
     assert len(encoded) == len(texts)
     for text, ids in zip(texts, encoded, strict=True):
-        pieces = theirs.tokenize(text)
-        assert ours.to_pieces(ids) == pieces, f"{text!a}"
+        tokens = theirs.tokenize(text)
+        assert ours.to_tokens(ids) == tokens, f"{text!a}"
 
 
 def random_texts(rng: random.Random, count: int, longest: int, spoiled: bool = False) -> list[bytes]:

@@ -54,13 +54,13 @@ def settings(inputs, vocab_file, output_dir, *more: str) -> ClassifierSettings:
 @pytest.fixture(scope="module")
 def trained(inputs, vocab_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    figures = run_classifier(settings(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict"))
-    return folder, figures
+    metrics = run_classifier(settings(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict"))
+    return folder, metrics
 
 
 def test_a_run_learns_and_leaves_the_originals_files(trained):
-    folder, figures = trained
-    assert figures["accuracy"] == 1.0 and figures["f1"] == 1.0 and figures["loss"] < 0.3
+    folder, metrics = trained
+    assert metrics["accuracy"] == 1.0 and metrics["f1"] == 1.0 and metrics["loss"] < 0.3
     results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
     assert results.keys() == {"eval_accuracy", "eval_f1", "eval_loss", "global_step"}
     assert results["global_step"] == "60"  # 24 examples / 8 a step * 20 epochs
@@ -71,9 +71,9 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
 
 
 def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
-    folder, figures = trained
+    folder, metrics = trained
     again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--eval_batch_size=5"))
-    np.testing.assert_allclose([again[k] for k in figures], list(figures.values()), rtol=1e-5)
+    np.testing.assert_allclose([again[k] for k in metrics], list(metrics.values()), rtol=1e-5)
 
 
 def test_predictions_have_a_file_with_header_and_labels_too(trained):
@@ -133,7 +133,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp
     start, first = first_entries(tmp_path)
     assert first["loss"] < 0.3, "it knows the task already"
     assert start["flops_per_row"] > 0
-    assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilisation"] > 0
+    assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilization"] > 0
 
 
 def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
@@ -173,8 +173,8 @@ def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
     flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
     flags += ["--tsv_text_a_column=body", "--tsv_label_column=mood"]
-    figures = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
-    assert figures["accuracy"] == 1.0
+    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert metrics["accuracy"] == 1.0
     assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
     # a later evaluation takes its labels from the run, not from a train.tsv that need not be there
     os.remove(tmp_path / "train.tsv")
@@ -190,8 +190,8 @@ def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text(columns + "".join(rows))
     flags = [f"--data_dir={tmp_path}", "--task_name=STS-B", "--do_train", "--do_eval", "--num_train_epochs=40"]
-    figures = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
-    assert figures["pearson"] > 0.9 and figures["loss"] < 0.7
+    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert metrics["pearson"] > 0.9 and metrics["loss"] < 0.7
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ KINDS = {
     "dynamic": {"dynamic_masking": RULE},
     "packed": {"packing": RowShape(4, 8)},
     "dynamic, packed": {"dynamic_masking": RULE, "packing": RowShape(4, 8)},
-    "every piece, packed": {"directionality": "ltr", "packing": RowShape(4, 8)},
+    "every token, packed": {"directionality": "ltr", "packing": RowShape(4, 8)},
 }
 
 
@@ -35,7 +35,7 @@ def small_windows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """By whether rows are masked: files, and features. The first piece after [CLS] counts the records."""
+    """By whether rows are masked: files, and features. The first token after [CLS] counts the records."""
     folder = tmp_path_factory.mktemp("position")
     rng = np.random.default_rng(0)
     found = {}
@@ -104,7 +104,7 @@ def test_another_batch_size_goes_on_where_the_first_one_ended(data):
     np.testing.assert_array_equal(np.concatenate([b["input_ids"] for b in later]), rows[4 * BATCH : 4 * BATCH + 36])
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "every piece, packed"])
+@pytest.mark.parametrize("kind", ["dynamic", "every token, packed"])
 def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
     plain = batches(data, kind, 80, seed=2, batch_size=1)
     told = batches(data, kind, 80, seed=2, batch_size=1, record_ids=True)

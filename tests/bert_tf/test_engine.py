@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.task import LOSS, Task, tokenize
@@ -145,6 +145,12 @@ def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
     assert again.keys() == expected.keys() and len(expected) > 20
     for name, value in expected.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
+
+
+def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
+    with pytest.raises(InputError, match=r"step 48 of .* is of no use: its evaluation is not finite \(loss\)"):
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
 
 
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):

@@ -29,7 +29,7 @@ def sentences(tmp_path, text: str) -> str:
 def test_own_sentences_are_tokenized_around_their_blanks(tokenizer, tmp_path):
     path = sentences(tmp_path, "The [MASK] was there.\n\n[MASK][MASK] walked\n")
     first, second = fill_mask.rows_of_file(path, tokenizer, 16)
-    assert tokenizer.to_pieces(first.input_ids) == ["[CLS]", "the", "[MASK]", "was", "there", ".", "[SEP]"]
+    assert tokenizer.to_tokens(first.input_ids) == ["[CLS]", "the", "[MASK]", "was", "there", ".", "[SEP]"]
     assert first.blanks == [2] and second.blanks == [1, 2] and first.right_ids is None
 
 
@@ -96,13 +96,13 @@ def test_guesses_are_the_models_probabilities(tokenizer, strategy, tmp_path):
             probabilities = np.exp(scores) / np.exp(scores).sum()
             best = np.argsort(-probabilities)[:3]
             names = [tokenizer.vocabulary[i] if i < len(tokenizer.vocabulary) else f"[id {i}]" for i in best]
-            assert [piece for piece, _ in blank["guesses"]] == names
+            assert [token for token, _ in blank["guesses"]] == names
             np.testing.assert_allclose([p for _, p in blank["guesses"]], probabilities[best], atol=6e-5)
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
 def test_a_model_of_one_direction_predicts_tokens_it_has_not_seen(tokenizer, direction):
-    """The right piece at a blank is the one that stands there, and the guesses do not change with it."""
+    """The right token at a blank is the one that stands there, and the guesses do not change with it."""
     ids = [tokenizer.cls_id, *map(int, tokenizer.encode(["the man was at my side now"]).values), tokenizer.sep_id, 0, 0]
 
     def samples(ids):

@@ -46,16 +46,16 @@ def test_left_to_right_attention_follows_the_formulas():
 
 
 def test_right_to_left_attention_follows_the_formulas():
-    """At the pieces: a padded position has nothing to its right, and what comes of it is read by nobody."""
+    """At the tokens: a padded position has nothing to its right, and what comes of it is read by nobody."""
     config = dataclasses.replace(CONFIG, directionality="rtl")
     batch = random_batch(config, batch=5, length=20, predictions=4)
     model = random_pretrainer(config, stddev=0.15)
-    pieces = batch["input_mask"].numpy().astype(bool)
-    assert not pieces.all()
+    tokens = batch["input_mask"].numpy().astype(bool)
+    assert not tokens.all()
 
     def at_pieces(outputs):
-        layers = [np.asarray(layer)[pieces] for layer in outputs["encoder_outputs"]]
-        return outputs | {"sequence_output": np.asarray(outputs["sequence_output"])[pieces], "encoder_outputs": layers}
+        layers = [np.asarray(layer)[tokens] for layer in outputs["encoder_outputs"]]
+        return outputs | {"sequence_output": np.asarray(outputs["sequence_output"])[tokens], "encoder_outputs": layers}
 
     expected = Formulas(config, weights(model)).outputs(batch)
     assert_outputs_equal(at_pieces(outputs_and_gradients(model, batch)[0]), at_pieces(expected))

@@ -14,7 +14,7 @@ from tests.bert_tf.masking_reference import CONTINUES, LEVEL, MASK, MASKABLE, RO
 V = len(VOCABULARY)
 # name: whole words, n-grams, share, limit
 KINDS = {
-    "pieces": (False, None, 0.15, 20),
+    "tokens": (False, None, 0.15, 20),
     "words": (True, None, 0.2, 20),
     "3-grams": (True, 3, 0.25, 20),
     "limited 3-grams": (True, 3, 0.5, 4),
@@ -55,10 +55,10 @@ def test_masking_has_the_law_of_tf_models_official(kind):
 @pytest.mark.parametrize(
     "kind, changes, noticed",
     [
-        ("pieces", {"mask_fraction": 0.75, "random_fraction": 0.125}, "actions"),
-        ("pieces", {"random_fraction": 0.15}, "actions"),
-        ("pieces", {"vocab_size": V - 10}, "replacements"),
-        ("pieces", {"masked_lm_prob": 0.17}, "predictions"),
+        ("tokens", {"mask_fraction": 0.75, "random_fraction": 0.125}, "actions"),
+        ("tokens", {"random_fraction": 0.15}, "actions"),
+        ("tokens", {"vocab_size": V - 10}, "replacements"),
+        ("tokens", {"masked_lm_prob": 0.17}, "predictions"),
         ("words", {"continues_word": None}, "runs"),
         ("3-grams", {"max_ngram_size": 2}, "runs"),
         ("3-grams", {"max_ngram_size": 1}, "together"),
@@ -83,8 +83,8 @@ def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkey
 @pytest.mark.parametrize("mask, random", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.6, 0.2)])
 def test_chosen_pieces_become_mask_random_or_stay_as_often_as_the_rule_says(mask, random):
     # paper, C.2: the fractions of the ablation
-    counts = ours(rule_of("pieces", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
-    # a random piece may be [MASK], or the piece itself
+    counts = ours(rule_of("tokens", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
+    # a random token may be [MASK], or the token itself
     expected = np.array([mask + random / V, 1 - mask - random + random / V, random * (1 - 2 / V)])
     assert (counts[expected == 0] == 0).all()
     there = expected > 0
@@ -129,7 +129,7 @@ def test_the_number_of_predictions_is_the_originals(length, probability, limit, 
 
 @st.composite
 def batches(draw):
-    """Any rows at all, also ones that no sentence makes: no maskable piece, continuations only, one piece."""
+    """Any rows at all, also ones that no sentence makes: no maskable token, continuations only, one token."""
     rows, length = draw(st.integers(0, 6)), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     ids = rng.integers(5, V, (rows, length), np.int32)
@@ -226,4 +226,4 @@ def test_another_seed_masks_otherwise():
 
 def ours_ids(seed):
     ids, maskable = np.tile(ROW, (4, 1)), np.tile(MASKABLE, (4, 1))
-    return masking.mask(ids, np.full(4, len(ROW)), maskable, rule_of("pieces"), np.random.default_rng(seed)).input_ids
+    return masking.mask(ids, np.full(4, len(ROW)), maskable, rule_of("tokens"), np.random.default_rng(seed)).input_ids

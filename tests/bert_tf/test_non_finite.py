@@ -19,7 +19,7 @@ from tfrecords.errors import InputError
 
 
 class InfiniteForPiece39(PretrainingObjective):
-    """A loss that is infinite where a row begins with piece 39; its gradients are finite none the less."""
+    """A loss that is infinite where a row begins with token 39; its gradients are finite none the less."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)
@@ -30,7 +30,7 @@ class InfiniteForPiece39(PretrainingObjective):
 
 
 class NoNumberForPiece38(PretrainingObjective):
-    """A finite loss whose gradient is no number where a row begins with piece 38."""
+    """A finite loss whose gradient is no number where a row begins with token 38."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)
@@ -44,9 +44,9 @@ class Both(InfiniteForPiece39, NoNumberForPiece38):
     """One or the other."""
 
 
-def rows(bad_from: int = ROWS, piece: int = 39) -> dict:
+def rows(bad_from: int = ROWS, token: int = 39) -> dict:
     made = batch(PretrainingObjective)
-    made["input_ids"][:, 0] = np.where(np.arange(ROWS) < bad_from, 7, piece)
+    made["input_ids"][:, 0] = np.where(np.arange(ROWS) < bad_from, 7, token)
     return made
 
 
@@ -62,7 +62,7 @@ def check_unchanged(trainer, before):
 
 
 def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step():
-    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, piece=38)  # of a good step and two bad ones
+    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # of a good step and two bad ones
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     trainer = make_trainer(Both, replicas=2, rows=steps)
     before = trainer.objective.model.get_weights()
@@ -81,12 +81,12 @@ def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_
 def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
     before = state(trainer)
-    figures = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
-    assert figures["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
+    results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
+    assert results["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
     # the schedule counts every step, the bias correction the applied ones
-    np.testing.assert_allclose(figures["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
+    np.testing.assert_allclose(results["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
     assert (trainer.global_step, trainer.optimizer.iterations) == (MOST_SKIPPED_IN_A_ROW, 0)
-    assert all(np.isfinite(float(value)) for value in figures.values())
+    assert all(np.isfinite(float(value)) for value in results.values())
     with pytest.raises(Stopped):
         trainer.train(tf.constant(1))
     assert trainer.failed_step == MOST_SKIPPED_IN_A_ROW + 1
@@ -98,7 +98,7 @@ def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_
         infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16")
         with pytest.raises(Stopped):
             infinite.train(tf.constant(1))
-        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, piece=38), dtype="float16")
+        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, token=38), dtype="float16")
         halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
         overflowing.train(tf.constant(halvings))
         assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0

@@ -21,7 +21,7 @@ CONFIG = BertConfig(
 
 
 def random_examples(rng, count, length=24, most=4, pairs=True, masked=True) -> dict[str, np.ndarray]:
-    """Examples of every length from 3 pieces on, each with its number as record id."""
+    """Examples of every length from 3 tokens on, each with its number as record id."""
     lengths = rng.integers(3, length + 1, count)
     real = np.arange(length) < lengths[:, None]
     ids = np.where(real, rng.integers(3, 50, real.shape), 0).astype(np.int32)
@@ -64,10 +64,10 @@ def unpacked(packed, row, number) -> dict:
 
 
 def example(examples, index) -> dict:
-    pieces, predictions = examples["input_mask"][index].sum(), int(examples["masked_lm_weights"][index].sum())
+    tokens, predictions = examples["input_mask"][index].sum(), int(examples["masked_lm_weights"][index].sum())
     return {
-        **{name: examples[name][index, :pieces].tolist() for name in ("input_ids", "segment_ids")},
-        "position_ids": list(range(pieces)),
+        **{name: examples[name][index, :tokens].tolist() for name in ("input_ids", "segment_ids")},
+        "position_ids": list(range(tokens)),
         "cls": 0,
         "masked": [examples[name][index, :predictions].tolist() for name in ("masked_lm_positions", "masked_lm_ids")],
         "label": (examples["next_sentence_labels"][index], 1.0),
@@ -110,10 +110,10 @@ def test_the_shape_is_what_nearly_all_rows_of_a_sample_need():
 
 
 @pytest.mark.parametrize("directionality", ["bidi", "ltr", "rtl"])
-@pytest.mark.parametrize("kind", ["pairs", "one segment", "every piece"])
+@pytest.mark.parametrize("kind", ["pairs", "one segment", "every token"])
 def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, directionality):
     rng = np.random.default_rng(1)
-    one_by_one = random_examples(rng, 40, pairs=kind == "pairs", masked=kind != "every piece")
+    one_by_one = random_examples(rng, 40, pairs=kind == "pairs", masked=kind != "every token")
     packed = pack_rows(one_by_one, RowShape(8, 16), rng)
     assert len(packed["input_ids"]) < 30, "rows are shared"
     objective = PretrainingObjective(
@@ -122,7 +122,7 @@ def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, dir
 
     def measured(columns):
         batch = {name: tf.constant(value) for name, value in columns.items()}
-        if kind == "every piece":
+        if kind == "every token":
             way = "rtl" if directionality == "rtl" else "ltr"
             batch |= every_token_predicted(batch, way)
         variables = variables_by_path(objective.model)
@@ -134,11 +134,11 @@ def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, dir
             path: tf.convert_to_tensor(g).numpy() for path, g in gradients.items() if g is not None
         }
 
-    figures, gradients = measured(packed)
+    results, gradients = measured(packed)
     expected_figures, expected = measured(one_by_one)
-    assert figures.keys() == expected_figures.keys() and gradients.keys() == expected.keys()
+    assert results.keys() == expected_figures.keys() and gradients.keys() == expected.keys()
     for name, value in expected_figures.items():
-        np.testing.assert_allclose(figures[name], value, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(results[name], value, rtol=1e-5, err_msg=name)
     largest = max(np.abs(value).max() for value in expected.values())
     assert largest > 1e-2
     for name, value in expected.items():

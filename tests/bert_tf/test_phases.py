@@ -1,4 +1,4 @@
-"""The phases of one command: 128 pieces a row first, then 512 (paper: A.2), here 32 and 48."""
+"""The phases of one command: 128 tokens a row first, then 512 (paper: A.2), here 32 and 48."""
 
 import json
 import shutil
@@ -65,19 +65,19 @@ EVALUATED = (EVERY_STEP, "--do_eval", "--max_eval_steps=2")
 
 @pytest.fixture(scope="module")
 def both(runs, tmp_path_factory):
-    """Folder and figures of a run of both phases."""
+    """Folder and results of a run of both phases."""
     folder = tmp_path_factory.mktemp("both")
     return folder / "out", run_pretraining(settings(runs, folder / "out", second_phase(runs, folder), *EVALUATED))
 
 
 def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
-    out, figures = both
+    out, results = both
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
     # at its start and at its end each phase evaluates on its own rows
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
     assert evaluated[2]["loss"] != evaluated[3]["loss"]
-    assert figures["loss"] == evaluated[-1]["loss"]
+    assert results["loss"] == evaluated[-1]["loss"]
     # one schedule spans both
     assert rates(out) == pytest.approx(RATES, rel=1e-5)
     begun = json.loads((out / "run.json").read_text())["phases"]

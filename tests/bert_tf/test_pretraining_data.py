@@ -73,18 +73,18 @@ def look(data, names, *more: str, eval_names=""):
 
 
 def test_masked_data_without_pairs_is_trained_on_and_evaluated(data, tmp_path):
-    figures = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
+    results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
     assert latest.find(str(tmp_path)).step == 2
-    assert "next_sentence_loss" not in figures and figures["loss"] == figures["masked_lm_loss"]
-    assert 4 < figures["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
+    assert "next_sentence_loss" not in results and results["loss"] == results["masked_lm_loss"]
+    assert 4 < results["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
 
 
 def test_the_rule_is_the_one_that_the_data_was_made_with(data):
     rule = look(data, "dynamic", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule
-    pieces = (data / "vocab.txt").read_text().split()
-    assert (rule.vocab_size, rule.mask_id) == (len(pieces), pieces.index("[MASK]"))
+    tokens = (data / "vocab.txt").read_text().split()
+    assert (rule.vocab_size, rule.mask_id) == (len(tokens), tokens.index("[MASK]"))
     assert (rule.masked_lm_prob, rule.max_predictions_per_seq, rule.max_ngram_size) == (0.15, 5, 2)
-    assert rule.continues_word.tolist() == [piece.startswith("##") for piece in pieces]
+    assert rule.continues_word.tolist() == [token.startswith("##") for token in tokens]
     assert look(data, "dynamic2", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule.continues_word is None
     assert look(data, "static").dynamic_masking is None
 
@@ -112,9 +112,9 @@ def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_s
 
     monkeypatch.setattr(PretrainingObjective, "numerators", looking)
     out = tmp_path / "out"
-    figures = run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval"))
-    assert 4 < figures["masked_lm_loss"] < 8
-    np.testing.assert_allclose(figures["loss"], figures["masked_lm_loss"] + figures["next_sentence_loss"], rtol=1e-6)
+    results = run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval"))
+    assert 4 < results["masked_lm_loss"] < 8
+    np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["next_sentence_loss"], rtol=1e-6)
     for training in (True, False):
         weights = [weights for number, weights in seen if number == training]
         assert weights and {w.shape[1] for w in weights} == {12}
@@ -213,9 +213,9 @@ def one_way(data, tmp_path, directionality="ltr") -> str:
 @pytest.mark.parametrize("name, directionality", [("dynamic_mlm", "rtl"), ("dynamic", "ltr")])
 def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
     flag = one_way(data, tmp_path, directionality)
-    figures = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
-    assert np.isfinite(figures["masked_lm_loss"])
-    assert ("next_sentence_loss" in figures) == (name == "dynamic")
+    results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
+    assert np.isfinite(results["masked_lm_loss"])
+    assert ("next_sentence_loss" in results) == (name == "dynamic")
     assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
 
 
@@ -245,8 +245,8 @@ def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
 
 
 def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
-    figures = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
-    assert not any(name.startswith("next_sentence") for name in figures)
+    results = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
+    assert not any(name.startswith("next_sentence") for name in results)
     before, after = (
         tf.train.load_variable(f"{tmp_path}/ckpt-{step}", "model/next_sentence/dense/kernel/.ATTRIBUTES/VARIABLE_VALUE")
         for step in (0, 2)

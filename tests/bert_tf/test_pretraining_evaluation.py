@@ -36,7 +36,7 @@ EVALUATED = {
     "next_sentence_accuracy",
 }  # fmt: skip
 TRAINED = {*EVALUATED, "learning_rate", "gradient_norm"}
-SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilisation", "peak_flops"}
+SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilization", "peak_flops"}
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +77,13 @@ def finished(data, tmp_path_factory):
     """A run of six steps, evaluated at 0, 3 and 6, with a sentence of the user's."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "sentences.txt").write_text("the [MASK] was there\n")
-    figures = run(data, folder / "run", "--do_train", "--do_eval", f"--fill_mask_file={folder}/sentences.txt")
-    return folder / "run", figures
+    results = run(data, folder / "run", "--do_train", "--do_eval", f"--fill_mask_file={folder}/sentences.txt")
+    return folder / "run", results
 
 
 def test_training_and_evaluation_leave_all_their_figures(finished):
-    folder, figures = finished
-    assert figures.keys() == EVALUATED
+    folder, results = finished
+    assert results.keys() == EVALUATED
     entries = lines(folder / "metrics.jsonl")
     by_split = {split: [e for e in entries if e["split"] == split] for split in ("start", "train", "eval")}
     assert [entry["step"] for entry in by_split["train"]] == [3, 6]
@@ -91,7 +91,7 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     assert all(entry.keys() == {"split", "step", *TRAINED, *SPEED} for entry in by_split["train"])
     assert all(entry.keys() == {"split", "step", *EVALUATED} for entry in by_split["eval"])
     assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
-    # what the last layer leaves out is not computed, so it is no part of utilisation
+    # what the last layer leaves out is not computed, so it is no part of utilization
     assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
     for entry in by_split["train"]:
         # every row has 32 places, some of them padding
@@ -111,7 +111,7 @@ def read_summaries(folder) -> dict[str, list]:
 
 
 def test_tensorboard_has_training_and_evaluation_under_the_same_names(finished):
-    folder, figures = finished
+    folder, results = finished
     train, held_out = read_summaries(folder / "train"), read_summaries(folder / "eval")
     both = {"loss", "masked_lm/loss", "masked_lm/accuracy", "masked_lm/perplexity", "next_sentence/loss",
             "next_sentence/accuracy"}  # fmt: skip
@@ -120,7 +120,7 @@ def test_tensorboard_has_training_and_evaluation_under_the_same_names(finished):
     assert train.keys() == both | speed | {"optimizer/learning_rate", "optimizer/gradient_norm"}
     assert [step for step, _ in train["masked_lm/loss"]] == [3, 6]
     steps, values = zip(*held_out["masked_lm/perplexity"], strict=True)
-    assert steps == (0, 3, 6) and values[-1] == pytest.approx(figures["masked_lm_perplexity"])
+    assert steps == (0, 3, 6) and values[-1] == pytest.approx(results["masked_lm_perplexity"])
     assert b"the **[MASK]** was there" in held_out["fill_mask"][0][1]
 
 
@@ -142,8 +142,8 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
 
     monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
     before = (finished[0] / "metrics.jsonl").read_bytes()
-    figures = run(data, finished[0], "--do_eval")
-    assert figures == finished[1]
+    results = run(data, finished[0], "--do_eval")
+    assert results == finished[1]
     assert (finished[0] / "metrics.jsonl").read_bytes() == before
     assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6]
     assert (finished[0] / "fill_mask-eval.jsonl").exists()
@@ -198,7 +198,7 @@ def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished
 
 
 def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
-    def interrupt(self, step, figures):
+    def interrupt(self, step, results):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop.Progress, "update", interrupt)
@@ -222,12 +222,12 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     evaluate = evaluation.Evaluation.__call__
 
     def evaluate_and_kill(self):
-        figures = evaluate(self)
-        evaluated.append((int(self._trainer.global_step.numpy()), figures))
+        results = evaluate(self)
+        evaluated.append((int(self._trainer.global_step.numpy()), results))
         if len(evaluated) == 2:
             trainer.send_signal(signal.SIGKILL)
             trainer.wait()
-        return figures
+        return results
 
     monkeypatch.setattr(evaluation.Evaluation, "__call__", evaluate_and_kill)
     # far more steps than are trained
@@ -235,10 +235,10 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as trainer:
         try:
-            figures = run(data, folder, "--do_eval", "--eval_timeout=300", *same)
+            results = run(data, folder, "--do_eval", "--eval_timeout=300", *same)
         finally:
             trainer.kill()
-    assert len(evaluated) >= 2 and figures == evaluated[-1][1]
+    assert len(evaluated) >= 2 and results == evaluated[-1][1]
     steps = [step for step, _ in evaluated]
     assert steps == sorted(set(steps)) and all(step % 20 == 0 for step in steps)
     assert [entry["step"] for entry in lines(folder / "metrics-eval.jsonl")] == steps
@@ -246,7 +246,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     assert "held out, step" in (folder / "report.html").read_text()
     assert latest.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
     monkeypatch.undo()
-    assert run(data, folder, "--do_eval", *same) == figures
+    assert run(data, folder, "--do_eval", *same) == results
 
 
 def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_damaged_one_is_not(

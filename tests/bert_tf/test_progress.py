@@ -17,16 +17,16 @@ from bert_tf.training.metrics import Metric
 from bert_tf.training.trainer import Trainer
 from tfrecords import progress_bar
 
-FIGURES = {
+RESULTS = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
     "next_sentence_accuracy": 0.71, "gradient_norm": 1.31, "masked_lm_perplexity": 411.6, "learning_rate": 1e-4,
-    "sequences_per_second": 512.2, "tokens_per_second": 41234.0, "model_flop_utilisation": 0.312,
+    "sequences_per_second": 512.2, "tokens_per_second": 41234.0, "model_flop_utilization": 0.312,
     "peak_flops": 1.5e11,
 }  # fmt: skip
 
 
 def test_the_line_is_short_and_in_a_readers_order():
-    assert progress.describe(FIGURES, objective.METRICS) == (
+    assert progress.describe(RESULTS, objective.METRICS) == (
         "mlm loss 6.02 acc 0.123 ppl 412 | nsp acc 0.710 | lr 1e-4 | grad 1.31 | 512 seq/s 41.2k tok/s | mfu 31%"
     )
 
@@ -38,18 +38,18 @@ def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
 
 
 @pytest.mark.parametrize(
-    ("figures", "line"),
+    ("results", "line"),
     [
         ({"learning_rate": 0.000204}, "lr 2.04e-4"),
         ({"learning_rate": 0.0}, "lr 0"),
         ({"masked_lm_perplexity": 30522.0}, "ppl 30.5k"),
-        ({"model_flop_utilisation": 0.0123}, "mfu 1.2%"),
+        ({"model_flop_utilization": 0.0123}, "mfu 1.2%"),
         ({"masked_lm_loss": float("nan"), "masked_lm_perplexity": float("inf")}, "mlm loss nan ppl inf"),
         ({"tokens_per_second": 999_960.0}, "1.00M tok/s"),
     ],
 )
-def test_figures_in_words(figures, line):
-    assert progress.describe(figures, objective.METRICS) == line
+def test_figures_in_words(results, line):
+    assert progress.describe(results, objective.METRICS) == line
 
 
 def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
@@ -58,7 +58,7 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     now[0] = 11.0
     with caplog.at_level(logging.INFO):
-        shown.update(1000, FIGURES)
+        shown.update(1000, RESULTS)
     shown.close()
     line = caplog.records[-1].message
     assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
@@ -70,7 +70,7 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (80, 24))
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
-    shown.show(1000, FIGURES)
+    shown.show(1000, RESULTS)
     shown.close()
     line = terminal.getvalue().split("\r")[-1].rstrip()
     assert line.startswith("train 1000/1000000 ") and "mlm loss 6.02 acc 0.123" in line and len(line) <= 80

@@ -21,7 +21,7 @@ PHASE = run_folder.Phase(
     optimizer={"num_train_steps": 2000},
 )
 PAIRS = ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_accuracy")
-SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilisation")
+SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilization")
 
 
 def entries(split, steps, names, value=0.5):
@@ -62,10 +62,10 @@ def check_stands_alone(page):
 
 
 def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():
-    figures = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
-    figures.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
+    results = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
+    results.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
                     "flops_per_row": 2.5e9})  # fmt: skip
-    page = run_report.render("a <run>", [PHASE], figures, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
+    page = run_report.render("a <run>", [PHASE], results, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
     check_stands_alone(page)
     assert page.count("<svg") == len(PAIRS) + len(SPEED)
     assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
@@ -102,9 +102,9 @@ def test_the_next_sentence_chart_has_the_line_of_the_majority_label(tmp_path):
     given = PHASE.settings | {"input_file": "gone", "eval_input_file": f"{tmp_path}/*.tfrecord"}
     phase = dataclasses.replace(PHASE, settings=given)
     assert baselines.majority_of_pairs([phase]) == pytest.approx(0.75)
-    figures = entries("eval", (0, 10), PAIRS)
-    assert run_report.render("run", [phase], figures, []).count("majority label") == 1
-    assert "majority label" not in run_report.render("run", [PHASE], figures, [])
+    results = entries("eval", (0, 10), PAIRS)
+    assert run_report.render("run", [phase], results, []).count("majority label") == 1
+    assert "majority label" not in run_report.render("run", [PHASE], results, [])
 
 
 def test_blanks_whose_best_guess_has_not_changed_are_folded():
@@ -137,7 +137,7 @@ def test_a_single_point_is_visible_and_all_panels_end_at_the_last_step():
 
 def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
-    loops = [{"split": "train", "step": step, "model_flop_utilisation": 0.5, "peak_flops": peak}
+    loops = [{"split": "train", "step": step, "model_flop_utilization": 0.5, "peak_flops": peak}
              for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
     assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
     resumed = {**start, "step": 150, "peak_flops": 1e11, "peak_source": "another machine"}
@@ -145,7 +145,7 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
 
 
 @pytest.mark.parametrize(
-    ("figures", "panels"),
+    ("results", "panels"),
     [
         ([], 0),
         (entries("train", (50, 100), ("masked_lm_loss", "learning_rate")), 2),  # no next sentence, no evaluation
@@ -153,16 +153,16 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
         ([{"split": "train", "step": 1, "masked_lm_loss": float("nan")}], 1),  # diverged at once
     ],
 )
-def test_a_report_shows_what_there_is(figures, panels):
-    page = run_report.render("run", [PHASE], figures, [])
+def test_a_report_shows_what_there_is(results, panels):
+    page = run_report.render("run", [PHASE], results, [])
     check_stands_alone(page)
     assert page.count("<svg") == panels and "Fill in" not in page
 
 
 def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
     longer = dataclasses.replace(PHASE, first_step=2000, settings=PHASE.settings | {"max_seq_length": 512})
-    figures = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
-    two, one = (run_report.render("run", phases, figures, []) for phases in ([PHASE, longer], [PHASE]))
+    results = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
+    two, one = (run_report.render("run", phases, results, []) for phases in ([PHASE, longer], [PHASE]))
     assert "<td>128</td><td>512</td>" in two and "from step 2,000" in two
     assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
 

@@ -94,7 +94,7 @@ def test_this_tensorflow_has_the_function_that_silences_its_compilers(monkeypatc
     assert levels == [2, 0] and callable(set_level), "errors stay visible"
 
 
-def figures(output_dir, split: str = "train") -> dict[int, dict]:
+def metrics_of(output_dir, split: str = "train") -> dict[int, dict]:
     """Figures by step; of a step that was trained twice, the later ones."""
     entries = map(json.loads, (output_dir / "metrics.jsonl").read_text().splitlines())
     return {entry["step"]: entry for entry in entries if entry["split"] == split}
@@ -103,7 +103,7 @@ def figures(output_dir, split: str = "train") -> dict[int, dict]:
 def assert_trained_alike(output_dir, alone, evaluated) -> None:
     """Every step's losses, and those of evaluations, which are over all rows once."""
     for split, steps in (("train", range(1, 51)), ("eval_on_training_data", evaluated)):
-        got, expected = figures(output_dir, split), figures(alone, split)
+        got, expected = metrics_of(output_dir, split), metrics_of(alone, split)
         assert list(got) == list(steps)
         for step, entry in got.items():
             for name in ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy"):
@@ -117,7 +117,7 @@ def alone(runs, tmp_path_factory):
     """Folder of a run on one device."""
     folder = tmp_path_factory.mktemp("alone")
     run_pretraining(parse(PretrainingSettings, flags(runs, folder, "--distribution_strategy=one_device")))
-    assert len({entry["loss"] for entry in figures(folder).values()}) == 50
+    assert len({entry["loss"] for entry in metrics_of(folder).values()}) == 50
     return folder
 
 
@@ -133,7 +133,7 @@ def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
     more = (f"--bert_config_file={runs}/dropout.json", "--distribution_strategy=mirrored", "--nodo_eval",
             "--num_train_steps=25")  # fmt: skip
     run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
-    got, without = ([entry["loss"] for entry in figures(folder).values()] for folder in (tmp_path, alone))
+    got, without = ([entry["loss"] for entry in metrics_of(folder).values()] for folder in (tmp_path, alone))
     assert got[0] != without[0] and np.mean(got[-5:]) < np.mean(got[:5]) - 0.2
 
 
@@ -165,8 +165,8 @@ except InputError as error:
     assert not os.path.exists(folder)
     print("refused:", error)
 update = loop.Progress.update
-def killed(self, step, figures):
-    update(self, step, figures)
+def killed(self, step, metrics):
+    update(self, step, metrics)
     if step == 25:
         os.kill(os.getpid(), signal.SIGKILL)
 loop.Progress.update = killed
@@ -225,11 +225,11 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     assert first.returncode == -signal.SIGKILL
     assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
     assert "error: worker 0 has stopped; see its log for the reason; start all workers again" in other.stderr
-    assert max(figures(pretrained)) == 25
+    assert max(metrics_of(pretrained)) == 25
     classify = classification_flags(runs, vocab_file, tmp_path)
     for done in two_workers(BOTH, [*given, "then", *classify, "--do_predict"]):
         assert done.returncode == 0, done.stderr
-    assert figures(pretrained, "start").keys() == {0, 20}, "it resumed from the checkpoint"
+    assert metrics_of(pretrained, "start").keys() == {0, 20}, "it resumed from the checkpoint"
     assert_trained_alike(pretrained, alone, [20, 40, 50])
     # what only the first one may write is there once
     assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"

@@ -30,7 +30,7 @@ def test_rates_count_every_replica_and_no_padding(clock):
     counter.start()
     for _ in range(2):
         strategy.run(lambda: counter.count({"input_mask": MASK}))
-    expected = {"sequences_per_second": 12.0, "tokens_per_second": 32.0, "model_flop_utilisation": 12 * 50 / 1200}
+    expected = {"sequences_per_second": 12.0, "tokens_per_second": 32.0, "model_flop_utilization": 12 * 50 / 1200}
     expected["peak_flops"] = 1200.0
     assert counter.rates() == expected
     counter.start()
@@ -41,7 +41,7 @@ def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(c
     counter = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy"))
     counter.start()
     counter.count({"input_mask": MASK, "sequence_ids": tf.constant([[1, 1, 2, 0], [1, 0, 0, 0], [1, 2, 3, 4]])})
-    expected = {"sequences_per_second": 7.0, "tokens_per_second": 8.0, "model_flop_utilisation": 3 * 50 / 1200}
+    expected = {"sequences_per_second": 7.0, "tokens_per_second": 8.0, "model_flop_utilization": 3 * 50 / 1200}
     expected["peak_flops"] = 1200.0
     assert counter.rates() == expected
 
@@ -49,7 +49,7 @@ def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(c
 def test_utilization_is_left_out_where_the_peak_is_not_known_and_the_log_says_so_once(clock, caplog):
     counter = Throughput(flops_per_row=50.0, peak=None)
     counter.count({"input_mask": MASK})
-    assert "model_flop_utilisation" not in counter.rates()
+    assert "model_flop_utilization" not in counter.rates()
     with caplog.at_level(logging.INFO):
         assert counter.describe() == {}
     assert [r.message for r in caplog.records] == [
@@ -63,7 +63,7 @@ def utilizations(counter, loops):
     for _ in range(loops):
         counter.start()
         counter.count({"input_mask": MASK})
-        found.append(counter.rates().get("model_flop_utilisation"))
+        found.append(counter.rates().get("model_flop_utilization"))
     return found
 
 
@@ -117,8 +117,8 @@ def trainer() -> Trainer:
 def test_the_step_that_traces_counts_in_no_rate_but_in_every_other_figure(clock):
     first = trainer()
     before = float(tf.reduce_sum(first.objective.model.trainable_variables[0])) ** 2
-    figures = first.train(tf.constant(1))
-    assert "sequences_per_second" not in figures and float(figures["loss"]) == pytest.approx(before)
+    results = first.train(tf.constant(1))
+    assert "sequences_per_second" not in results and float(results["loss"]) == pytest.approx(before)
     assert first.train(tf.constant(4))["sequences_per_second"] == 4 * 3, "a second between two looks at the clock"
     second = trainer()
     assert second.train(tf.constant(5))["tokens_per_second"] == 4 * 8

@@ -124,7 +124,7 @@ def test_an_empty_batch_has_no_row(vocab_file):
 )  # fmt: skip
 def test_invalid_utf_8_is_dropped_as_the_original_does(vocab_file, text):
     ours = BertTokenizer(vocab_file)
-    assert ours.to_pieces(ours.encode([text]).values.numpy()) == originals(vocab_file, True).tokenize(text)
+    assert ours.to_tokens(ours.encode([text]).values.numpy()) == originals(vocab_file, True).tokenize(text)
 
 
 def test_a_lone_surrogate_is_dropped(vocab_file):

@@ -1,4 +1,4 @@
-"""Byte offsets of pieces against plain Python, the way of ASCII texts, and what a served graph is made of."""
+"""Byte offsets of tokens against plain Python, the way of ASCII texts, and what a served graph is made of."""
 
 import random
 import subprocess
@@ -52,31 +52,31 @@ def without_accents(word):
 
 
 def split_at_punctuation(word):
-    piece = []
+    token = []
     for character, place in word:
         if original._is_punctuation(character) or character.isspace():
-            yield from filter(None, [piece, [] if character.isspace() else [(character, place)]])
-            piece = []
+            yield from filter(None, [token, [] if character.isspace() else [(character, place)]])
+            token = []
         else:
-            piece.append((character, place))
-    yield from filter(None, [piece])
+            token.append((character, place))
+    yield from filter(None, [token])
 
 
 def pieces_with_offsets(theirs, text: bytes, lower: bool):
     result = []
     for word in words_with_places(text, lower):
-        pieces = theirs.wordpiece_tokenizer.tokenize("".join(c for c, _ in word))
+        tokens = theirs.wordpiece_tokenizer.tokenize("".join(c for c, _ in word))
         first = 0
-        for number, piece in enumerate(pieces):
-            length = len(word) if piece == "[UNK]" else len(piece) - 2 * (number > 0)
-            result.append((piece, word[first][1][0], word[first + length - 1][1][1]))
+        for number, token in enumerate(tokens):
+            length = len(word) if token == "[UNK]" else len(token) - 2 * (number > 0)
+            result.append((token, word[first][1][0], word[first + length - 1][1][1]))
             first += length
     return result
 
 
 def ours_with_offsets(ours, texts):
     rows = (ragged.to_list() for ragged in ours.encode_with_offsets(texts))
-    return [list(zip(ours.to_pieces(ids), starts, ends, strict=True)) for ids, starts, ends in zip(*rows, strict=True)]
+    return [list(zip(ours.to_tokens(ids), starts, ends, strict=True)) for ids, starts, ends in zip(*rows, strict=True)]
 
 
 @BOTH_CASES
@@ -129,18 +129,18 @@ def test_ids_are_the_same_with_and_without_offsets(tmp_path, lower, spoiled):
 
 
 def random_ascii_vocabulary(rng, alphabet):
-    pieces = set()
+    tokens = set()
     for _ in range(rng.randint(3, 60)):
-        piece = "".join(rng.choices(alphabet, k=rng.randint(1, 5))).strip()
-        pieces |= {piece, f"##{piece}"} if rng.random() < 0.6 else {piece}
-    return sorted(pieces - {""})
+        token = "".join(rng.choices(alphabet, k=rng.randint(1, 5))).strip()
+        tokens |= {token, f"##{token}"} if rng.random() < 0.6 else {token}
+    return sorted(tokens - {""})
 
 
 @pytest.mark.parametrize("seed", range(6))
 @BOTH_CASES
 def test_ascii_texts_become_the_pieces_that_the_table_gives_and_the_original(tmp_path, lower, seed):
     rng = random.Random(seed)
-    # pieces of several words, of punctuation within words and of marks alone can never be found
+    # tokens of several words, of punctuation within words and of marks alone can never be found
     alphabet = ["ab#", "abAB.", "ab'#[]", "ab$ \t", "aM[]ASK#", "".join(map(chr, range(32, 127)))][seed]
     vocab_file = write_vocabulary(tmp_path, random_ascii_vocabulary(rng, alphabet))
     ours, theirs = BertTokenizer(vocab_file, lower), originals(vocab_file, lower)

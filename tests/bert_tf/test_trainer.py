@@ -84,17 +84,17 @@ def make_trainer(
 
 def run(trainer: Trainer, steps: int = 3) -> tuple[list[dict[str, float]], list[np.ndarray]]:
     """Figures of each step, and the weights in the end."""
-    figures = [{k: float(v) for k, v in trainer.train(tf.constant(1)).items()} for _ in range(steps)]
+    results = [{k: float(v) for k, v in trainer.train(tf.constant(1)).items()} for _ in range(steps)]
     return [
-        {k: v for k, v in f.items() if "per_second" not in k} for f in figures
+        {k: v for k, v in f.items() if "per_second" not in k} for f in results
     ], trainer.objective.model.get_weights()
 
 
 def assert_same(got, expected):
-    for step, (figures, wanted) in enumerate(zip(got[0], expected[0], strict=True)):
-        assert figures.keys() == wanted.keys()
+    for step, (results, wanted) in enumerate(zip(got[0], expected[0], strict=True)):
+        assert results.keys() == wanted.keys()
         for name, value in wanted.items():
-            np.testing.assert_allclose(figures[name], value, rtol=1e-5, err_msg=f"{name}, step {step}")
+            np.testing.assert_allclose(results[name], value, rtol=1e-5, err_msg=f"{name}, step {step}")
     for value, wanted in zip(got[1], expected[1], strict=True):
         np.testing.assert_allclose(value, wanted, atol=1e-5)
 
@@ -139,7 +139,7 @@ def test_micro_batches_draw_masks_of_their_own():
 
 
 class HugeForPiece39(PretrainingObjective):
-    """A loss that is finite, but not once it is scaled for float16, where a row begins with piece 39."""
+    """A loss that is finite, but not once it is scaled for float16, where a row begins with token 39."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)

@@ -73,8 +73,8 @@ def losses(output_dir) -> list[float]:
 def finished(data, tmp_path_factory):
     """A run of six steps, evaluated."""
     folder = tmp_path_factory.mktemp("finished")
-    figures = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
-    return folder, figures
+    metrics = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
+    return folder, metrics
 
 
 def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
@@ -108,11 +108,11 @@ def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data
 
 
 def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
-    folder, figures = finished
+    folder, metrics = finished
     assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
     results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
-    assert results["global_step"] == "6" and float(results["masked_lm_loss"]) == figures["masked_lm_loss"]
-    np.testing.assert_allclose(figures["loss"], figures["masked_lm_loss"] + figures["next_sentence_loss"], rtol=1e-6)
+    assert results["global_step"] == "6" and float(results["masked_lm_loss"]) == metrics["masked_lm_loss"]
+    np.testing.assert_allclose(metrics["loss"], metrics["masked_lm_loss"] + metrics["next_sentence_loss"], rtol=1e-6)
     assert any(name.startswith("events.out") for name in os.listdir(folder / "train"))
 
 
@@ -194,8 +194,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_a
     path = folder / "ckpt-6.data-00000-of-00001"
     damaged = path.read_bytes()[:-5]
     path.write_bytes(damaged)
-    figures = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
-    assert "evaluated on training data at step 3" in caplog.text and figures["loss"] != finished[1]["loss"]
+    metrics = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    assert "evaluated on training data at step 3" in caplog.text and metrics["loss"] != finished[1]["loss"]
     run_pretraining(settings(data, folder))
     assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
     assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged

@@ -16,7 +16,7 @@ python tests/data_gen/test_against_incumbent.py DATA. FAMILY_LEVEL is the chance
 generators fails, by Bonferroni's inequality; seeds are fixed, so a pass stays a pass. Altered settings of ours show
 that the comparison can fail.
 
-Letters: R rows, S pieces of a row, D documents, N items (rows, predictions or words), K categories.
+Letters: R rows, S tokens of a row, D documents, N items (rows, predictions or words), K categories.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ S, P = 128, 20
 EVERY = 6  # every sixth document: all sources in their proportions, 2.6 MB
 # more passes where cutting is looked at too
 MODES = {
-    "pieces": {"dupe_factor": 4},
+    "tokens": {"dupe_factor": 4},
     "words": {"dupe_factor": 2, "do_whole_word_mask": True},
     "ngrams": {"dupe_factor": 2, "do_whole_word_mask": True, "max_ngram_size": 3},
 }
@@ -55,14 +55,14 @@ CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Corpus:
-    """The text as the incumbent tokenizes it, to find segments in: one character a piece."""
+    """The text as the incumbent tokenizes it, to find segments in: one character a token."""
 
     def __init__(self, path: pathlib.Path, tokenizer: FullTokenizer):
         documents = [[]]
         for line in path.read_text(encoding="utf-8").splitlines():
-            pieces = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line))
-            if pieces:
-                documents[-1].append(pieces)
+            tokens = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line))
+            if tokens:
+                documents[-1].append(tokens)
             elif documents[-1]:
                 documents.append([])
         self.text, starts, ends, self.document_starts = "", [], [], []
@@ -106,7 +106,7 @@ class Output:
     """A generator's records, and where their segments stand in the corpus.
 
     `input_ids`, `text` (before masking), `is_piece` (of A or B) are [R, S]; `row`, `column`, `label` are [N] of the
-    predictions; all others are [R], places counted in the corpus' pieces.
+    predictions; all others are [R], places counted in the corpus' tokens.
     """
 
     input_ids: np.ndarray
@@ -162,7 +162,7 @@ class Bench:
         self.tokenizer.tokenize = functools.cache(self.tokenizer.tokenize)
         self.corpus = Corpus(self.path, self.tokenizer)
         self.made: dict[tuple, Output] = {}
-        self.continues = np.array([piece.startswith("##") for piece in self.tokenizer.vocab])
+        self.continues = np.array([token.startswith("##") for token in self.tokenizer.vocab])
 
     def output(self, whose: str, mode: str, seed: int = 1, **changes) -> Output:
         """The output of "ours" or "theirs"."""
@@ -227,8 +227,8 @@ def masking_statistics(output: Output, continues: np.ndarray) -> dict[str, tuple
     items = {
         "actions": (document, np.where(masked, 0, 1 + kept)),
         "places": (document, 10 * output.column // length),
-        "random pieces": (document[is_random], found[is_random] // 3000),
-        "continuing pieces": (document, continues[output.label].astype(int)),
+        "random tokens": (document[is_random], found[is_random] // 3000),
+        "continuing tokens": (document, continues[output.label].astype(int)),
     }
     # words, counted through all rows; [CLS], [SEP] and padding count as words that are never masked
     before = np.pad(output.is_piece[:, :-1], ((0, 0), (1, 0)))
@@ -239,10 +239,10 @@ def masking_statistics(output: Output, continues: np.ndarray) -> dict[str, tuple
     size = np.minimum(np.bincount(word, minlength=words), 4)
     chosen = np.bincount(word_of, minlength=words)
     actions = [np.bincount(word_of[action], minlength=words) == chosen for action in (masked, kept, is_random)]
-    action = np.select(actions, [0, 1, 2], 3)  # 3: not all pieces alike
+    action = np.select(actions, [0, 1, 2], 3)  # 3: not all tokens alike
     touched = np.flatnonzero(chosen)
     document = np.repeat(output.document, S)[np.flatnonzero(starts)]
-    items["words: size, pieces chosen"] = (document[touched], (5 * size + np.minimum(chosen, 4))[touched])
+    items["words: size, tokens chosen"] = (document[touched], (5 * size + np.minimum(chosen, 4))[touched])
     items["words: size, action"] = (document[touched], (4 * size + action)[touched])
     edges = np.flatnonzero(np.diff(np.pad(chosen > 0, 1).astype(int)))
     first, end = edges[::2], edges[1::2]
@@ -299,7 +299,7 @@ def bench(data_dir, tmp_path_factory):
 def test_the_numbers_of_examples_pieces_and_predictions_are_within_a_hundredth(bench):
     # a long document that is cut very short makes hundreds of rows, so with short rows the incumbent's own number
     # varies by more than a hundredth on this little text; the test below compares it by what it varies
-    ours, theirs = (bench.output(whose, "pieces", short_seq_prob=0.0) for whose in ("ours", "theirs"))
+    ours, theirs = (bench.output(whose, "tokens", short_seq_prob=0.0) for whose in ("ours", "theirs"))
     assert len(ours.document) == pytest.approx(len(theirs.document), rel=0.01)
     assert ours.is_piece.sum() == pytest.approx(theirs.is_piece.sum(), rel=0.01)
     assert len(ours.row) == pytest.approx(len(theirs.row), rel=0.01)
@@ -315,9 +315,9 @@ def test_the_distributions_are_the_same(bench, mode):
 @pytest.mark.parametrize(
     "mode, their_mode, changes, noticed_by",
     [
-        ("pieces", "pieces", {"short_seq_prob": 0.17}, "full rows"),
-        ("pieces", "pieces", {"mask_fraction": 0.77, "random_fraction": 0.13}, "actions"),
-        ("pieces", "words", {}, "words: size, pieces chosen"),
+        ("tokens", "tokens", {"short_seq_prob": 0.17}, "full rows"),
+        ("tokens", "tokens", {"mask_fraction": 0.77, "random_fraction": 0.13}, "actions"),
+        ("tokens", "words", {}, "words: size, tokens chosen"),
         ("words", "ngrams", {}, "masked words in a row"),
     ],
 )
@@ -328,7 +328,7 @@ def test_another_law_is_noticed(bench, mode, their_mode, changes, noticed_by):
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_a_random_next_never_comes_from_the_own_document_and_an_actual_one_does(bench, whose):
-    output, corpus = bench.output(whose, "pieces"), bench.corpus
+    output, corpus = bench.output(whose, "tokens"), bench.corpus
     long = (output.length_a >= 12) & (output.length_b >= 12)
     own = corpus.documents_of(output.place_b) == output.document
     assert own[long & ~output.is_random].mean() > 0.99  # a few texts stand twice in the corpus
@@ -343,9 +343,9 @@ def test_a_random_next_never_comes_from_the_own_document_and_an_actual_one_does(
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_words_are_masked_whole_and_their_pieces_replaced_alike(bench, whose, mode):
     items = masking_statistics(bench.output(whose, mode), bench.continues)
-    size, chosen = np.divmod(items["words: size, pieces chosen"][1], 5)
+    size, chosen = np.divmod(items["words: size, tokens chosen"][1], 5)
     assert (size == chosen).all() and (size > 1).sum() > 1000
-    # a random piece may by chance be [MASK] or what stood there
+    # a random token may by chance be [MASK] or what stood there
     assert (items["words: size, action"][1] % 4 == 3).mean() < 1e-3
 
 

@@ -53,10 +53,10 @@ def test_members_one_after_another_are_one_text_whatever_sizes_are_read(suffix, 
     before, compressed._BLOCK = compressed._BLOCK, block
     try:
         with compressed.open_binary(path) as file:
-            pieces = list(iter(lambda: file.read(step), b""))
+            tokens = list(iter(lambda: file.read(step), b""))
     finally:
         compressed._BLOCK = before
-    assert b"".join(pieces) == b"".join(members)
+    assert b"".join(tokens) == b"".join(members)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

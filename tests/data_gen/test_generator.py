@@ -202,7 +202,7 @@ def test_whole_word_masking_reaches_the_records(generator, tmp_path, read_rows, 
     corpus.write_text("the zqx of kjw and vzk\nin zzq to qqj\n\nis wvx it xyz\nhe kkq\n" * 20)
     masks = {"do_whole_word_mask": True, "max_ngram_size": max_ngram_size, "masked_lm_prob": 0.3}
     generator.run(input_file=corpus, **masks)
-    continues = [piece.startswith("##") for piece in pathlib.Path(generator.vocab_file).read_text().split()]
+    continues = [token.startswith("##") for token in pathlib.Path(generator.vocab_file).read_text().split()]
     partial = words = 0
     for row in read_rows(generator.folder / "out"):
         ids, weights = unmask(row), row["masked_lm_weights"]
@@ -225,10 +225,10 @@ def test_the_manifests_figures_are_those_of_the_records(generator, small_units, 
     ]
     assert [shard.name for shard in made] == names
     rows = sum(per_shard, [])
-    pieces = sum(sum(row["input_mask"]) for row in rows)
+    filled = sum(sum(row["input_mask"]) for row in rows)
     assert entries["examples"] == len(rows)
-    assert entries["padding_share"] == pytest.approx(1 - pieces / (len(rows) * S), abs=1e-6)
-    assert entries["masked_share"] == pytest.approx(sum(sum(r["masked_lm_weights"]) for r in rows) / pieces, abs=1e-6)
+    assert entries["padding_share"] == pytest.approx(1 - filled / (len(rows) * S), abs=1e-6)
+    assert entries["masked_share"] == pytest.approx(sum(sum(r["masked_lm_weights"]) for r in rows) / filled, abs=1e-6)
     assert entries["random_next_share"] == pytest.approx(np.mean([r["next_sentence_labels"] for r in rows]))
     text = pathlib.Path(generator.corpus_file).read_text()
     tokens = FullTokenizer(generator.vocab_file).tokenize(text)
@@ -319,8 +319,8 @@ def test_odd_text_is_read(generator, tmp_path, read_rows, unmask):
     corpus = tmp_path / "corpus"
     corpus.write_bytes("\ufeffthe of\r\n\u3000\r\nan\x00d to\n\n".encode() + b"in \xff\xfeis" + b"\n\n" + b"the " * 500)
     generator.run(input_file=corpus, objective="mlm", dupe_factor=1)
-    pieces = pathlib.Path(generator.vocab_file).read_text().split()
-    texts = {" ".join(pieces[i] for i in unmask(row)[1:-1]) for row in read_rows(generator.folder / "out")}
+    tokens = pathlib.Path(generator.vocab_file).read_text().split()
+    texts = {" ".join(tokens[i] for i in unmask(row)[1:-1]) for row in read_rows(generator.folder / "out")}
     assert texts == {"the of", "and to", "in is", " ".join(["the"] * (S - 2))}
 
 

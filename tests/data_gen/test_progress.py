@@ -11,7 +11,7 @@ from tfrecords import progress_bar
     [
         (8_000_000, "B", "counting: 2.0 of 8.0 MB, 0.1 MB/s, 1:00 left"),
         (None, "B", "counting: 2.0 MB, 0.1 MB/s"),
-        (4_000_000, "pieces", "counting: 2,000,000 of 4,000,000 pieces, 100,000 pieces/s, 0:20 left"),
+        (4_000_000, "tokens", "counting: 2,000,000 of 4,000,000 tokens, 100,000 tokens/s, 0:20 left"),
     ],
 )
 def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, total, unit, expected):

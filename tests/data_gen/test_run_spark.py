@@ -41,8 +41,8 @@ def corpus(tmp_path_factory):
     folder, draw = tmp_path_factory.mktemp("corpus"), random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(3000)]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *words]
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in dict.fromkeys(pieces)))
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *words]
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in dict.fromkeys(tokens)))
     sentences = [" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in range(20_000)]
     with open(folder / "corpus.txt", "w") as file:
         while file.tell() < 9 << 20:

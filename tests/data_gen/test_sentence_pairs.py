@@ -16,23 +16,23 @@ GIVEN = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def make_window(lengths):
-    """Documents of sentences of so many pieces; piece k of the window is k, so each says where it stood."""
+    """Documents of sentences of so many tokens; token k of the window is k, so each says where it stood."""
     sentences = [size for document in lengths for size in document]
     starts = np.cumsum([0, *sentences])
     return Window(np.arange(starts[-1]), starts, np.cumsum([0, *map(len, lengths)]))
 
 
 def bounds(window):
-    """First piece of each document, and the end."""
+    """First token of each document, and the end."""
     return window.sentence_starts[window.document_starts].tolist()
 
 
-def document_of(window, piece):
-    return int(np.searchsorted(bounds(window), piece, side="right")) - 1
+def document_of(window, token):
+    return int(np.searchsorted(bounds(window), token, side="right")) - 1
 
 
 def cut(sample, window, documents, max_seq_length, short_seq_prob=0.1, seed=0, whole=False):
-    """Rows as tuples (A, B, is random), A and B as ranges of pieces; `whole` leaves out the truncation."""
+    """Rows as tuples (A, B, is random), A and B as ranges of tokens; `whole` leaves out the truncation."""
     truncate = sentence_pairs._truncate
     if whole:
         sentence_pairs._truncate = lambda rows, *_: rows
@@ -93,7 +93,7 @@ def test_before_truncation_no_text_is_lost_and_a_true_b_follows_a_without_a_gap(
         assert last_sentence - b[0] < max(1, max_seq_length - 3 - len(a))
         if short_seq_prob == 0 and b[-1] + 1 not in ends:
             assert len(a) + len(b) >= max_seq_length - 3
-    # As, and the Bs that go on from them, are the documents: each piece once, in order
+    # As, and the Bs that go on from them, are the documents: each token once, in order
     assert used == list(range(ends[documents.start], ends[documents.stop]))
 
 
@@ -104,7 +104,7 @@ def test_single_segments_are_the_text_once_cut_only_where_a_sentence_is_longer(c
     longest = max_seq_length - 2
     edges, ends = window.sentence_starts.tolist(), bounds(window)
     whole = cut(sentence_pairs.sample_segments, *case, whole=True)
-    assert [piece for a, _, _ in whole for piece in a] == list(range(ends[documents.start], ends[documents.stop]))
+    assert [token for a, _, _ in whole for token in a] == list(range(ends[documents.start], ends[documents.stop]))
     for a, b, is_random in whole:
         assert len(b) == 0 and not is_random
         assert a[0] in edges and a[-1] + 1 in edges

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from bert_tf.tokenization import BertTokenizer
 from data_gen import documents, token_blocks
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "b", "##b", "c", ".", "ab"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##a", "b", "##b", "c", ".", "ab"]
 
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-    path.write_text("\n".join(PIECES))
+    path.write_text("\n".join(TOKENS))
     return str(path)
 
 

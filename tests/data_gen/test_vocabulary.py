@@ -134,7 +134,7 @@ def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_p
     )
     encoded = tokenizer.encode(text.split()).to_list()
     assert all(encoded) and tokenizer.unk_id not in {i for ids in encoded for i in ids}
-    assert ["".join(p.removeprefix("##") for p in tokenizer.to_pieces(ids)) for ids in encoded] == [
+    assert ["".join(p.removeprefix("##") for p in tokenizer.to_tokens(ids)) for ids in encoded] == [
         "".join(word.lower()) for word in text.split()
     ]
 

@@ -121,7 +121,7 @@ def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, ca
         tokenizer = BertTokenizer(str(path))
         tokens = [tokenizer.tokenize(word) for word in TEXT.split()]
         assert summary[name]["tokens_per_word"] == pytest.approx(sum(map(len, tokens)) / len(tokens))
-        # é loses its accent to the normaliser, and e is missing
+        # é loses its accent to the normalizer, and e is missing
         assert summary[name]["unknown_share"] == pytest.approx(tokens.count(["[UNK]"]) / len(tokens))
     assert summary["before"]["unknown_share"] == pytest.approx(5 / 115) and summary["after"]["unknown_share"] == 0
     assert "tokens per word 3.7391 -> 1.0000, [UNK] share 0.043478 -> 0.000000" in caplog.text

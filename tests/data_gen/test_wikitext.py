@@ -154,7 +154,7 @@ def test_broken_wikitext_never_raises(wikitext):
 
 
 @pytest.mark.parametrize(
-    "piece",
+    "token",
     [
         "{{",
         "[[",
@@ -179,15 +179,15 @@ def test_broken_wikitext_never_raises(wikitext):
         "a ",
     ],
 )
-def test_the_library_never_reads_what_takes_it_long(piece, monkeypatch):
+def test_the_library_never_reads_what_takes_it_long(token, monkeypatch):
     """10,000 of these nested or left open take it 10 s to minutes; links that do not nest and few open marks do not."""
     parse, read = mwparserfromhell.parse, []
     monkeypatch.setattr(mwparserfromhell, "parse", lambda text: read.append(text) or parse(text))
     for wikitext in (
-        piece * 1_000,
-        piece * 10_000,
-        piece * 10_000 + "]]}}" * 10_000,
-        "{{nowrap" + piece * 10_000 + "}}" * 10_000,
+        token * 1_000,
+        token * 10_000,
+        token * 10_000 + "]]}}" * 10_000,
+        "{{nowrap" + token * 10_000 + "}}" * 10_000,
     ):
         passages("One ''two'' three.\n\n" + wikitext)
     assert read

@@ -44,9 +44,9 @@ def test_sentences_are_cut_after_their_end():
 
 def test_the_report_stands_alone_and_escapes_what_it_shows():
     shown = {"masked_lm_loss": 5.0, "masked_lm_accuracy": 0.1, "next_sentence_accuracy": 0.5}
-    figures = [{"split": split, "step": step, **shown} for split in ("train", "eval") for step in (0, 1)]
+    results = [{"split": split, "step": step, **shown} for split in ("train", "eval") for step in (0, 1)]
     scores = {"pretrained": [0.7, 0.8], "scratch": [0.5, 0.6], "majority": [0.3]}
-    page = demo_report.render([demo.Stage("text", 1.0, "a < b")], figures, scores, [("<b>", "email", 0.875)])
+    page = demo_report.render([demo.Stage("text", 1.0, "a < b")], results, scores, [("<b>", "email", 0.875)])
     assert "a &lt; b" in page and "&lt;b&gt;" in page and "0.88" in page and page.count("<svg") == 4
     references = re.findall(r"(?:href|src)=[\"']([^\"']+)", page)
     assert all(reference.startswith("#") for reference in references)

@@ -3,6 +3,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def columns(masked, pairs, rows=3):
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCABULARY))
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
     return tmp_path
 
 
@@ -161,16 +162,19 @@ def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ign
     [
         ([], "error: name the file to show"),
         ([os.fsdecode(b"\xff")], r"error: '\udcff': a name that is not UTF-8; rename the file"),
-        (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary"),
+        (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary; give --vocab_file"),
         (["data.manifest.json"], "error: data.manifest.json: is a manifest; name a shard instead"),
-        (["data"], "error: data: no manifest names its vocabulary; give --vocab_file"),
     ],
 )
-def test_bad_input_is_one_line(folder, words, message):
+def test_bad_input_is_one_line(folder, words, message, monkeypatch, capsys):
     record_file(folder / "data")
     (folder / "data.manifest.json").write_text("{}")
-    done = call(*words, cwd=folder)
-    assert done.returncode == 1 and done.stderr.startswith(message) and done.stderr.count("\n") == 1, done.stderr
+    monkeypatch.chdir(folder)
+    given = types.SimpleNamespace(vocab_file="", ignore_manifest=False, first=0, num_examples=1)
+    monkeypatch.setattr(show.flags, "FLAGS", given)
+    assert show.main(["show", *words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(message) and error.count("\n") == 1, error
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
