@@ -62,6 +62,7 @@ def classification(folder, start, *more: str) -> ClassifierSettings:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path, caplog):
     run = cased / "run"
     run_classifier(classification(tmp_path, run))

@@ -124,6 +124,7 @@ def trainer(config, path=None):
     return made
 
 
+@pytest.mark.slow
 def test_adams_moments_and_the_step_survive_the_way_to_the_original_and_back(tmp_path):
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     first = trainer(config)

@@ -188,6 +188,7 @@ def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, 
         assert error <= (1e-4 if dtype == "float32" else 0.1), f"{path}: {error:.1e}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(large, monkeypatch):
     monkeypatch.setattr(compilation, "_LARGE", large)

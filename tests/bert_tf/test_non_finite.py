@@ -138,6 +138,7 @@ def bad_record(data, monkeypatch):  # noqa: F811
 LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_loop=4")
 
 
+@pytest.mark.slow
 def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_may_skip(data, bad_record, tmp_path):  # noqa: F811
     with pytest.raises(InputError) as stopped:
         run_pretraining(settings(data, tmp_path, *LONG))

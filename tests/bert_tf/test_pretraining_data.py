@@ -224,6 +224,7 @@ def test_data_made_for_one_direction_is_taken(data, tmp_path):
     assert not found.has_pairs and found.dynamic_masking is None
 
 
+@pytest.mark.slow
 def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
     flags = ["--pack_sequences", f"--vocab_file={data}/vocab.txt"]
     whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--do_eval"))

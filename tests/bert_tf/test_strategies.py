@@ -57,8 +57,8 @@ def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
 
 def test_only_the_batches_of_what_is_done_are_checked():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=", "--task_name=tsv"])):
-        flags = [*task, "--output_dir=unused", *(["--input_file="] if made is PretrainingSettings else [])]
+    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=unused", "--task_name=tsv"])):
+        flags = [*task, "--output_dir=unused", *(["--input_file=unused"] if made is PretrainingSettings else [])]
         evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
         strategies.check_batch_sizes(strategy, parse(made, evaluate))
         with pytest.raises(InputError, match="--train_batch_size=3"):

@@ -110,6 +110,7 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole):
     assert_same(run(make_trainer(replicas=2, micro_batches=4)), whole)
 
 
+@pytest.mark.slow
 def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
     expected = run(make_trainer(FineTuningObjective))
     assert_same(run(make_trainer(FineTuningObjective, replicas=2, micro_batches=2)), expected)

@@ -77,6 +77,7 @@ def finished(data, tmp_path_factory):
     return folder, metrics
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
     """It then resumes and is evaluated without both."""
     convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
@@ -281,6 +282,7 @@ def test_optimizers_by_flag(flag, kind, corrects):
     assert type(made) is kind and made.bias_correction is corrects
 
 
+@pytest.mark.slow
 def test_lamb_trains(data, tmp_path):
     run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
     first, last = weights(tmp_path, 0), weights(tmp_path, 3)

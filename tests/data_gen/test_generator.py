@@ -52,6 +52,7 @@ def records(generator, prefix):
     return {n.removeprefix(prefix): b for n, b in generator.files().items() if n.startswith(prefix + "-")}
 
 
+@pytest.mark.slow
 def test_any_runner_number_of_workers_and_order_gives_the_same_bytes(generator, small_units):
     generator.run("a@3")
     expected = records(generator, "a")

@@ -140,6 +140,7 @@ def test_leaving_ends_busy_workers():
     assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_a_killed_main():
     program = f"""
         from data_gen.run_local import LocalRunner

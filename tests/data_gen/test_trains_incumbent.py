@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras as keras
 from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
@@ -20,6 +21,7 @@ def batches(path):
     return list(loader.load())
 
 
+@pytest.mark.slow
 def test_tf_models_officials_reader_and_model_train_on_our_records(tmp_path, vocab_file, corpus_file):
     settings = GeneratorSettings(
         input_file=corpus_file, output_file=str(tmp_path / "train"), vocab_file=vocab_file, max_seq_length=S,

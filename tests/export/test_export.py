@@ -77,6 +77,7 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
     assert answers["label"].numpy().tolist() == expected
 
 
+@pytest.mark.slow
 def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_served_model(vocab_file, tmp_path):
     """Left to right, the last token decides. With another attention or pooler, the trainer would predict otherwise."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
