@@ -21,6 +21,14 @@ from bert_tf.modeling.dropout import dropout_seed
 from bert_tf.modeling.embeddings import Embeddings
 from bert_tf.modeling.layers import Dense
 
+# What other projects call our inputs. An unknown name is ignored, since a batch also holds labels.
+_NAMES_ELSEWHERE = {
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "input_type_ids": "segment_ids",
+    "input_word_ids": "input_ids",
+}
+
 
 class BertEncoder(keras.Model):
     """The transformer encoder, bidirectional unless the configuration says otherwise.
@@ -66,8 +74,10 @@ class BertEncoder(keras.Model):
           the last with `positions` [B, 1 + P, H] or [B, N + P, H]).
 
         Raises:
-          ValueError: S is beyond `max_position_embeddings`.
+          ValueError: S is beyond `max_position_embeddings`; `input_ids` is missing or not of rank 2; or an input has
+            another project's name.
         """
+        _check_names_and_rank(inputs)
         input_ids = inputs["input_ids"]
         length = input_ids.shape[1]
         if length is not None and length > self.config.max_position_embeddings:
@@ -115,3 +125,17 @@ class BertEncoder(keras.Model):
         if not left_to_right:
             return tf.zeros_like(input_mask[:, :1])
         return tf.maximum(tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1, 0)
+
+
+def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
+    """Refuses inputs that would be ignored under their name, such as a mask, or that are not a batch of rows."""
+    for theirs, ours in _NAMES_ELSEWHERE.items():
+        if theirs in inputs:
+            raise ValueError(f"the input {theirs!r} is named {ours!r} here")
+    if "input_ids" not in inputs:
+        raise ValueError(f"input_ids is missing; the inputs are {', '.join(inputs) or 'empty'}")
+    input_ids = inputs["input_ids"]
+    if isinstance(input_ids, tf.RaggedTensor):
+        raise ValueError("input_ids is ragged; pad it with .to_tensor(), and give an input_mask that is 0 on padding")
+    if input_ids.shape.rank != 2:
+        raise ValueError(f"input_ids has the shape {input_ids.shape}; it must be [batch, sequence]")

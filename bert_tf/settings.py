@@ -1,6 +1,7 @@
 """Settings of the training scripts: every field is a flag."""
 
 import dataclasses
+import math
 
 from bert_tf.command_line import require, require_folder, setting
 
@@ -86,7 +87,7 @@ class DeviceSettings:
 def _require_positive(settings, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        require(value is None or value > 0, f"--{name}={value}: must be above 0")
+        require(value is None or 0 < value < math.inf, f"--{name}={value}: must be above 0 and finite")
 
 
 _IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"

@@ -107,7 +107,12 @@ class BertTokenizer(tf.Module):
 
         Returns:
           RaggedTensor int32 [B, (tokens)].
+
+        Raises:
+          ValueError: `texts` is a single text.
         """
+        if tf.convert_to_tensor(texts).shape.rank == 0:
+            raise ValueError("texts is a single text; give a list of texts")
         return self._encode(texts, with_offsets=False)[0]
 
     def encode_with_offsets(
@@ -174,7 +179,13 @@ class BertTokenizer(tf.Module):
         return (rows[0].row_splits, *(row.values for row in rows))
 
     def tokenize(self, text: str) -> list[str]:
-        """Tokenizes one text into a list of tokens."""
+        """Tokenizes one text into a list of tokens.
+
+        Raises:
+          TypeError: `text` is not a string.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text is {type(text).__name__}, not str; for several texts call encode")
         ids = self.encode([text.encode("utf-8", errors="ignore")]).values.numpy()
         return [self.vocabulary[i] for i in ids]
 

@@ -70,7 +70,7 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
     is_lines = settings.input_format == "lines"
     if summary["used_share"] < _LEAST_USED:
         remedy = f"give a larger --max_seq_length than {settings.max_seq_length}, or text with shorter sentences"
-        if is_lines:
+        if is_lines and summary["tokens"] > summary["sentences"] * settings.max_seq_length / 2:
             remedy = (
                 "a line is read as one sentence: give --input_format=documents if each line is a document, or a larger "
                 f"--max_seq_length than {settings.max_seq_length}"

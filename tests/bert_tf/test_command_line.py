@@ -195,6 +195,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
             for name in ("train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
                          "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop")
         ),
+        (ClassifierSettings, [*CLASSIFY, "--do_train", "--num_train_epochs=1e400"], "--num_train_epochs=inf.* finite"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=-1"], "--num_gpus=-1"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
         (PretrainingSettings, [*PRETRAIN, "--do_eval", "--pack_sequences"], "--pack_sequences needs --do_train"),

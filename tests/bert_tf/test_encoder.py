@@ -182,3 +182,20 @@ def test_the_pooler_reads_the_position_that_has_seen_the_whole_row(direction, pl
     outputs = encoder({"input_ids": tf.constant([[3, 1, 4, 1, 5, 0, 0]]), "input_mask": mask})
     expected = tf.tanh(encoder.pooler(outputs["sequence_output"][:, place]))
     np.testing.assert_allclose(outputs["pooled_output"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"input_ids": [[1]], "attention_mask": [[1]]}, "'attention_mask' is named 'input_mask' here"),
+        ({"input_ids": [[1]], "token_type_ids": [[0]]}, "'token_type_ids' is named 'segment_ids' here"),
+        ({"input_mask": [[1]]}, "input_ids is missing; the inputs are input_mask"),
+        ({"input_ids": [1, 2]}, r"input_ids has the shape \(2,\)"),
+    ],
+)
+def test_inputs_that_would_be_ignored_or_misread_are_refused(inputs, message):
+    encoder = BertEncoder(BertConfig(10, 8, 1, 1, 8, max_position_embeddings=4))
+    with pytest.raises(ValueError, match=message):
+        encoder.call({name: tf.constant(rows) for name, rows in inputs.items()})
+    with pytest.raises(ValueError, match=r"input_ids is ragged; pad it with .to_tensor\(\)"):
+        encoder.call({"input_ids": tf.ragged.constant([[1], [2, 3]])})

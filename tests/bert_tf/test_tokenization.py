@@ -241,3 +241,11 @@ def test_the_rule_for_one_character(character, lower, becomes):
 def test_the_table_knows_nothing_of_surrogates():
     dropped = unicode_table.load(True).entries[0xD800:0xE000] >> unicode_table.KIND_SHIFT
     assert (dropped == unicode_table.DROPPED).all()
+
+
+def test_one_text_and_several_are_not_confused(vocab_file):
+    tokenizer = BertTokenizer(vocab_file)
+    with pytest.raises(ValueError, match="a single text; give a list"):
+        tokenizer.encode("the man")
+    with pytest.raises(TypeError, match="text is list, not str; for several texts call encode"):
+        tokenizer.tokenize(["the man"])

@@ -115,7 +115,9 @@ class ClassificationTask(Task):
             score = float(text)
         except ValueError as error:
             raise InputError(f"the score {text!r} is not a number") from error
-        if not (math.isfinite(score) and low <= score <= high):
+        if not math.isfinite(score):
+            raise InputError(f"the score {text!r} is not a finite number; mend the line or remove it")
+        if not low <= score <= high:
             raise InputError(f"the score {text} is outside {low:g} to {high:g}")
         return score
 

@@ -7,9 +7,11 @@ A task is a row of a table: where its columns are, what its labels are, how it i
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
@@ -156,6 +158,7 @@ def _own_task(settings: ClassifierSettings) -> TsvTask:
     else:
         labels = named or _labels_of_run(settings.output_dir) or _labels_in(train_file, columns)
         score_names = ("accuracy",)
+        _show(labels)
         if len(set(labels)) < len(labels):
             raise InputError(f"--tsv_labels={settings.tsv_labels}: names a label twice")
         if len(labels) < 2:
@@ -169,6 +172,12 @@ def _own_task(settings: ClassifierSettings) -> TsvTask:
         score_range=(-math.inf, math.inf),
         data_dir=settings.data_dir,
     )
+
+
+def _show(labels: Sequence[str]) -> None:
+    logging.info("%d classes: %s", len(labels), ", ".join(labels))
+    if len({label.casefold() for label in labels}) < len(set(labels)):
+        logging.warning("some classes differ only in case; if that is a mistake, mend the labels in the files")
 
 
 def _labels_of_run(output_dir: str) -> tuple[str, ...]:

@@ -47,9 +47,9 @@ def read_examples(path: str, columns: Columns) -> list[tuple[int, Example]]:
         content = file.read()
     rows = list(_quoted_rows(path, content) if columns.quoted else _plain_rows(path, content))
     if len(rows) <= columns.has_header:
-        raise InputError(f"{path}: holds no example")
+        raise InputError(f"{path}: holds no example; add a line for each text")
     header = rows[0][1]
-    wanted = {c: _index(path, c, header, columns.has_header) for c in _named(columns)}
+    wanted = {c: _index(path, c, header, columns) for c in _named(columns)}
     examples = []
     for line, row in rows[columns.has_header :]:
         if len(row) != len(header):
@@ -112,10 +112,18 @@ def _named(columns: Columns) -> list[str]:
     return [c for c in (columns.text_a, columns.text_b, columns.label) if c is not None]
 
 
-def _index(path: str, column: str, first_row: Sequence[str], has_header: bool) -> int:
-    if has_header and column in first_row:
+def _index(path: str, column: str, first_row: Sequence[str], columns: Columns) -> int:
+    named = first_row.count(column) if columns.has_header else 0
+    if named == 1:
         return first_row.index(column)
-    if column.isdigit() and int(column) < len(first_row):
+    if named:
+        raise InputError(f"{path}, line 1: {named} columns are named {column!r}; give the number of one, from 0")
+    if column.isascii() and column.isdigit() and int(column) < len(first_row):
         return int(column)
-    have = ", ".join(first_row) if has_header else f"{len(first_row)} columns, counted from 0"
-    raise InputError(f"{path}, line 1: there is no column {column!r}; the file has {have}")
+    have = ", ".join(first_row) if columns.has_header else f"{len(first_row)} columns, counted from 0"
+    hint = ""
+    if any(map(_is_quoted, first_row)) and not columns.quoted:
+        hint = _QUOTE_HINT
+    elif len(first_row) == 1 and "," in first_row[0]:
+        hint = "; tabs must separate columns, not commas"
+    raise InputError(f"{path}, line 1: there is no column {column!r}; the file has {have}{hint}")

@@ -102,11 +102,16 @@ def test_an_unknown_task_is_refused_with_the_known_ones():
         ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: the label is empty; remove the line"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
-        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "nan"), ", line 2: the score nan is outside"),
+        (
+            "STS-B",
+            FILES["STS-B"]["train"].replace("4.600", "nan"),
+            ", line 2: the score 'nan' is not a finite number; mend the line",
+        ),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is not a number"),
         ("SST-2", b"sentence\tlabel\na\t1\ncaf\xe9\t0\n", ", line 3: not UTF-8"),
         ("SST-2", "text\tlabel\na\t1\n", ", line 1: there is no column 'sentence'; the file has text, label"),
         ("CoLA", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns, counted from 0"),
+        ("SST-2", "sentence\tsentence\tlabel\na\tb\t1\n", ", line 1: 2 columns are named 'sentence'; give the number"),
         ("SST-2", "sentence\tlabel\n", ": holds no example"),
         ("CoLA", "", ": holds no example"),
     ],
@@ -195,6 +200,24 @@ def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path)
         own(tmp_path, quoted + "d\tz\n", tsv_quoted=True, tsv_labels="x,y").read("train")
 
 
+@pytest.mark.parametrize(
+    ("header", "column", "message"),
+    [
+        ('"text"\t"label"', "text", r"no column 'text'; .*; if cells stand in double quotes, give --tsv_quoted"),
+        ("text,label", "text", "no column 'text'; the file has text,label; tabs must separate columns, not commas"),
+        ("text\tlabel", "²", "no column '²'; the file has text, label"),
+    ],
+)
+def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, message):
+    with pytest.raises(InputError, match=message):
+        own(tmp_path, f"{header}\na\tb\n", tsv_text_a_column=column)
+
+
+def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, caplog):
+    own(tmp_path, "text\tlabel\na\tGood\nb\tgood\nc\tbad\n")
+    assert "3 classes: Good, bad, good" in caplog.text and "some classes differ only in case" in caplog.text
+
+
 def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
     numbers = "text\tlabel\n" + "".join(f"a\t{i % 51}\n" for i in range(200))
     with pytest.raises(InputError, match=r"'label' has 51 different values in 200 lines, .*give --tsv_regression"):
@@ -209,7 +232,7 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     task = own(tmp_path, "text\tlabel\na\t-1e3\nb\t0.5\n", tsv_regression=True)
     assert task.is_regression and [task.label_value(e.label) for e in task.read("train")] == [-1000.0, 0.5]
     assert task.score_names == ("pearson", "spearman")
-    with pytest.raises(InputError, match="line 2: the score inf is outside"):
+    with pytest.raises(InputError, match="line 2: the score 'inf' is not a finite number"):
         own(tmp_path, "text\tlabel\na\tinf\n", tsv_regression=True).read("train")
 
 
