@@ -117,6 +117,8 @@ def _write_tokenizer(
     task = _read_task(tokenizer.folder)
     # A fine-tuned model has seen no longer rows; transformers truncates to this length.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
+    if task and settings.format == "bert_tf":  # so that the copy can be exported
+        description.write(folder, task)
     if settings.format != "hugging_face":
         return
     if not vocab_file:

@@ -273,6 +273,8 @@ def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, so
     write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
     description.write(str(source), TaskDescription("classification", "tsv", ["no", "ja"], True, 7, {}))
     convert(source, tmp_path / "tf1", "tf1")
+    convert(source, tmp_path / "ours", "bert_tf")
+    assert description.read(str(tmp_path / "ours")) == description.read(str(source))
     for folder in (source, tmp_path / "tf1"):
         convert(folder, tmp_path / f"{folder.name}-hf", "hugging_face")
         entries = json.loads((tmp_path / f"{folder.name}-hf/config.json").read_text())
