@@ -329,6 +329,7 @@ def script(tmp_path_factory):
     forks.communicate()
 
 
+@pytest.mark.slow
 def test_a_script_that_succeeds_ends_with_0(script):
     done = script("--what=nothing", "--times=5")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done 5\n", "")

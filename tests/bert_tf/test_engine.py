@@ -127,6 +127,7 @@ def test_its_description_has_one_writer_and_reader(trained):
     assert found == TaskDescription("find", "toy", ("other", "the"), True, 16, {})
 
 
+@pytest.mark.slow
 def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
     run = settings(folder, vocab_file, tmp_path, "--do_train", "--num_train_epochs=8", "--save_checkpoints_steps=7")
     run_finetuning(run, FindTheWord(folder))

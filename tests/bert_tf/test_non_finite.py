@@ -93,6 +93,7 @@ def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     check_unchanged(trainer, before)
 
 
+@pytest.mark.slow
 def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale():
     try:
         infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16")

@@ -93,6 +93,7 @@ def rates(folder) -> dict[int, float]:
 RATES = {0: 0.0, 1: 5e-4, **{step: 1e-3 * (1 - step / 6) for step in range(2, 6)}}
 
 
+@pytest.mark.slow
 def test_phases_that_are_commands_of_their_own_share_the_schedule_that_a_flag_names(runs, tmp_path, caplog):
     out, end = tmp_path / "out", "--num_schedule_steps=6"
     longer = (f"--input_file={runs}/48.tfrecord", "--max_seq_length=48", "--num_train_steps=6")

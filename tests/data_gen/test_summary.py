@@ -16,7 +16,16 @@ SHORT = {"random_next_share": 0.7, "documents": 90}
     [
         ({}, {}, None),
         ({"masked_share": 0.04}, {"max_seq_length": 512}, "only 4.0% of .* instead of 15.0%, .*_seq=20 is .*; give 77"),
-        ({"used_share": 0.5}, {}, "only 50.0% of the tokens .* have 20 tokens .*--input_format=documents"),
+        (
+            {"used_share": 0.5},
+            {"max_seq_length": 32},
+            "only 50.0% of the tokens .* have 20 tokens .*--input_format=documents",
+        ),
+        (
+            {"used_share": 0.5},
+            {},
+            "20 tokens on average; give a larger --max_seq_length than 128, or text",
+        ),
         ({"used_share": 0.5}, JSONL, "on average; give a larger --max_seq_length than 128, or text with shorter"),
         (
             {"random_next_share": 0.7},

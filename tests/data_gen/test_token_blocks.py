@@ -27,6 +27,7 @@ TEXT = st.text(st.sampled_from("aabc. \t\u3000\x85\x1c\xa0Á日"), max_size=40)
 
 @settings(max_examples=60, deadline=None)
 @given(sentences=st.lists(TEXT, max_size=5), at_once=st.integers(1, 30))
+@pytest.mark.slow
 def test_long_sentences_are_tokenized_as_if_at_once(tokenizer, sentences, at_once):
     expected = [tokenizer.encode([sentence]).values.numpy().tolist() for sentence in sentences]
     with pytest.MonkeyPatch.context() as patch:

@@ -133,6 +133,7 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
 
 
+@pytest.mark.slow
 def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
     code = (
         "import sys, tensorflow as tf, tensorflow_text\n"

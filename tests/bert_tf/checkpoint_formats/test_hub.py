@@ -120,6 +120,7 @@ def download(server, tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download):
     first, second, *errors = download(
         "hf://owner/tiny", "hf://owner/tiny@v1", "hf://owner/tiny@v2", "hf://owner/nothing", "hf://owner/closed",
