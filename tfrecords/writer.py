@@ -1,6 +1,7 @@
 """Writes files atomically: a file appears under its name only when it is complete and on disk."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import os
@@ -43,6 +44,9 @@ def atomic_folder(path: str) -> Iterator[str]:
 
     `path` must not exist or must be an empty folder. Local files are flushed to disk before the rename. On an error
     the temporary folder is removed.
+
+    Raises:
+      InputError: another process has written to `path` in the meantime; its files are kept.
     """
     path = path.rstrip("/")
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
@@ -54,12 +58,26 @@ def atomic_folder(path: str) -> Iterator[str]:
                 for name in names:
                     with open(os.path.join(folder, name), "rb") as written:
                         os.fsync(written.fileno())
-        if tf.io.gfile.exists(path):  # an empty folder, which a rename cannot replace everywhere
-            tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
+        _rename_folder(temporary, path)
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)
+
+
+def _rename_folder(old: str, new: str) -> None:
+    """Renames a folder, and replaces an empty one, but never one that holds something."""
+    taken = InputError(f"{new}: another process has written it in the meantime; give a new folder")
+    if "://" in new:  # without a rename in one step; another process is seen unless it writes at the same moment
+        if tf.io.gfile.exists(new) and tf.io.gfile.listdir(new):
+            raise taken
+        tf.io.gfile.rename(old, new, overwrite=True)
+        return
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise taken from error
+        raise
 
 
 def check_new_folder(path: str, flag: str) -> None:
