@@ -25,7 +25,6 @@ from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.throughput import Throughput
@@ -146,15 +145,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
 
 def _model_facts(run: _Run) -> dict:
     described = description.describe(run.task, run.settings.do_lower_case, run.settings.max_seq_length)
-    return {
-        "model": described.kind,
-        "task_name": described.task_name,
-        "labels": list(described.labels),
-        "parameters": dict(described.parameters),
-        "do_lower_case": described.do_lower_case,
-        "vocab_sha256": tokens_sha256(run.tokenizer.vocabulary),
-        **dataclasses.asdict(run.config),
-    }
+    return description.model_facts(described, run.config, run.tokenizer.vocabulary)
 
 
 def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> None:
