@@ -154,7 +154,7 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
     phase = _phase(run, num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
-            checkpoints.initialize(objective.model, starts_from)
+            run_folder.warn_if_unfinished(checkpoints.initialize(objective.model, starts_from))
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)

@@ -170,7 +170,7 @@ def _train_phase(
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         if starts_from:
             with strategy.scope():
-                checkpoints.initialize(trainer.objective.model, starts_from)
+                run_folder.warn_if_unfinished(checkpoints.initialize(trainer.objective.model, starts_from))
         if chief:
             lock.make_folder()
             run_folder.begin(folder, phase.facts, found.step)
