@@ -76,6 +76,7 @@ def run_finetuning(
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
         workers.clear_errors(),
+        memory.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
         settings = checkpoint_tokenizer.with_casing(settings)
@@ -108,6 +109,8 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategies.check_batch_sizes(strategy, settings)
+    if settings.do_train:
+        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync)
     workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():

@@ -72,6 +72,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
         workers.clear_errors(),
+        memory.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
         prepared = []
@@ -109,6 +110,8 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     if not settings.do_train and not settings.eval_timeout:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
+    if settings.do_train:
+        memory.require_batch_memory(config, settings, strategy.num_replicas_in_sync)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
     return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)
