@@ -81,13 +81,15 @@ def _rename_folder(old: str, new: str) -> None:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Raises an error if the output folder is not empty.
+    """Raises an error if the output folder is not empty, or `atomic_folder` cannot write it.
 
     Raises:
       InputError: names the flag and the path.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
+    if "://" not in path:  # beside the folder stands the temporary one
+        check_writable(os.path.dirname(os.path.abspath(path)), flag)
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
@@ -105,10 +107,18 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"
     for folder in {os.path.dirname(path) for path in outputs if "://" not in path}:
-        _check_folder(os.path.abspath(folder), flag)
+        check_writable(folder, flag)
 
 
-def _check_folder(folder: str, flag: str) -> None:
+def check_writable(folder: str, flag: str) -> None:
+    """Raises an error if a local folder cannot be created or written to.
+
+    Raises:
+      InputError: names the flag and the folder.
+    """
+    if "://" in folder:
+        return
+    folder = os.path.abspath(folder)
     while not os.path.lexists(folder):  # it will be created
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):

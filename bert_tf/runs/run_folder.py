@@ -58,6 +58,7 @@ class Lock:
         )
 
     def __enter__(self) -> "Lock":
+        writer.check_writable(self._output_dir, "output_dir")
         if tf.io.gfile.isdir(self._output_dir):
             self._lock.take()
         return self

@@ -290,3 +290,12 @@ def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):
         with open(path, "w") as file:
             file.write("same")
     assert run_folder.fingerprint(paths) != run_folder.fingerprint(paths[::-1])
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_it_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as on a read-only file system
+    for path in (tmp_path, tmp_path / "new"):
+        message = f"--output_dir: {tmp_path} is not writable; give a path in another folder"
+        with pytest.raises(InputError, match=message), run_folder.Lock(str(path)):
+            pass
+    assert os.listdir(tmp_path) == []

@@ -213,3 +213,14 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "file"):
         with pytest.raises(InputError, match=f"--output={path}: exists and is not an empty folder; give a new folder"):
             writer.check_new_folder(str(path), "output")
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # as on a read-only file system
+    message = f"--output: {tmp_path} is not writable; give a path in another folder, or change its permissions"
+    (tmp_path / "empty").mkdir()
+    for path in (f"{tmp_path}/new", f"{tmp_path}/empty/", f"{tmp_path}/not/there"):
+        with pytest.raises(InputError, match=message):
+            writer.check_new_folder(path, "output")
+    writer.check_writable(f"{tmp_path}/empty", "output")
+    writer.check_writable("gs://bucket/folder", "output")
