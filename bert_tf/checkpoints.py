@@ -100,7 +100,7 @@ def load_encoder(path: str) -> BertEncoder:
     return encoder
 
 
-def initialize(model: tf.Module, path: str) -> None:
+def initialize(model: tf.Module, path: str) -> str:
     """Initializes a model from a checkpoint: the whole encoder, and the heads that the checkpoint has.
 
     Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
@@ -108,6 +108,9 @@ def initialize(model: tf.Module, path: str) -> None:
     Args:
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
+
+    Returns:
+      The checkpoint's prefix or file.
 
     Raises:
       InputError: there is no checkpoint, it is of another project, or a tensor is missing or has another shape.
@@ -120,6 +123,7 @@ def initialize(model: tf.Module, path: str) -> None:
     for name, value in values.items():
         variables[name].assign(value)
     contents.report(values, fresh)
+    return contents.source
 
 
 def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> None:

@@ -26,7 +26,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks.classification import REGRESSION
-from bert_tf.runs import checkpoint_tokenizer
+from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import PAD, load_vocabulary
@@ -59,6 +59,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
     if settings.keep_optimizer:
         _require_moments(contents, paths)
+    run_folder.warn_if_unfinished(contents.source)
     tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
         tokenizer.check(settings.do_lower_case, settings.vocab_file)

@@ -14,7 +14,6 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.runs import run_folder
-from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import KINDS, ServedModel
@@ -45,11 +44,11 @@ def export_saved_model(settings: ExportSettings) -> None:
     # Served in float32, whatever the model was trained in.
     keras.mixed_precision.set_global_policy("float32")
     config = BertConfig.from_json_file(config_file)
+    tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
+    _check_files(source, described, config, tokenizer)
     model = FineTunedBert(config, served_class.head(described))
     restored = tf.train.Checkpoint(model=model).restore(checkpoint)
     restored.assert_existing_objects_matched().expect_partial()
-    tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
-    _check_tokenizer(source, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         labels_file = os.path.join(folder, LABELS_NAME)
         with open(labels_file, "w", encoding="utf-8") as file:
@@ -88,16 +87,15 @@ def _checkpoint(settings: ExportSettings) -> str:
     return found.prefix
 
 
-def _check_tokenizer(checkpoint_dir: str, tokenizer: BertTokenizer) -> None:
-    """Refuses a vocabulary or a casing that the run was not trained with, where its `run.json` is there to tell."""
+def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
+    """Refuses files that differ from what the run was trained with, where its `run.json` is there to tell."""
     if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_folder.NAME)):
         return
-    found = {"vocab_sha256": tokens_sha256(tokenizer.vocabulary), "do_lower_case": tokenizer.do_lower_case}
-    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, "do_lower_case": description.NAME}
+    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
     trained = run_folder.read_phases(checkpoint_dir)[-1].model
-    for fact, value in found.items():
+    for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
         if trained.get(fact, value) != value:
             raise InputError(
-                f"{os.path.join(checkpoint_dir, files[fact])}: is not the run's own ({fact} was {trained[fact]!r} in "
-                f"training, is {value!r}); copy the run's folder again"
+                f"{os.path.join(checkpoint_dir, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
+                f"{trained[fact]!r} in training, is {value!r}); copy the run's folder again"
             )

@@ -1,6 +1,7 @@
 """Writes files atomically: a file appears under its name only when it is complete and on disk."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import os
@@ -43,6 +44,9 @@ def atomic_folder(path: str) -> Iterator[str]:
 
     `path` must not exist or must be an empty folder. Local files are flushed to disk before the rename. On an error
     the temporary folder is removed.
+
+    Raises:
+      InputError: another process has written to `path` in the meantime; its files are kept.
     """
     path = path.rstrip("/")
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
@@ -54,22 +58,38 @@ def atomic_folder(path: str) -> Iterator[str]:
                 for name in names:
                     with open(os.path.join(folder, name), "rb") as written:
                         os.fsync(written.fileno())
-        if tf.io.gfile.exists(path):  # an empty folder, which a rename cannot replace everywhere
-            tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
+        _rename_folder(temporary, path)
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)
 
 
+def _rename_folder(old: str, new: str) -> None:
+    """Renames a folder, and replaces an empty one, but never one that holds something."""
+    taken = InputError(f"{new}: another process has written it in the meantime; give a new folder")
+    if "://" in new:  # without a rename in one step; another process is seen unless it writes at the same moment
+        if tf.io.gfile.exists(new) and tf.io.gfile.listdir(new):
+            raise taken
+        tf.io.gfile.rename(old, new, overwrite=True)
+        return
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise taken from error
+        raise
+
+
 def check_new_folder(path: str, flag: str) -> None:
-    """Raises an error if the output folder is not empty.
+    """Raises an error if the output folder is not empty, or `atomic_folder` cannot write it.
 
     Raises:
       InputError: names the flag and the path.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
+    if "://" not in path:  # beside the folder stands the temporary one
+        check_writable(os.path.dirname(os.path.abspath(path)), flag)
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
@@ -87,10 +107,18 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"
     for folder in {os.path.dirname(path) for path in outputs if "://" not in path}:
-        _check_folder(os.path.abspath(folder), flag)
+        check_writable(folder, flag)
 
 
-def _check_folder(folder: str, flag: str) -> None:
+def check_writable(folder: str, flag: str) -> None:
+    """Raises an error if a local folder cannot be created or written to.
+
+    Raises:
+      InputError: names the flag and the folder.
+    """
+    if "://" in folder:
+        return
+    folder = os.path.abspath(folder)
     while not os.path.lexists(folder):  # it will be created
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):

@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.task import Task
+from bert_tf.text.data_vocabulary import tokens_sha256
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -41,6 +43,25 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int) -> TaskDescri
     return TaskDescription(
         task.kind, task.name, tuple(task.labels), do_lower_case, max_seq_length, dict(task.parameters)
     )
+
+
+def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
+    """Returns what identifies a fine-tuned model, for `run_folder.Phase.model`.
+
+    Args:
+      description: of its task.
+      config: shape of the model.
+      vocabulary: tokens of its tokenizer.
+    """
+    return {
+        "model": description.kind,
+        "task_name": description.task_name,
+        "labels": list(description.labels),
+        "parameters": dict(description.parameters),
+        "do_lower_case": description.do_lower_case,
+        "vocab_sha256": tokens_sha256(vocabulary),
+        **dataclasses.asdict(config),
+    }
 
 
 def write(folder: str, description: TaskDescription) -> None:

@@ -25,7 +25,6 @@ from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.throughput import Throughput
@@ -77,6 +76,7 @@ def run_finetuning(
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
         workers.clear_errors(),
+        memory.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
         settings = checkpoint_tokenizer.with_casing(settings)
@@ -109,6 +109,8 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategies.check_batch_sizes(strategy, settings)
+    if settings.do_train:
+        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync)
     workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
@@ -146,15 +148,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
 
 def _model_facts(run: _Run) -> dict:
     described = description.describe(run.task, run.settings.do_lower_case, run.settings.max_seq_length)
-    return {
-        "model": described.kind,
-        "task_name": described.task_name,
-        "labels": list(described.labels),
-        "parameters": dict(described.parameters),
-        "do_lower_case": described.do_lower_case,
-        "vocab_sha256": tokens_sha256(run.tokenizer.vocabulary),
-        **dataclasses.asdict(run.config),
-    }
+    return description.model_facts(described, run.config, run.tokenizer.vocabulary)
 
 
 def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> None:
@@ -163,7 +157,7 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
     phase = _phase(run, num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
-            checkpoints.initialize(objective.model, starts_from)
+            run_folder.warn_if_unfinished(checkpoints.initialize(objective.model, starts_from))
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)

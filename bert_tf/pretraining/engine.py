@@ -72,6 +72,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
         workers.clear_errors(),
+        memory.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
         prepared = []
@@ -109,6 +110,8 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     if not settings.do_train and not settings.eval_timeout:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
+    if settings.do_train:
+        memory.require_batch_memory(config, settings, strategy.num_replicas_in_sync)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
     return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)
@@ -170,7 +173,7 @@ def _train_phase(
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         if starts_from:
             with strategy.scope():
-                checkpoints.initialize(trainer.objective.model, starts_from)
+                run_folder.warn_if_unfinished(checkpoints.initialize(trainer.objective.model, starts_from))
         if chief:
             lock.make_folder()
             run_folder.begin(folder, phase.facts, found.step)

@@ -20,6 +20,7 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME = "report.html"
+_METRICS = (metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
 # How people read the splits of `metrics_file`; another split keeps its own name.
 _LABELS = {
     metrics_file.TRAIN: "train",
@@ -44,12 +45,15 @@ def write_or_refuse(output_dir: str) -> str:
     """Writes the report of a folder that a user names; returns its path.
 
     Raises:
-      InputError: no run has trained there, or its files cannot be read.
+      InputError: no run has trained there, or its metrics are missing, or its files cannot be read.
     """
     if not run_folder.read_phases(output_dir):
         raise InputError(
             f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining or run_classifier"
         )
+    files = [os.path.join(output_dir, name) for name in _METRICS]
+    if not any(map(tf.io.gfile.exists, files)):  # the report would be empty, and might replace a good one
+        raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
     except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -65,7 +69,7 @@ def _reason(error: Exception) -> str:
 
 
 def _write(output_dir: str) -> str:
-    recorded = metrics_file.read(output_dir, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
+    recorded = metrics_file.read(output_dir, *_METRICS)
     # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))

@@ -58,6 +58,7 @@ class Lock:
         )
 
     def __enter__(self) -> "Lock":
+        writer.check_writable(self._output_dir, "output_dir")
         if tf.io.gfile.isdir(self._output_dir):
             self._lock.take()
         return self
@@ -123,10 +124,12 @@ def read_phases(output_dir: str) -> list[Phase]:
     try:
         with tf.io.gfile.GFile(path) as file:
             phases = [Phase(**entries) for entries in json.load(file)["phases"]]
+        if not phases:
+            raise ValueError("it lists no phase")
         for phase in phases:  # in earlier versions each phase had its own schedule, which ended at 0
             phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error}); give another --output_dir") from error
+        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
     return phases
 
 
@@ -159,7 +162,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
     Raises:
       InputError: names the step.
     """
-    last = max((phase.optimizer["num_train_steps"] for phase in read_phases(folder)), default=0)
+    last = _last_step(folder)
     if trained_steps >= last:
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
@@ -168,6 +171,21 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
     if not allow_unfinished:
         raise InputError(f"{stands}; finish the training, or give --allow_unfinished to use it as it is")
     logging.warning("%s", stands)
+
+
+def warn_if_unfinished(checkpoint: str) -> None:
+    """Warns of a checkpoint whose run had not reached its last step; other folders than a run's do not tell.
+
+    Raises:
+      InputError: the run's `run.json` is damaged.
+    """
+    folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
+    if tf.io.gfile.exists(os.path.join(folder, NAME)) and 0 <= step < (last := _last_step(folder)):
+        logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
+
+
+def _last_step(folder: str) -> int:
+    return max((phase.optimizer["num_train_steps"] for phase in read_phases(folder)), default=0)
 
 
 def check(output_dir: str, phase: Phase, trained_steps: int) -> int:

@@ -18,7 +18,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
-from bert_tf.training import memory, resume, summaries
+from bert_tf.training import resume, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.progress import Progress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
@@ -77,8 +77,7 @@ def train(
         message about a failed step.
 
     Raises:
-      InputError: a loss or a gradient is not finite and may not be skipped, the weights are not finite, or the memory
-        does not suffice.
+      InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step
@@ -87,12 +86,11 @@ def train(
         return
     every = settings.save_checkpoints_steps
     try:
-        with memory.clear_errors():
-            while step < num_train_steps:
-                if evaluate:
-                    evaluate()
-                step = min(num_train_steps, (step // every + 1) * every)
-                run.train_to(step)
+        while step < num_train_steps:
+            if evaluate:
+                evaluate()
+            step = min(num_train_steps, (step // every + 1) * every)
+            run.train_to(step)
     finally:
         if run.shown:
             run.shown.close()

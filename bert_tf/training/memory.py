@@ -1,6 +1,6 @@
 """The memory that training needs: refuses a model that cannot fit, and explains an error where memory ran out.
 
-Letters: L layers, H hidden size, I intermediate size, V vocabulary size.
+Letters: L layers, H hidden size, I intermediate size, A attention heads, V vocabulary size, B rows, S tokens in a row.
 """
 
 import contextlib
@@ -10,12 +10,16 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.settings import DeviceSettings
+from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
 _BYTES_OF_FLOAT32 = 4
 # A weight, its gradient and its two moments.
 _TRAINED_COPIES = 4
+# Dropout numbers the values of a tensor in int32.
+_MOST_VALUES = 2**31 - 1
+# The words of TensorFlow's kernels, of XLA and of C++.
+_OUT_OF_MEMORY = re.compile(r"OOM when allocating|ut of memory|ailed to allocate|bad_alloc")
 _MEMORY_FILE = "/proc/meminfo"
 
 
@@ -28,9 +32,8 @@ def require_memory(config: BertConfig, settings: DeviceSettings, training: bool)
     Raises:
       InputError: states the required and the available memory.
     """
-    available = _memory_and_swap()
-    on_cpu = not (settings.num_gpus or settings.use_tpu or settings.distribution_strategy == "tpu")
-    if not on_cpu or available is None:
+    available = _available(settings)
+    if available is None:
         return
     needed = fewest_weights(config) * _BYTES_OF_FLOAT32 * (_TRAINED_COPIES if training else 1)
     if needed > available:
@@ -42,10 +45,51 @@ def require_memory(config: BertConfig, settings: DeviceSettings, training: bool)
         )
 
 
+def require_batch_memory(config: BertConfig, settings: PretrainingSettings | FineTuningSettings, replicas: int) -> None:
+    """Raises an error if a training batch exceeds the memory of a CPU, or the sizes that dropout can count.
+
+    Of all activations only one [B, S, H] is counted, beside the ids, so a batch that fits is never refused.
+
+    Args:
+      config: shape of the model.
+      settings: with the length of rows, of a run that trains.
+      replicas: number of replicas that share the batch equally.
+
+    Raises:
+      InputError: states what is required, and the flags that need less.
+    """
+    tokens = settings.train_batch_size // replicas * settings.max_seq_length
+    at_once = tokens // settings.gradient_accumulation_steps
+    hidden = at_once * config.hidden_size
+    values = hidden if config.hidden_dropout_prob else 0
+    if config.attention_probs_dropout_prob:
+        values = max(values, at_once * config.num_attention_heads * settings.max_seq_length)
+    flag = f"--train_batch_size={settings.train_batch_size} with --max_seq_length={settings.max_seq_length}"
+    remedy = "lower them, or raise --gradient_accumulation_steps"
+    needed = tokens * _BYTES_OF_FLOAT32 + hidden * (4 if settings.dtype == "float32" else 2)
+    available = _available(settings)
+    if available is not None and needed > available:
+        raise InputError(
+            f"{flag}: the ids and one activation alone take {needed / 1e9:,.1f} GB, and this machine has "
+            f"{available / 1e9:,.1f} GB of memory and swap; {remedy}"
+        )
+    if values > _MOST_VALUES:
+        raise InputError(
+            f"{flag}: a tensor of {values:,} values on a device is too large, dropout counts up to {_MOST_VALUES:,}; "
+            f"{remedy}"
+        )
+
+
 def fewest_weights(config: BertConfig) -> int:
     """Counts the weights of the large matrices of an encoder: V H embeddings, and 4 H^2 + 2 H I a layer."""
     hidden, inner = config.hidden_size, config.intermediate_size
     return config.vocab_size * hidden + config.num_hidden_layers * (4 * hidden**2 + 2 * hidden * inner)
+
+
+def _available(settings: DeviceSettings) -> int | None:
+    """Returns the bytes that a CPU can train in; None for other devices, or if the system does not tell."""
+    on_cpu = not (settings.num_gpus or settings.use_tpu or settings.distribution_strategy == "tpu")
+    return _memory_and_swap() if on_cpu else None
 
 
 def _memory_and_swap() -> int | None:
@@ -60,19 +104,21 @@ def _memory_and_swap() -> int | None:
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts TensorFlow's error about a tensor that did not fit into memory into one line.
+    """Converts an error about memory that ran out, of any class and any place of a run, into one line.
 
     Raises:
       InputError: names the shape of the tensor, and the flags that need less memory.
     """
     try:
         yield
-    except tf.errors.ResourceExhaustedError as error:
-        tensor = re.search(r"OOM when allocating tensor with shape\s*(\[[\d,]*\])", error.message)
-        if not tensor and "ut of memory" not in error.message:  # a full disk is another matter
+    except (tf.errors.OpError, MemoryError) as error:
+        message = str(error)
+        # a full disk, or an error of other kind, is another matter
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(message):
             raise
+        tensor = re.search(r"OOM when allocating tensor with shape\s*(\[[\d,]*\])", message)
         what = f" for a tensor of shape {tensor[1]}" if tensor else ""
         raise InputError(
-            f"out of memory{what}; lower --train_batch_size or --max_seq_length, raise --gradient_accumulation_steps, "
-            "or add --recompute_activations"
+            f"out of memory{what}; lower --train_batch_size, --eval_batch_size or --max_seq_length, raise "
+            "--gradient_accumulation_steps, or add --recompute_activations"
         ) from error

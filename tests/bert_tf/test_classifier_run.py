@@ -127,10 +127,11 @@ def first_entries(folder) -> tuple[dict, dict]:
     return start, first
 
 
-def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, trained, tmp_path):
-    start = f"--init_checkpoint={trained[0]}"
-    run_classifier(settings(inputs, vocab_file, tmp_path, start, "--do_train", "--num_train_epochs=1"))
-    start, first = first_entries(tmp_path)
+def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, tmp_path, caplog):
+    out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
+    run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
+    start, first = first_entries(out)
+    assert f"{unfinished}/ckpt-60: step 60 of 100: its training is not finished" in caplog.messages
     assert first["loss"] < 0.3, "it knows the task already"
     assert start["flops_per_row"] > 0
     assert 0 < first["tokens_per_second"] < 24 * first["sequences_per_second"] and first["model_flop_utilization"] > 0
@@ -243,6 +244,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inp
         (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
         (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
         (["--num_train_epochs=0.1"], "give no step"),
+        ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 with --max_seq_length=24: the ids"),
         (["--nodo_train", "--do_eval"], "no such checkpoint|holds no checkpoint"),
     ],
 )

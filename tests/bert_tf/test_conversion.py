@@ -17,6 +17,7 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
@@ -362,6 +363,14 @@ def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tm
     assert not (tmp_path / "out").exists()
     convert(cased, tmp_path / "out", "bert_tf", f"--vocab_file={other}", "--ignore_checkpoint_tokenizer")
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "other.txt").read_text()
+
+
+def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source, tmp_path, caplog):
+    convert(source, tmp_path / "run", "bert_tf")
+    phase = run_folder.Phase({}, {}, {}, {"num_train_steps": 10})
+    (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    convert(tmp_path / "run", tmp_path / "out", "tf1")
+    assert f"{tmp_path}/run/ckpt-0: step 0 of 10: its training is not finished" in caplog.messages
 
 
 def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):

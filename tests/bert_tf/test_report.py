@@ -237,11 +237,20 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp
 
 def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, caplog, capsys, report_script):
     write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+    metrics_file.record(str(tmp_path), "train", 1, {"masked_lm_loss": 5.0})
     metrics_file.record(str(tmp_path), "eval", 1, {"samples": "no list"}, fill_mask.NAME)
     run_report.write(str(tmp_path))
     assert "report.html could not be written: TypeError" in caplog.text
     assert report_script.main([str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/report.html: cannot be written (TypeError")
+
+
+def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, report_script):
+    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+    (tmp_path / "report.html").write_text("old")
+    assert report_script.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/metrics.jsonl: no such file; copy")
+    assert (tmp_path / "report.html").read_text() == "old"
 
 
 def test_thousands_of_lines_make_no_larger_a_page(tmp_path):

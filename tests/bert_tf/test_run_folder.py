@@ -208,13 +208,36 @@ def test_another_model_is_refused_without_beginning(folder):
         run_folder.check_model(folder, {**FIRST.model, "hidden_size": 9})
 
 
+@pytest.mark.parametrize(("step", "warned"), [(0, True), (9, True), (10, False), (11, False)])
+def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, warned):
+    run_folder.warn_if_unfinished(f"{folder}/ckpt-{step}")
+    assert caplog.messages == [f"{folder}/ckpt-{step}: step {step} of 10: its training is not finished"] * warned
+
+
+def test_a_checkpoint_without_a_run_is_no_warning(folder, tmp_path, caplog):
+    for path in (f"{folder}/model.safetensors", f"{tmp_path}/ckpt-1"):
+        run_folder.warn_if_unfinished(path)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"{}", b'{"phases": 3}', b'{"phases": [{}]}', b'{"phases": [{"other": 1}]}', b"\xff\xfe"]
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"phases": 3}',
+        b'{"phases": []}',
+        b'{"phases": [{}]}',
+        b'{"phases": [{"other": 1}]}',
+        b"\xff\xfe",
+    ],
 )
 def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
     save_a_checkpoint(tmp_path)
     (tmp_path / "run.json").write_bytes(text)
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/run.json: is damaged")):
+    with pytest.raises(InputError, match=rf"{re.escape(str(tmp_path))}/run.json: is damaged \(.*\); copy the run's"):
         run_folder.begin(str(tmp_path), FIRST, 0)
     assert (tmp_path / "run.json").read_bytes() == text
 
@@ -267,3 +290,12 @@ def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):
         with open(path, "w") as file:
             file.write("same")
     assert run_folder.fingerprint(paths) != run_folder.fingerprint(paths[::-1])
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_it_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as on a read-only file system
+    for path in (tmp_path, tmp_path / "new"):
+        message = f"--output_dir: {tmp_path} is not writable; give a path in another folder"
+        with pytest.raises(InputError, match=message), run_folder.Lock(str(path)):
+            pass
+    assert os.listdir(tmp_path) == []

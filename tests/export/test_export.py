@@ -15,7 +15,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import run_checkpoints
+from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
@@ -161,14 +161,21 @@ def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
     assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
 
 
-def test_a_regression_gives_scores(tmp_path, vocab_file):
-    task, model, tokenizer = make_task(0), make_classifier(CONFIG, 0), BertTokenizer(vocab_file)
+@pytest.fixture
+def regression(tmp_path, vocab_file):
+    """A regression's run, put together without training: its folder, its task and its model."""
+    task, model = make_task(0), make_classifier(CONFIG, 0)
     run = tmp_path / "run"
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
     (run / "bert_config.json").write_text(CONFIG.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
     description.write(str(run), description.describe(task, True, 24))
+    return run, task, model
+
+
+def test_a_regression_gives_scores(regression, tmp_path, vocab_file):
+    (run, task, model), tokenizer = regression, BertTokenizer(vocab_file)
     export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/model/1"))
     columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
     expected = model(task.model_inputs(columns, tokenizer, 24))["logits"][:, 0]
@@ -204,14 +211,28 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
             lambda text: text.replace('_case": true', '_case": false'),
             "do_lower_case was True in training, is False",
         ),
+        ("task.json", lambda text: text.replace('"labels": []', '"labels": ["a", "b"]'), "labels was .*, is .'a', 'b'"),
+        (
+            "task.json",
+            lambda text: text.replace('"parameters": {', '"parameters": {"x": 1, '),
+            "parameters was .*, is .*",
+        ),
+        (
+            "bert_config.json",
+            lambda text: text.replace('_heads": 2', '_heads": 4'),
+            "num_attention_heads was 2 in training, is 4",
+        ),
     ],
 )
-def test_a_tokenizer_that_is_not_the_runs_own_is_refused(pairs, tmp_path, name, change, message):
-    shutil.copytree(pairs[0] / "run", tmp_path / "run")
-    path = tmp_path / "run" / name
+def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):
+    run = regression[0]
+    facts = description.model_facts(description.read(str(run)), CONFIG, BertTokenizer(vocab_file).vocabulary)
+    phase = run_folder.Phase({}, facts, {}, {"num_train_steps": 1})
+    (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    path = run / name
     path.write_text(change(path.read_text()))
     with pytest.raises(InputError, match=rf"run/{name}: is not the run's own \({message}"):
-        export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=str(tmp_path / "model")))
+        export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "model")))
     assert os.listdir(tmp_path) == ["run"]
 
 

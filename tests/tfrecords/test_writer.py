@@ -194,6 +194,18 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
 
 
+def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the_earlier_one_kept(tmp_path):
+    target, refused = str(tmp_path / "out"), "out: another process has written it in the meantime; give a new folder"
+    with (
+        pytest.raises(InputError, match=refused),
+        writer.atomic_folder(target) as later,
+        writer.atomic_folder(target) as earlier,
+    ):
+        pathlib.Path(earlier, "earlier").touch()
+        pathlib.Path(later, "later").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
+
+
 def test_an_output_folder_that_holds_something_is_refused(tmp_path):
     writer.check_new_folder(str(tmp_path), "output")
     writer.check_new_folder(str(tmp_path / "new"), "output")
@@ -201,3 +213,14 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "file"):
         with pytest.raises(InputError, match=f"--output={path}: exists and is not an empty folder; give a new folder"):
             writer.check_new_folder(str(path), "output")
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # as on a read-only file system
+    message = f"--output: {tmp_path} is not writable; give a path in another folder, or change its permissions"
+    (tmp_path / "empty").mkdir()
+    for path in (f"{tmp_path}/new", f"{tmp_path}/empty/", f"{tmp_path}/not/there"):
+        with pytest.raises(InputError, match=message):
+            writer.check_new_folder(path, "output")
+    writer.check_writable(f"{tmp_path}/empty", "output")
+    writer.check_writable("gs://bucket/folder", "output")
