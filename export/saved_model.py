@@ -79,9 +79,8 @@ def _served_class(settings: ExportSettings, described: TaskDescription) -> type[
 def _checkpoint(settings: ExportSettings) -> str:
     """Returns the prefix of the checkpoint to export; a folder without `run.json` was put together by hand."""
     source = settings.checkpoint_dir
+    latest.check_there(source)
     found = latest.find(source)
-    if not found.prefix:
-        raise InputError(f"{source}: holds no checkpoint; give a folder that a fine-tuning script has trained into")
     if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
         run_folder.check_finished(source, found.step, settings.allow_unfinished)
     return found.prefix

@@ -27,6 +27,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
+from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
@@ -73,12 +74,7 @@ def run_finetuning(
       InputError: settings, data or folder do not fit; before any training.
     """
     strategy = strategies.make_strategy(settings)
-    locked = settings.do_train and strategies.is_chief(strategy)
-    with (
-        workers.clear_errors(),
-        memory.clear_errors(),
-        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
-    ):
+    with session(settings, strategy) as lock:
         settings = checkpoint_tokenizer.with_casing(settings)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = _prepare(_with_length(settings), task, strategy)
@@ -275,12 +271,11 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "dev", run.settings.eval_batch_size)
     scores = {**run.task.scores(run.splits["dev"], predictions), "loss": loss}
-    if not strategies.is_chief(run.strategy):
-        return scores
-    logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
-    metrics_file.record(folder, "dev", step, scores)
-    results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
-    metrics_file.write_results(folder, results)
+    if strategies.is_chief(run.strategy):
+        logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
+        metrics_file.record(folder, "dev", step, scores)
+        results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
+        metrics_file.write_results(folder, results)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 

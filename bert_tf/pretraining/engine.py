@@ -26,6 +26,7 @@ from bert_tf.runs import checkpoint_tokenizer, run_checkpoints, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
 from bert_tf.training import flops, loop, memory, metrics, resume
+from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import reader, writer
@@ -69,12 +70,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
-    locked = settings.do_train and strategies.is_chief(strategy)
-    with (
-        workers.clear_errors(),
-        memory.clear_errors(),
-        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
-    ):
+    with session(settings, strategy) as lock:
         prepared = []
         for one in every:
             with phases.naming(one):
@@ -88,7 +84,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         try:
             metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
         except InputError:
-            if locked:
+            if lock:
                 run_checkpoints.put_aside_latest(settings.output_dir)
             raise
         return values

@@ -1,0 +1,32 @@
+"""What surrounds every run, whether it pre-trains or fine-tunes: the folder's lock, and errors in one line."""
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from bert_tf.distributed import strategies, workers
+from bert_tf.runs import run_folder
+from bert_tf.settings import FineTuningSettings, PretrainingSettings
+from bert_tf.training import memory
+
+
+@contextlib.contextmanager
+def session(
+    settings: PretrainingSettings | FineTuningSettings, strategy: tf.distribute.Strategy
+) -> Iterator[run_folder.Lock | None]:
+    """Locks the run's folder if this process trains into it, and explains lost workers and memory that ran out.
+
+    Yields:
+      The lock; None for a process that does not write checkpoints.
+
+    Raises:
+      InputError: another run is training in the folder, a worker has stopped, or the memory ran out.
+    """
+    locked = settings.do_train and strategies.is_chief(strategy)
+    with (
+        workers.clear_errors(),
+        memory.clear_errors(),
+        run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
+    ):
+        yield lock
