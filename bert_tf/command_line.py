@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import json
 import logging as python_logging
+import math
 import os
 import re
 import signal
@@ -152,6 +153,13 @@ def require(condition: bool, message: str) -> None:
     """Raises InputError with the message unless the condition is true."""
     if not condition:
         raise InputError(message)
+
+
+def require_positive(settings, *names: str) -> None:
+    """Raises InputError unless these settings are finite numbers above 0, or None."""
+    for name in names:
+        value = getattr(settings, name)
+        require(value is None or 0 < value < math.inf, f"--{name}={value}: must be above 0 and finite")
 
 
 def require_folder(flag: str, path: str) -> None:

@@ -18,10 +18,10 @@ from bert_tf.settings import ClassifierSettings
 def main(settings: ClassifierSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     from bert_tf.finetuning.engine import run_finetuning
-    from bert_tf.finetuning.tasks import glue
+    from bert_tf.finetuning.tasks.find import find_task
     from bert_tf.report import run_report
 
-    return run_finetuning(settings, glue.find_task(settings), run_report.write)
+    return run_finetuning(settings, find_task(settings), run_report.write)
 
 
 def run() -> None:

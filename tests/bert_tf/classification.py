@@ -5,8 +5,8 @@ import functools
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.tasks import classification
-from bert_tf.finetuning.tasks.glue import TsvTask
 from bert_tf.finetuning.tasks.tsv import Columns
+from bert_tf.finetuning.tasks.tsv_task import TsvTask
 
 
 def make_task(num_labels: int, has_pairs: bool = True) -> TsvTask:

@@ -13,7 +13,7 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import engine
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTuningObjective
-from bert_tf.finetuning.tasks.glue import find_task
+from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tfrecords.errors import InputError

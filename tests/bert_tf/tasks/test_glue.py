@@ -7,6 +7,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import glue, scores
 from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
@@ -48,7 +49,7 @@ def settings(task_name, data_dir="d", **changes):
 
 
 def read(folder, task_name, split="train"):
-    return glue.find_task(settings(task_name, folder)).read(split)
+    return find_task(settings(task_name, folder)).read(split)
 
 
 def write(folder, text, split="train"):
@@ -80,7 +81,7 @@ def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
 def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
     task_name, outputs, pairs, label, value, metrics
 ):
-    task = glue.find_task(settings(task_name))
+    task = find_task(settings(task_name))
     assert (len(task.labels) or 1, task.has_pairs, list(task.score_names)) == (outputs, pairs, metrics)
     assert task.label_value(label) == value
     assert task.is_regression == (outputs == 1)
@@ -88,7 +89,7 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
 
 def test_an_unknown_task_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match="--task_name=XYZ: unknown; known are CoLA, MRPC, SST-2, STS-B and tsv"):
-        glue.find_task(settings("XYZ"))
+        find_task(settings("XYZ"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
     by_name = settings(
         "tsv", tmp_path, tsv_text_a_column="title", tsv_text_b_column="body", tsv_label_column="kind"
     )  # fmt: skip
-    task = glue.find_task(by_name)
+    task = find_task(by_name)
     assert (task.labels, task.has_pairs) == (("art", "sport"), True)
     assert task.read("train") == [
         Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
@@ -144,29 +145,29 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
 def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
     write(tmp_path, "yes\ta b\nno\tc\n")
     by_number = settings("TSV", tmp_path, tsv_has_header=False, tsv_text_a_column="1", tsv_label_column="0")
-    task = glue.find_task(by_number)
+    task = find_task(by_number)
     assert (task.labels, task.has_pairs) == (("no", "yes"), False)
     assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
 
 
 def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    assert glue.find_task(settings("tsv", tmp_path)).labels == ("x", "y")
+    assert find_task(settings("tsv", tmp_path)).labels == ("x", "y")
     run = tmp_path / "run"
     run.mkdir()
     description.write(str(run), TaskDescription("classification", "tsv", ("y", "x", "z"), True, 8, {}))
-    assert glue.find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
+    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
     (run / "ckpt-3.index").touch()
-    assert glue.find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
+    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
     named = settings("tsv", tmp_path, tsv_labels="z, y,x", output_dir=str(run))
-    assert glue.find_task(named).labels == ("z", "y", "x")
+    assert find_task(named).labels == ("z", "y", "x")
     # labels that are known need no train.tsv: the run may be a prediction elsewhere
-    assert glue.find_task(settings("tsv", tmp_path / "none", tsv_labels="0,1")).labels == ("0", "1")
+    assert find_task(settings("tsv", tmp_path / "none", tsv_labels="0,1")).labels == ("0", "1")
 
 
 def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
     path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    task = glue.find_task(settings("tsv", tmp_path, tsv_labels="x,z"))
+    task = find_task(settings("tsv", tmp_path, tsv_labels="x,z"))
     with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
         task.read("train")
 
@@ -175,12 +176,12 @@ def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
 def test_fewer_than_two_labels_are_refused(tmp_path, changes):
     write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
     with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --tsv_labels"):
-        glue.find_task(settings("tsv", tmp_path, **changes))
+        find_task(settings("tsv", tmp_path, **changes))
 
 
 def own(folder, text, **changes):
     write(folder, text)
-    return glue.find_task(settings("tsv", folder, **changes))
+    return find_task(settings("tsv", folder, **changes))
 
 
 def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
@@ -259,7 +260,7 @@ PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false pos
     ],
 )  # fmt: skip
 def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
-    found = scores.compute(glue.find_task(settings(task_name)).score_names, labels, predictions)
+    found = scores.compute(find_task(settings(task_name)).score_names, labels, predictions)
     assert list(found) == list(expected), "the main metric first"
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -268,7 +269,7 @@ def test_scores_are_what_the_definitions_give(task_name, labels, predictions, ex
 @pytest.mark.parametrize("task_name", glue.TASK_NAMES)
 def test_real_glue_files_load_line_by_line(data_dir, task_name):
     folder = data_dir / "glue" / task_name
-    task = glue.find_task(settings(task_name, folder))
+    task = find_task(settings(task_name, folder))
     for split in ("train", "dev", "test"):
         examples = task.read(split)
         lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1

@@ -1,0 +1,15 @@
+"""Settings of the scripts: one flat, frozen dataclass per script, whose fields are its flags."""
+
+from bert_tf.settings.classifier import ClassifierSettings
+from bert_tf.settings.conversion import ConversionSettings
+from bert_tf.settings.device import DeviceSettings
+from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.pretraining import PretrainingSettings
+
+__all__ = [
+    "ClassifierSettings",
+    "ConversionSettings",
+    "DeviceSettings",
+    "FineTuningSettings",
+    "PretrainingSettings",
+]

@@ -1,0 +1,31 @@
+"""Settings of `run_classifier`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, setting
+from bert_tf.settings.finetuning import FineTuningSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings(FineTuningSettings):
+    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+
+    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
+    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
+    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
+    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
+    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
+    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
+    tsv_labels: str = setting("task tsv: comma-separated labels; empty: the sorted labels of train.tsv", "")
+    tsv_quoted: bool | None = setting(
+        "task tsv: cells may stand in double quotes, which are removed; default: quotes are text, but a file whose "
+        "texts all stand in quotes is refused", None,
+    )  # fmt: skip
+    tsv_regression: bool = setting("task tsv: the label is a number to learn", False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(
+            not (self.tsv_regression and self.tsv_labels),
+            "--tsv_regression learns numbers and --tsv_labels names classes; drop one of them",
+        )

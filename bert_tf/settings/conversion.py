@@ -1,0 +1,61 @@
+"""Settings of `convert_checkpoint`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, require_folder, setting
+
+# Accepted names of the formats.
+FORMATS = {
+    "bert_tf": "bert_tf",
+    "tf1": "tf1",
+    "tf_models": "tf_models",
+    "hugging_face": "hugging_face",
+    "tf2": "bert_tf",
+    "original": "tf1",
+    "official": "tf_models",
+    "tf_models_official": "tf_models",
+    "huggingface": "hugging_face",
+    "hf": "hugging_face",
+    "safetensors": "hugging_face",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionSettings:
+    """Settings of `convert_checkpoint`."""
+
+    input: str = setting("checkpoint of any format: prefix, folder, or hf://owner/model")
+    output: str = setting("folder to write; new or empty")
+    format: str = setting(
+        "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face"
+    )
+    bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
+    vocab_file: str = setting("the input's vocabulary; empty: vocab.txt in its folder", "")
+    do_lower_case: bool | None = setting(
+        "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in its folder or from its "
+        "published name", None,
+    )  # fmt: skip
+    ignore_checkpoint_tokenizer: bool = setting(
+        "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
+    )
+    extended_vocab_file: str = setting("larger vocabulary for the model, as learn_vocab --extend_vocab writes", "")
+    keep_optimizer: bool = setting(
+        "keep Adam's moments and the step, between bert_tf and tf1; the original's code resumes from them, "
+        "--init_checkpoint reads only the weights",
+        False,
+    )
+
+    def __post_init__(self):
+        format = FORMATS.get(self.format.lower().replace("-", "_"))
+        require(format, f"--format={self.format}: must be bert_tf, tf1, tf_models or hugging_face")
+        object.__setattr__(self, "format", format)
+        require(self.input and self.output, "--input and --output must not be empty")
+        require_folder("output", self.output)
+        require(
+            not self.keep_optimizer or format in ("bert_tf", "tf1"),
+            f"--keep_optimizer: {format} cannot store Adam's moments; remove the flag, or give --format=bert_tf or tf1",
+        )
+        require(
+            not (self.keep_optimizer and self.extended_vocab_file),
+            "--keep_optimizer contradicts --extended_vocab_file: new rows have no moments; remove one of them",
+        )

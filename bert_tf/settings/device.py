@@ -1,0 +1,85 @@
+"""Settings of every training script: devices, numerics and update rule."""
+
+import dataclasses
+
+from bert_tf.command_line import require, require_positive, setting
+
+IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceSettings:
+    """Devices, numerics and update rule of a trainer; flags of the original and of TensorFlow 2."""
+
+    use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
+    tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
+    tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
+    gcp_project: str = setting("Google Cloud project of the TPU, if its name does not determine it", "")
+    master: str = setting("grpc:// address of the TPU; the original's other name for --tpu_name", "")
+    num_tpu_cores: int = setting("total number of TPU cores; checked against the TPU", 8)
+    distribution_strategy: str = setting(
+        "how to distribute training over devices",
+        "off",
+        choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+    )
+    num_gpus: int = setting("number of GPUs of each worker", 0)
+    worker_hosts: str = setting(
+        "multi_worker_mirrored: host:port of every worker, comma-separated, the same on all; empty: from TF_CONFIG", ""
+    )
+    task_index: int = setting("multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
+    dtype: str = setting("dtype of the computation; weights are always float32", "float32",
+                         choices=("float32", "bfloat16", "float16"))  # fmt: skip
+    enable_xla: bool = setting(
+        "let XLA compile clusters of the graph on a GPU; a TPU always compiles, a CPU never does", False
+    )
+    optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
+    adam_bias_correction: bool = setting("apply Adam's bias correction, which the original's AdamW omits", False)
+    gradient_accumulation_steps: int = setting("micro-batches per step and device; more need less memory", 1)
+    recompute_activations: bool = setting(
+        "store only the input of each layer and recompute the layer for its gradient; needs less memory", False
+    )
+    random_seed: int = setting("seed of initial weights, data order and dropout", 12345)
+    deterministic: bool = setting(
+        "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "
+        "resumed; uses slower deterministic operations, most of them on a GPU", False,
+    )  # fmt: skip
+    skip_non_finite_steps: bool = setting(
+        "skip a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; overflows of "
+        "float16 are always skipped", False,
+    )  # fmt: skip
+
+    def __post_init__(self):
+        require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
+        require_positive(self, "gradient_accumulation_steps")
+        require(
+            not (self.optimizer == "lamb" and self.adam_bias_correction),
+            "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
+        )
+        require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
+        is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
+        require(
+            is_tpu or not (self.tpu_name or self.master or self.tpu_zone or self.gcp_project),
+            "--tpu_name, --master, --tpu_zone and --gcp_project need --use_tpu",
+        )
+        require(not (is_tpu and self.num_gpus), f"--num_gpus={self.num_gpus} contradicts a TPU; drop one of them")
+        require(
+            not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
+            f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of them",
+        )
+        require(
+            not (self.tpu_name and self.master),
+            "--tpu_name and --master name the same thing; give one of them",
+        )
+        several = self.distribution_strategy == "multi_worker_mirrored"
+        require(
+            several or not (self.worker_hosts or self.task_index >= 0),
+            "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
+        )
+        require(
+            bool(self.worker_hosts) == (self.task_index >= 0),
+            f"--worker_hosts and --task_index={self.task_index}: give both, the index from 0 up",
+        )
+        require(
+            self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),
+            f"--num_gpus={self.num_gpus} needs --distribution_strategy=mirrored",
+        )

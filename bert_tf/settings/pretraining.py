@@ -1,0 +1,112 @@
+"""Settings of `run_pretraining`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, require_folder, require_positive, setting
+from bert_tf.settings.device import IGNORE_TOKENIZER, DeviceSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings(DeviceSettings):
+    """Settings of `run_pretraining`; names and defaults of google-research/bert."""
+
+    bert_config_file: str = setting(
+        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
+    )
+    input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
+    eval_input_file: str = setting(
+        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them", ""
+    )
+    output_dir: str = setting("folder for checkpoints and results")
+    init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
+    vocab_file: str = setting(
+        "vocabulary of the data, which is copied into the run's folder; empty: the file that the data's manifest "
+        "names, or the same file beside the data or --init_checkpoint; needed for data made with --masking=dynamic", "",
+    )  # fmt: skip
+    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
+    fill_mask_file: str = setting(
+        "sentences with [MASK], one a line, to fill in at each evaluation, in addition to rows of the data",
+        "",
+    )
+    max_seq_length: int = setting("length of the data's rows, in tokens", 128)
+    max_predictions_per_seq: int | None = setting(
+        "maximum masked positions a row; default: from the manifest of data made with --masking=dynamic, else 20",
+        None,
+    )
+    masked_lm_prob: float | None = setting(
+        "share of tokens to mask in data made with --masking=dynamic; default: from its manifest", None
+    )
+    pack_sequences: bool = setting(
+        "pack several examples into each row, so that there is hardly any padding; --train_batch_size still counts "
+        "rows, which then hold more examples; evaluation is not packed", False,
+    )  # fmt: skip
+    use_next_sentence_label: bool = setting("train the next-sentence task if the data has pairs", True)
+    do_train: bool = setting("train", False)
+    do_eval: bool = setting("evaluate the latest checkpoint; with --do_train every checkpoint", False)
+    train_batch_size: int = setting("rows per step, over all devices", 32)
+    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8)
+    learning_rate: float = setting("peak learning rate", 5e-5)
+    num_train_steps: int = setting("step at which training ends", 100000)
+    num_warmup_steps: int = setting("number of steps of linear warm-up", 10000)
+    num_schedule_steps: int | None = setting(
+        "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase", None
+    )
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
+    iterations_per_loop: int = setting(
+        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
+        "other devices run at most 50 steps at once",
+        1000, alias="steps_per_loop",
+    )  # fmt: skip
+    max_eval_steps: int = setting("maximum number of evaluation steps", 100)
+    next_phase: str = setting(
+        "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
+        "--next_phase", "",
+    )  # fmt: skip
+    eval_timeout: float = setting(
+        "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until no new one "
+        "appears for this many seconds; 0: only the latest", 0.0,
+    )  # fmt: skip
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        require_folder("output_dir", self.output_dir)
+        require_positive(
+            self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
+            "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps", "iterations_per_loop",
+            "max_eval_steps",
+        )  # fmt: skip
+        require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
+        self._check_schedule()
+        require(
+            self.masked_lm_prob is None or 0 < self.masked_lm_prob < 1,
+            f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1",
+        )
+        require(self.eval_timeout >= 0, f"--eval_timeout={self.eval_timeout}: must be at least 0")
+        require(
+            not (self.eval_timeout and self.do_train),
+            "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
+        )
+        require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
+        require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
+        require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
+        require(
+            not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
+            "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+        )
+
+    def _check_schedule(self) -> None:
+        end = self.num_schedule_steps
+        if end is None or not self.do_train:
+            return
+        require(
+            end >= self.num_train_steps,
+            f"--num_schedule_steps={end}: the learning rate would be 0 before training ends at "
+            f"--num_train_steps={self.num_train_steps}; give at least that, or leave it out",
+        )
+        require(
+            end >= self.num_warmup_steps,
+            f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends before, at step {end} "
+            "(--num_schedule_steps; by default the last --num_train_steps), so the rate would never reach its peak; "
+            f"give, for example, --num_warmup_steps={end // 10}",
+        )
