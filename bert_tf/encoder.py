@@ -40,17 +40,17 @@ class BertEncoder(keras.Model):
       recompute_activations: whether training stores the input of each layer alone and computes the layer again, with
         the same dropout masks, for its gradient: a third more computation for a fraction of the memory.
       fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Without them it uses plain ones,
-        which compute the same with the same dropout masks, slower. Inference always uses plain ones, so that a served
-        graph needs no compiler.
+        which compute the same with the same dropout masks, slower.
 
     Attributes:
       fused: as given; a function that is traced already keeps what it had.
+      fused_inference: the same for inference. It is false at first, so that a served graph needs no compiler.
     """
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.fused = fused
+        self.fused, self.fused_inference = fused, False
         self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
@@ -86,7 +86,7 @@ class BertEncoder(keras.Model):
             )
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
-        seed, fused = dropout_seed(training, seed), self.fused and training
+        seed, fused = dropout_seed(training, seed), self.fused if training else self.fused_inference
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
         position_ids = inputs.get("position_ids")
         x = embedding_output = self.embeddings(input_ids, segment_ids, position_ids, seed=seed, fused=fused)

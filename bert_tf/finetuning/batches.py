@@ -1,71 +1,126 @@
-"""Encoded rows to batches, in an order that can start at any position.
+"""Encoded rows to batches, as a plan says; several rows may share a packed row.
 
-Letters: B batch, N rows.
+Letters: B batch, S sequence length, N rows, R packed rows, W their length, K maximum number of rows in a packed row.
 """
+
+from collections.abc import Mapping
 
 import tensorflow as tf
 
+from bert_tf.finetuning.row_plan import PackedShape, RowPlan
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
-from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.tokenization import BertTokenizer
+
+# In a packed batch this prefix marks the columns that have an entry for each row; the others describe packed rows.
+_ROW = "row/"
+
+
+def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Returns the columns [B, ...] of a batch's rows, which a task reads, packed or not."""
+    packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
+    return packed or dict(batch)
 
 
 def row_batches(
     split: Split,
     task: Task,
     tokenizer: BertTokenizer,
+    plan: RowPlan,
     *,
     max_seq_length: int,
-    batch_size: int,
-    training: bool,
-    seed: int = 0,
-    start: Position = BEGINNING,
+    shares: int = 1,
+    micro_batches: int = 1,
+    start: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Returns a dataset of batches of a split's rows.
-
-    Training shuffles all rows in each epoch, in an order that depends only on the seed, and repeats endlessly.
-    Otherwise the rows come once, in their order. Rows of weight 0 fill the last batch.
+    """Returns a dataset of the batches of a plan.
 
     Args:
-      split: the rows.
+      split: the N rows.
       task: makes the model's inputs.
       tokenizer: gives the ids of special tokens.
+      plan: of the batches.
       max_seq_length: S.
-      batch_size: global batch size in rows; each element of the dataset is one replica's share.
-      training: whether to shuffle and repeat.
-      seed: seed of the order.
-      start: the position to start from: the `data_position` of the previous batch.
-      input_context: identifies this worker's share if there are several workers.
+      shares: number of shares of the plan that make a global batch; each element of the dataset is one replica's part.
+      micro_batches: number of shares in one replica's part.
+      start: number of batches to leave out.
+      input_context: identifies this worker's part if there are several workers.
 
     Returns:
       Dataset of dicts: the task's `model_inputs` and the columns of its rows; `row_weights` float32 [B], 0 on rows
-      that only fill the batch; `row_ids` int64 [B]; `data_position` int32 [B, 3], the `Position` after this batch.
+      that only fill the batch; `row_ids` int64 [B], N on these; `data_position` int32 [B, 3], the `Position` after the
+      batch. In a packed batch these columns, except for the last, have the prefix "row/", see `row_columns`. It has
+      besides them what the encoder reads of R packed rows, and for each row its index in the packed outputs: `slots`
+      int32 [B] in the R K pooled ones, `starts` int32 [B] in the R W positions.
     """
     count = len(split)
-    if training:
-        # One shuffled pass after the other: skipping rows of ids costs next to nothing, even for millions.
-        order = tf.data.Dataset.range(count).shuffle(count, seed=seed).repeat()
-        first = start.epoch * count + start.examples
-        order = order.skip(first)
-    else:
-        first, order = 0, tf.data.Dataset.range(count + -count % batch_size)
+    ids = tf.constant(plan.ids.reshape(-1, shares * plan.ids.shape[1]))
+    size = ids.shape[1]
+    places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
-    def with_position(number, row_ids):
-        used = first + (number + 1) * batch_size
+    def batch_of(number):
+        used = (number + 1) * size
         position = tf.cast(tf.stack([used // count, used % count, 0]), tf.int32)
-        return {"row_ids": row_ids, "data_position": tf.repeat(position[tf.newaxis], batch_size, axis=0)}
+        batch = {"row_ids": tf.cast(ids[number], tf.int64)}
+        batch["data_position"] = tf.repeat(position[tf.newaxis], size, axis=0)
+        return batch if places is None else batch | {"places": places[number]}
 
     def gather(batch):
-        row_ids = batch["row_ids"]
+        row_ids, position = batch["row_ids"], batch["data_position"]
         real = row_ids < count
         rows = tf.where(real, row_ids, 0)
         columns = {name: tf.gather(column, rows) for name, column in split.columns.items()}
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}
-        return dense | inputs | batch | {"row_weights": tf.cast(real, tf.float32)}
+        own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
+        if places is None:
+            return own | {"data_position": position}
+        packed = _packed(inputs, batch["places"], real, plan.shape, micro_batches)
+        return packed | {_ROW + name: column for name, column in own.items()} | {"data_position": position}
 
-    batches = order.batch(batch_size, drop_remainder=True).enumerate().map(with_position)
-    shares = per_replica_batches(batches, batch_size, input_context)
-    return shares.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+    batches = tf.data.Dataset.range(start, ids.shape[0]).map(batch_of)
+    parts = per_replica_batches(batches, size, input_context)
+    return parts.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+
+def _packed(
+    inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, micro_batches: int
+) -> dict[str, tf.Tensor]:
+    """Lays rows into packed rows.
+
+    Args:
+      inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
+      places: int32 [B, 3], see `RowPlan`; each micro-batch has places of its own.
+      real: bool [B], false on entries that only fill the batch.
+      shape: of the packed rows of one micro-batch.
+      micro_batches: number of micro-batches.
+    """
+    size, length = places.shape[0], inputs["input_ids"].shape[1]
+    rows, width, most = shape.rows * micro_batches, shape.width, shape.sequences
+    row, start, number = tf.unstack(places, axis=1)  # [B]
+    own_row = row + tf.range(size) // (size // micro_batches) * shape.rows
+    column = tf.range(length)[tf.newaxis]  # [1, S]
+    used = (inputs["input_mask"] > 0) & real[:, tf.newaxis]
+
+    def laid(values, positions, used, size):
+        # What is not used goes to one more entry at the end, which is cut off.
+        indices = tf.where(used, positions, rows * size)
+        laid = tf.scatter_nd(tf.reshape(indices, [-1, 1]), tf.reshape(values, [-1]), [rows * size + 1])
+        return tf.reshape(laid[:-1], [rows, size])
+
+    def tokens(values):
+        values = tf.broadcast_to(values, used.shape)
+        return laid(values, (own_row * width + start)[:, tf.newaxis] + column, used, width)
+
+    sequence_ids = tokens(number[:, tf.newaxis] + 1)
+    return {
+        "input_ids": tokens(inputs["input_ids"]),
+        "input_mask": tf.cast(sequence_ids > 0, tf.int32),
+        "segment_ids": tokens(inputs["segment_ids"]),
+        "position_ids": tokens(column),
+        "sequence_ids": sequence_ids,
+        "cls_positions": laid(start, own_row * most + number, real, most),
+        "slots": row * most + number,
+        "starts": row * width + start,
+    }

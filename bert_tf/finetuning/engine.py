@@ -21,8 +21,9 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task, encoded_split
-from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
@@ -105,12 +106,11 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategies.check_batch_sizes(strategy, settings)
-    if settings.do_train:
-        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync)
     workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
         model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
+    model.encoder.fused_inference = True
     objective = FineTuningObjective(model, run.task)
     if settings.do_train:
         _train(run, objective, lock)
@@ -158,6 +158,9 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
+    plan = _training_plan(run, num_train_steps)
+    micro_batch = (plan.shape.rows, plan.shape.width) if plan.shape else None
+    memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, micro_batch)
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
@@ -166,10 +169,10 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
 
     def records_of(step: int, position: Position) -> list[str]:
         position = position if step > found.step + 1 else start
-        batch = next(iter(_batches(run, "train", settings.train_batch_size, start=position)(None)))
-        return [_example_name(run, "train", row) for row in batch["row_ids"].numpy()]
+        ids = plan.ids.reshape(-1, settings.train_batch_size)[_batches_before(run, position)]
+        return [_example_name(run, "train", row) for row in ids]
 
-    trainer = _make_trainer(run, objective, start, num_train_steps)
+    trainer = _make_trainer(run, objective, plan, start, num_train_steps)
     loop.train(trainer, settings, num_train_steps, found, records_of=records_of)
 
 
@@ -188,10 +191,31 @@ def _num_warmup_steps(settings: FineTuningSettings, num_train_steps: int) -> int
     return int(num_train_steps * settings.warmup_proportion)
 
 
-def _make_trainer(run: _Run, objective: FineTuningObjective, start: Position, num_train_steps: int) -> Trainer:
+def _training_plan(run: _Run, num_train_steps: int) -> RowPlan:
+    """Plans the whole run, also where it resumes, so that a resumed run has the same packed rows."""
+    settings = run.settings
+    return plan_training(
+        run.splits["train"].lengths,
+        batch_size=settings.train_batch_size,
+        num_batches=num_train_steps,
+        shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
+        seed=settings.random_seed,
+        packed_for=run.config if settings.pack_sequences else None,
+    )
+
+
+def _batches_before(run: _Run, position: Position) -> int:
+    """Returns how many batches of training come before a position."""
+    rows = position.epoch * len(run.splits["train"]) + position.examples
+    return rows // run.settings.train_batch_size
+
+
+def _make_trainer(
+    run: _Run, objective: FineTuningObjective, plan: RowPlan, start: Position, num_train_steps: int
+) -> Trainer:
     settings, strategy = run.settings, run.strategy
-    make_batches = _batches(run, "train", settings.train_batch_size, start=start)
-    flops_per_row = run.task.training_flops(run.config, settings.max_seq_length)
+    make_batches = _batches(run, "train", plan, settings.gradient_accumulation_steps, _batches_before(run, start))
+    flops_per_row = run.task.training_flops(run.config, plan.shape.width if plan.shape else settings.max_seq_length)
     with strategy.scope():
         return Trainer(
             objective,
@@ -207,7 +231,7 @@ def _make_trainer(run: _Run, objective: FineTuningObjective, start: Position, nu
         )
 
 
-def _batches(run: _Run, split: str, batch_size: int, start: Position = BEGINNING):
+def _batches(run: _Run, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
     """Returns a function from an input context to the batches of a split."""
 
     def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
@@ -215,10 +239,10 @@ def _batches(run: _Run, split: str, batch_size: int, start: Position = BEGINNING
             run.splits[split],
             run.task,
             run.tokenizer,
+            plan,
             max_seq_length=run.settings.max_seq_length,
-            batch_size=batch_size,
-            training=split == "train",
-            seed=run.settings.random_seed,
+            shares=run.strategy.num_replicas_in_sync * micro_batches,
+            micro_batches=micro_batches,
             start=start,
             input_context=input_context,
         )
@@ -262,8 +286,14 @@ def _write_description(run: _Run) -> None:
 
 
 def _predictions(run: _Run, objective: FineTuningObjective, split: str, batch_size: int) -> tuple[np.ndarray, float]:
-    make_batches = _batches(run, split, batch_size)
-    return evaluate_rows(objective, run.task, run.strategy, make_batches, len(run.splits[split]))
+    plan = plan_evaluation(
+        run.splits[split].lengths,
+        batch_size=batch_size,
+        max_seq_length=run.settings.max_seq_length,
+        shares=run.strategy.num_replicas_in_sync,
+        packed_for=run.config if run.settings.pack_sequences else None,
+    )
+    return evaluate_rows(objective, run.task, run.strategy, _batches(run, split, plan), len(run.splits[split]))
 
 
 def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str, float]:

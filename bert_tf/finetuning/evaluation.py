@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.task import Task
 
@@ -38,7 +39,8 @@ def evaluate_rows(
             logits = objective.model(local)["logits"]
             loss = objective.weighted_sums(logits, local)["loss"]
             weight = objective.denominators(local)["loss"]["loss"]
-            return local["row_ids"], task.prediction(logits, local), loss[tf.newaxis], weight[tf.newaxis]
+            rows = row_columns(local)
+            return rows["row_ids"], task.prediction(logits, rows), loss[tf.newaxis], weight[tf.newaxis]
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 

@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4.
 
-Letters: B batch, S sequence length, H hidden size.
+Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in one.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 
 
@@ -40,9 +41,43 @@ class FineTunedBert(keras.Model):
         self.head = make_head(config)
 
     def call(self, inputs, training=False, seed=None):
-        """Adds the head's `logits` to the encoder's outputs; see `BertEncoder`."""
-        outputs = self.encoder(inputs, training=training, seed=seed)
-        return {**outputs, "logits": self.head(outputs[self.head.reads], training=training, seed=seed)}
+        """Computes the head's `logits` of each row.
+
+        Args:
+          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`.
+          training: whether to apply dropout.
+          seed: int32 [2] for the dropout masks.
+
+        Returns:
+          dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
+        """
+        # The last layer is computed only where the head reads it.
+        nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
+        positions = nowhere if self.head.reads == "pooled_output" else None
+        outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
+        read = outputs[self.head.reads]
+        if "slots" in inputs:
+            read = _of_rows(read, inputs, self.head.reads)
+        return {**outputs, "logits": self.head(read, training=training, seed=seed)}
+
+
+def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
+    """Takes what belongs to each row out of an output of packed rows.
+
+    Args:
+      output: float [R, K, H], pooled, or [R, W, H].
+      batch: see `batches.row_batches`.
+      name: of the output.
+
+    Returns:
+      float [B, H] or [B, S, H]; what is padding in a row has any value.
+    """
+    flat = tf.reshape(output, [-1, output.shape[-1]])
+    if name == "pooled_output":
+        return tf.gather(flat, batch["slots"])
+    length = row_columns(batch)["input_mask"].shape[1]
+    last = tf.shape(flat)[0] - 1
+    return tf.gather(flat, tf.minimum(batch["starts"][:, tf.newaxis] + tf.range(length), last))
 
 
 class FineTuningObjective:
@@ -59,7 +94,7 @@ class FineTuningObjective:
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Sums the weights of a batch, float32 [], for the loss and for each metric."""
-        total = tf.reduce_sum(self._task.weights(batch))
+        total = tf.reduce_sum(self._task.weights(row_columns(batch)))
         names = [metric.name for metric in self.metrics if not metric.derived_from]
         return {"loss": {"loss": total}, "metrics": {name: total for name in names if name != "loss"}}
 
@@ -71,6 +106,7 @@ class FineTuningObjective:
 
     def weighted_sums(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Sums loss and metrics by the weights of their values, float32 [] each."""
+        batch = row_columns(batch)
         weights = self._task.weights(batch)
         values = self._task.losses(logits, batch)
         return {name: tf.reduce_sum(value * weights) for name, value in values.items()}

@@ -35,11 +35,13 @@ class Split:
       examples: as `Task.read` returned them.
       columns: as `Task.encode` returned them; the first axis of each column has N rows.
       example_ids: int64 [N], index of the example that each row comes from.
+      lengths: int32 [N], number of tokens of each row.
     """
 
     examples: Sequence[Any]
     columns: Columns
     example_ids: np.ndarray
+    lengths: np.ndarray
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -110,7 +112,8 @@ class Task(abc.ABC):
           max_seq_length: S.
 
         Returns:
-          What `BertEncoder` reads. All shapes but B are static.
+          What `BertEncoder` reads: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end;
+          and perhaps more columns for the head and the losses. All shapes but B are static.
         """
 
     @abc.abstractmethod
@@ -176,4 +179,18 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
     counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
     if len(set(counts.values())) > 1:
         raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
-    return Split(examples, columns, example_ids)
+    return Split(examples, columns, example_ids, _lengths(task, columns, len(example_ids), tokenizer, max_seq_length))
+
+
+def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
+    """Counts the tokens of each row, int32 [N]."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def of(rows):
+        inputs = task.model_inputs(
+            {name: tf.gather(column, rows) for name, column in columns.items()}, tokenizer, max_seq_length
+        )
+        return tf.reduce_sum(inputs["input_mask"], axis=1)
+
+    parts = [of(tf.range(i, min(i + _TEXTS_PER_CALL, count))).numpy() for i in range(0, count, _TEXTS_PER_CALL)]
+    return np.concatenate([np.zeros(0, np.int32), *parts])

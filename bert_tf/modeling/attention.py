@@ -18,7 +18,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.compilation import inside_xla
-from bert_tf.modeling.dropout import dropout
+from bert_tf.modeling.dropout import dropout, fused_dropout
 from bert_tf.modeling.fused import attention as fused_attention
 from bert_tf.modeling.layers import Dense, product
 
@@ -53,7 +53,7 @@ class Attention(keras.layers.Layer):
           site: number of the dropout of the probabilities.
           query_input: float [B, Q, H]: the positions whose contexts are wanted. The bias then has Q in place of its
             first S. None is x.
-          fused: whether to use the fused operations, which need a seed.
+          fused: whether to use the fused operations.
 
         Returns:
           The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
@@ -86,7 +86,7 @@ class Attention(keras.layers.Layer):
         else:
             groups = [(query_input, [self.query]), (x, [self.key, self.value])]
         projected = [self._project(*group) for group in groups]
-        rate = self._config.attention_probs_dropout_prob
+        rate, seed = fused_dropout(self._config.attention_probs_dropout_prob, seed)
         return fused_attention(projected, attention_bias, seed, tf.constant(site), rate=rate)
 
     def _project(self, x: tf.Tensor, layers: Sequence[Dense]) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.attention import Attention
-from bert_tf.modeling.dropout import dropout
+from bert_tf.modeling.dropout import dropout, fused_dropout
 from bert_tf.modeling.fused import biased_activation, residual_norm
 from bert_tf.modeling.layers import Dense, LayerNorm, activation
 
@@ -39,7 +39,7 @@ class Block(keras.layers.Layer):
           seed: int32 [2]; None without dropout.
           site: number of the first of the three dropouts.
           positions: int32 [B, Q]: the positions that are read; nothing else is computed. None reads all.
-          fused: whether to use the fused operations, which need a seed.
+          fused: whether to use the fused operations.
 
         Returns:
           float [B, S, H] or [B, Q, H].
@@ -66,6 +66,7 @@ class Block(keras.layers.Layer):
         rate = self._config.hidden_dropout_prob
         if fused:
             weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
+            rate, seed = fused_dropout(rate, seed)
             return residual_norm(dense.product(x), residual, *weights, seed, tf.constant(site), rate=rate)
         if x.shape.rank == 4:
             x = tf.reshape(x, tf.shape(residual))

@@ -21,6 +21,11 @@ def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
     return seed
 
 
+def fused_dropout(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tensor]:
+    """Returns the rate and the seed for a fused operation, which needs a tensor: rate 0 where the seed is None."""
+    return (0.0, tf.zeros([2], tf.int32)) if seed is None else (rate, seed)
+
+
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor | int) -> tf.Tensor:
     """Sets a share of the values to zero and scales the others by 1 / (1 - rate).
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.dropout import dropout
+from bert_tf.modeling.dropout import dropout, fused_dropout
 from bert_tf.modeling.fused import norm_dropout
 from bert_tf.modeling.layers import LayerNorm, initializer
 
@@ -44,7 +44,7 @@ class Embeddings(keras.layers.Layer):
           segment_ids: int32 [B, S].
           position_ids: int32 [B, S]; None counts from 0 in each row.
           seed: int32 [2]; None without dropout.
-          fused: whether to use the fused operations, which need a seed.
+          fused: whether to use the fused operations.
 
         Returns:
           float [B, S, H].
@@ -59,5 +59,6 @@ class Embeddings(keras.layers.Layer):
         rate, site = self._config.hidden_dropout_prob, tf.constant(_DROPOUT_SITE)
         if fused:
             gamma, beta = tf.convert_to_tensor(self.layer_norm.gamma), tf.convert_to_tensor(self.layer_norm.beta)
+            rate, seed = fused_dropout(rate, seed)
             return norm_dropout(x, gamma, beta, seed, site, rate=rate)
         return dropout(self.layer_norm(x), rate, seed, site)

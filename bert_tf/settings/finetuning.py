@@ -43,6 +43,11 @@ class FineTuningSettings(DeviceSettings):
         1000, alias="steps_per_loop",
     )  # fmt: skip
 
+    pack_sequences: bool = setting(
+        "several examples share a row, so that there is hardly any padding; the loss and the predictions are the same "
+        "without, only slower", True,
+    )  # fmt: skip
+
     def __post_init__(self):
         super().__post_init__()
         require(

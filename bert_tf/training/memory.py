@@ -45,7 +45,12 @@ def require_memory(config: BertConfig, settings: DeviceSettings, training: bool)
         )
 
 
-def require_batch_memory(config: BertConfig, settings: PretrainingSettings | FineTuningSettings, replicas: int) -> None:
+def require_batch_memory(
+    config: BertConfig,
+    settings: PretrainingSettings | FineTuningSettings,
+    replicas: int,
+    micro_batch: tuple[int, int] | None = None,
+) -> None:
     """Raises an error if a training batch exceeds the memory of a CPU, or the sizes that dropout can count.
 
     Of all activations only one [B, S, H] is counted, beside the ids, so a batch that fits is never refused.
@@ -54,16 +59,19 @@ def require_batch_memory(config: BertConfig, settings: PretrainingSettings | Fin
       config: shape of the model.
       settings: with the length of rows, of a run that trains.
       replicas: number of replicas that share the batch equally.
+      micro_batch: its number of rows and their length, if they are packed; None follows from the settings.
 
     Raises:
       InputError: states what is required, and the flags that need less.
     """
-    tokens = settings.train_batch_size // replicas * settings.max_seq_length
-    at_once = tokens // settings.gradient_accumulation_steps
+    steps = settings.gradient_accumulation_steps
+    rows, length = micro_batch or (settings.train_batch_size // replicas // steps, settings.max_seq_length)
+    at_once = rows * length
+    tokens = at_once * steps
     hidden = at_once * config.hidden_size
     values = hidden if config.hidden_dropout_prob else 0
     if config.attention_probs_dropout_prob:
-        values = max(values, at_once * config.num_attention_heads * settings.max_seq_length)
+        values = max(values, at_once * config.num_attention_heads * length)
     flag = f"--train_batch_size={settings.train_batch_size} with --max_seq_length={settings.max_seq_length}"
     remedy = "lower them, or raise --gradient_accumulation_steps"
     needed = tokens * _BYTES_OF_FLOAT32 + hidden * (4 if settings.dtype == "float32" else 2)

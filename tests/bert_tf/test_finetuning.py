@@ -7,6 +7,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.input.record_order import Position
@@ -42,8 +43,8 @@ def test_the_head_overfits_32_examples(tokenizer, num_labels):
     keras.utils.set_random_seed(0)
     task = make_task(num_labels)
     encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
-    data = row_batches(encoded, task, tokenizer, max_seq_length=16, batch_size=32, training=True)
-    batch = next(iter(data))
+    plan = plan_training(encoded.lengths, batch_size=32, num_batches=1)
+    batch = next(iter(row_batches(encoded, task, tokenizer, plan, max_seq_length=16)))
     objective = make_objective(CONFIG, num_labels)
     model = objective.model
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
@@ -84,51 +85,54 @@ def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(token
     task = make_task(2)
     encoded = encoded_pairs(tokenizer, task, 13, np.random.default_rng(1))
 
-    def batches(steps, **options):
-        options |= {"max_seq_length": 16, "batch_size": 4, "training": True, "seed": 5}
-        data = row_batches(encoded, task, tokenizer, **options)
-        return [(b["row_ids"].numpy().tolist(), Position(*b["data_position"][0].numpy())) for b in data.take(steps)]
+    def batches(start, **options):
+        plan = plan_training(encoded.lengths, batch_size=4, num_batches=8, seed=5)
+        data = row_batches(encoded, task, tokenizer, plan, max_seq_length=16, start=start)
+        return [(b["row_ids"].numpy().tolist(), Position(*b["data_position"][0].numpy())) for b in data]
 
-    got = batches(8)
+    got = batches(0)
     ids = sum((row_ids for row_ids, _ in got), [])
     assert sorted(ids[:13]) == sorted(ids[13:26]) == list(range(13)) and ids[:13] != ids[13:26]
     assert [position for _, position in got[:4]] == [(0, 4, 0), (0, 8, 0), (0, 12, 0), (1, 3, 0)]
-    assert batches(3, start=got[4][1]) == got[5:]
+    assert batches(5) == got[5:]
 
 
-def test_replicas_share_a_batch_and_its_position(tokenizer):
+@pytest.mark.parametrize("packed_for", [None, CONFIG])
+def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
     task = make_task(2)
     encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
-    options = {"max_seq_length": 16, "batch_size": 4, "training": True}
-    whole = next(iter(row_batches(encoded, task, tokenizer, **options)))
+    plan = plan_training(encoded.lengths, batch_size=4, num_batches=1, shares=2, packed_for=packed_for)
+    options = {"max_seq_length": 16, "shares": 2}
+    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, micro_batches=2)))
     shares = [
-        next(iter(row_batches(encoded, task, tokenizer, **options, input_context=context)))
+        next(iter(row_batches(encoded, task, tokenizer, plan, **options, input_context=context)))
         for context in (tf.distribute.InputContext(2, worker, 2) for worker in range(2))
     ]
     for name, column in whole.items():
-        assert shares[0][name].shape[0] == 2
+        assert shares[0][name].shape[0] == column.shape[0] / 2
         np.testing.assert_array_equal(tf.concat([share[name] for share in shares], axis=0), column)
 
 
-def test_evaluation_keeps_the_order_of_the_rows_whatever_the_batch_size(tokenizer):
+def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     task, count = make_task(2), 11
     encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
     objective = make_objective(CONFIG, 2)
 
-    def evaluate(batch_size):
+    def evaluate(batch_size, packed_for):
+        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, max_seq_length=16, packed_for=packed_for)
+
         def make_batches(context):
-            options = {"max_seq_length": 16, "batch_size": batch_size, "training": False, "input_context": context}
-            return row_batches(encoded, task, tokenizer, **options)
+            return row_batches(encoded, task, tokenizer, plan, max_seq_length=16, input_context=context)
 
         return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count)
 
-    one_by_one, loss = evaluate(1)
+    one_by_one, loss = evaluate(1, None)
     assert one_by_one.shape == (count, 2)
     assert len(np.unique(one_by_one[:, 0])) == count
     labels = encoded.columns["label_ids"].numpy().astype(int)
     right = one_by_one[np.arange(count), labels]
     np.testing.assert_allclose(loss, np.mean(np.logaddexp.reduce(one_by_one, axis=1) - right), rtol=1e-5)
-    for batch_size in (4, 64):
-        again, its_loss = evaluate(batch_size)
+    for batch_size, packed_for in ((4, None), (64, None), (1, CONFIG), (4, CONFIG), (64, CONFIG)):
+        again, its_loss = evaluate(batch_size, packed_for)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
