@@ -106,7 +106,7 @@ def plan_evaluation(
     candidates = [w for w in _widths(lengths, packed_for) if w <= size * max_seq_length]
     width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
     row_of = _fit(lengths, width)
-    total = row_of.max() + 1
+    total = int(row_of.max()) + 1
     # The longest rows are packed first; batches in random order all have about the same number of rows.
     row_of = np.random.default_rng(0).permutation(total)[row_of]
     share_rows = max(1, size * max_seq_length // width)

