@@ -47,9 +47,15 @@ def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head:
 
 @functools.lru_cache(maxsize=8)
 def _spread(count: int) -> np.ndarray:
-    """Orders strata so that every run of neighbors, such as a replica's share of a batch, covers short and long rows.
+    """Orders strata so that halves, quarters and so on of a batch, the shares of replicas, have like numbers of tokens.
 
-    It is the order of the van der Corput sequence: the binary digits of 0, 1, 2, ... mirrored at the point.
+    Four neighbors in length are dealt to two halves as in 0, 3 and 1, 2; then each half is dealt in the same way.
     """
-    mirrored = [int(f"{number:032b}"[::-1], 2) for number in range(count)]
-    return np.argsort(np.argsort(mirrored))
+
+    def deal(strata: np.ndarray) -> np.ndarray:
+        if len(strata) < 2:
+            return strata
+        outer = np.isin(np.arange(len(strata)) % 4, (0, 3))
+        return np.concatenate([deal(strata[outer]), deal(strata[~outer])])
+
+    return deal(np.arange(count))

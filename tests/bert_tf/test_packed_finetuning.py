@@ -1,0 +1,103 @@
+"""A packed step of fine-tuning has the loss, the gradients and the predictions of the padded one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.batches import row_batches, row_columns
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_training
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import gradients
+from tests.bert_tf.classification import make_task
+from tests.bert_tf.test_engine import FindTheWord
+
+CONFIG = BertConfig(
+    400, 32, 2, 4, 48, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    initializer_range=0.3,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+def examples(task, tokenizer, count=24):
+    rng = np.random.default_rng(0)
+    words = [word for word in tokenizer.vocabulary if word.isalpha() and len(word) > 2]
+    texts = [[" ".join(rng.choice(words, rng.integers(0, 12))) for _ in range(2)] for _ in range(count)]
+    return (
+        [" the ".join(pair) for pair in texts]
+        if task == "words"
+        else [Example(*p, str(i % 3)) for i, p in enumerate(texts)]
+    )
+
+
+def measured(objective, task, tokenizer, split, packed, micro_batches=1):
+    """Returns loss, metrics, gradients by path, and logits by row of one step."""
+    plan = plan_training(
+        split.lengths, batch_size=24, num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None
+    )
+    data = row_batches(
+        split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches, micro_batches=micro_batches
+    )
+    batch = dict(next(iter(data)))
+    del batch["data_position"]
+    variables = variables_by_path(objective.model)
+    denominators = objective.denominators(batch)
+    names = [name for names in denominators.values() for name in names]
+
+    @tf.function
+    def step():
+        return gradients.accumulate(
+            lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
+            batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches,
+        )  # fmt: skip
+
+    found, sums = step()
+    by_path = {p: tf.convert_to_tensor(g).numpy() for p, g in zip(variables, found, strict=True) if g is not None}
+    results = [] if micro_batches > 1 else objective.model(batch)["logits"]
+    rows = row_columns(batch)
+    order = np.argsort(rows["row_ids"])
+    if micro_batches == 1:
+        mask = rows["input_mask"].numpy()[order]
+        results = results.numpy()[order]
+        results = results if results.ndim == 2 else results * mask[:, :, None]
+    return {name: float(value) for name, value in sums.items()}, by_path, results, batch
+
+
+@pytest.mark.parametrize(
+    "directionality", ["bidi", *(pytest.param(way, marks=pytest.mark.slow) for way in ("ltr", "rtl"))]
+)
+@pytest.mark.parametrize("kind", ["pairs", "words"])
+def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
+    task = make_task(3) if kind == "pairs" else FindTheWord("")
+    split = encoded_split(task, examples(kind, tokenizer), tokenizer, 32)
+    if len(split) > 24:  # two rows for each example
+        columns = {name: column[:24] for name, column in split.columns.items()}
+        split = dataclasses.replace(
+            split, columns=columns, example_ids=split.example_ids[:24], lengths=split.lengths[:24]
+        )
+    tf.random.set_seed(0)
+    model = FineTunedBert(dataclasses.replace(CONFIG, directionality=directionality), task.head)
+    objective = FineTuningObjective(model, task)
+    sums, expected, logits, _ = measured(objective, task, tokenizer, split, packed=False)
+    assert sums["loss"] > 1
+    for micro_batches in (1, 2):
+        packed_sums, found, packed_logits, batch = measured(objective, task, tokenizer, split, True, micro_batches)
+        assert batch["input_ids"].shape[0] < 24 and "slots" in batch, "rows are shared"
+        for name, value in sums.items():
+            np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
+        assert found.keys() == expected.keys() and len(found) > 30
+        largest = max(np.abs(value).max() for value in expected.values())
+        for path, value in expected.items():
+            np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
+        if micro_batches == 1:
+            np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())

@@ -1,0 +1,111 @@
+"""The order of training rows, and where packed rows lie."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.row_order import training_order
+from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+
+CONFIG = BertConfig(400, 32, 2, 2, 64, max_position_embeddings=128)
+
+
+def random_lengths(count, seed=0, longest=100):
+    return np.minimum(3 + np.random.default_rng(seed).gamma(2.0, 8.0, count), longest).astype(np.int32)
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(103, 8), (96, 8), (5, 8), (1, 1), (64, 64), (1000, 32)])
+def test_each_epoch_has_every_row_once_in_an_order_of_its_own(count, batch_size):
+    lengths = random_lengths(count)
+    order = training_order(lengths, batch_size, seed=3, count=3 * count)
+    epochs = order.reshape(3, count)
+    assert np.array_equal(np.sort(epochs, axis=1), np.tile(np.arange(count), (3, 1)))
+    if count > 10:
+        assert not np.array_equal(epochs[0], epochs[1])
+        assert not np.array_equal(order, training_order(lengths, batch_size, seed=4, count=3 * count))
+    assert np.array_equal(
+        order[: (count + 1) // 2], training_order(lengths, batch_size, seed=3, count=(count + 1) // 2)
+    )
+
+
+def test_batches_have_like_numbers_of_tokens_also_in_each_share():
+    lengths, rng = random_lengths(3000), np.random.default_rng(1)
+    order = training_order(lengths, 32, seed=0, count=9000)
+    batches = lengths[order][: 9000 // 32 * 32].reshape(-1, 32)
+    drawn = lengths[rng.permutation(3000)[: 3000 // 32 * 32]].reshape(-1, 32)
+    assert np.std(batches.sum(axis=1)) < np.std(drawn.sum(axis=1)) / 3
+    for share in range(4):
+        ours, random = (np.std(of[:, 8 * share : 8 * share + 8].sum(axis=1)) for of in (batches, drawn))
+        assert ours < random, "and no share gets the long rows"
+        assert abs(batches[:, 8 * share : 8 * share + 8].mean() - lengths.mean()) < 0.2 * lengths.mean()
+
+
+def test_two_rows_meet_in_a_batch_as_often_as_any_others_of_their_strata():
+    lengths = np.arange(40, dtype=np.int32) + 3
+    together = np.zeros([40, 40], int)
+    for seed in range(400):
+        for batch in training_order(lengths, 4, seed, 40).reshape(-1, 4):
+            together[np.ix_(batch, batch)] += 1
+    strata = np.arange(40) // 10
+    apart = strata[:, None] != strata[None]
+    assert (together[~apart & ~np.eye(40, dtype=bool)] == 0).all()
+    assert together[apart].min() >= 20 and together[apart].max() <= 65, "each pair 40 times, within chance"
+
+
+def check_places(plan, lengths):
+    """No two rows overlap, and all lie within the packed rows."""
+    for share in range(len(plan.ids)):
+        taken = np.zeros([plan.shape.rows, plan.shape.width], int)
+        numbers = [[] for _ in range(plan.shape.rows)]
+        for row_id, (row, start, number) in zip(plan.ids[share], plan.places[share], strict=True):
+            if row_id == len(lengths):
+                assert (row, start, number) == (0, 0, 0)
+                continue
+            end = start + lengths[row_id]
+            assert end <= plan.shape.width
+            taken[row, start:end] += 1
+            numbers[row].append((start, number))
+        assert taken.max() <= 1
+        for starts in numbers:
+            assert [number for _, number in sorted(starts)] == list(range(len(starts)))
+            assert len(starts) <= plan.shape.sequences
+
+
+@pytest.mark.parametrize("shares", [1, 2, 4])
+def test_packed_training_batches_have_the_rows_of_unpacked_ones_and_little_padding(shares):
+    lengths = random_lengths(500)
+    options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}
+    plan, apart = (plan_training(lengths, **options, packed_for=config) for config in (CONFIG, None))
+    np.testing.assert_array_equal(plan.ids, apart.ids)
+    assert plan.ids.shape == (90 * shares, 16 // shares) and apart.places is None
+    check_places(plan, lengths)
+    filled = lengths[plan.ids].sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width)
+    assert filled > {1: 0.85, 2: 0.7, 4: 0.4}[shares], filled
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "shares"), [(500, 8, 1), (500, 8, 4), (3, 8, 2), (1, 1, 1), (77, 64, 2)]
+)
+@pytest.mark.parametrize("packed_for", [None, CONFIG])
+def test_evaluation_has_every_row_once(count, batch_size, shares, packed_for):
+    lengths = random_lengths(count)
+    plan = plan_evaluation(lengths, batch_size=batch_size, max_seq_length=128, shares=shares, packed_for=packed_for)
+    ids = plan.ids.ravel()
+    np.testing.assert_array_equal(np.sort(ids[ids < count]), np.arange(count))
+    assert len(plan.ids) % shares == 0 and ids.max() <= count
+    if packed_for:
+        check_places(plan, lengths)
+        assert plan.shape.rows * plan.shape.width <= batch_size // shares * 128, "no more memory than unpacked"
+    if packed_for and count == 500:
+        assert lengths.sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width) > 0.9
+
+
+def test_packed_rows_are_no_longer_than_the_model_has_positions():
+    short = dataclasses.replace(CONFIG, max_position_embeddings=100)
+    lengths = random_lengths(200)
+    assert plan_training(lengths, batch_size=8, num_batches=5, packed_for=short).shape.width <= 100
+    full = np.full(64, 100, np.int32)
+    plan = plan_training(full, batch_size=8, num_batches=5, packed_for=short)
+    assert dataclasses.astuple(plan.shape) == (8, 100, 1), "where nothing can share a row, nothing changes"
