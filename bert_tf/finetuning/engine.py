@@ -17,12 +17,12 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, encoded_cache
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
-from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.settings import FineTuningSettings
@@ -48,6 +48,7 @@ class _Run:
       tokenizer: from the run's vocabulary.
       splits: "train", "dev", "test" to their rows, as far as the settings ask for them.
       strategy: where to compute.
+      caches: functions that write the caches of `splits`, for when nothing can refuse the run any more.
     """
 
     settings: FineTuningSettings
@@ -56,6 +57,12 @@ class _Run:
     tokenizer: BertTokenizer
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
+    caches: list[Callable[[], None]]
+
+    def keep_caches(self) -> None:
+        """Writes the caches that are missing."""
+        while self.caches:
+            self.caches.pop()()
 
 
 def run_finetuning(
@@ -106,6 +113,11 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
     strategies.check_batch_sizes(strategy, settings)
+    if settings.do_train:
+        # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
+        least = int(run.splits["train"].lengths.min()) if settings.pack_sequences else settings.max_seq_length
+        rows = settings.train_batch_size // strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
+        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, (rows, least))
     workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope():
@@ -118,6 +130,7 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
         return {}
     found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
+    run.keep_caches()
     tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
     scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
     if settings.do_predict:
@@ -138,8 +151,14 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     if starts_from := run_folder.initial_checkpoint(settings):
         checkpoints.check_initial(starts_from, config)
-    splits = {split: encoded_split(task, read, tokenizer, settings.max_seq_length) for split, read in examples.items()}
-    return _Run(settings, task, config, tokenizer, splits, strategy)
+    folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
+    cached = {
+        name: encoded_cache.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
+        for name, read in examples.items()
+    }
+    splits = {name: split for name, (split, _) in cached.items()}
+    caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
+    return _Run(settings, task, config, tokenizer, splits, strategy, caches)
 
 
 def _model_facts(run: _Run) -> dict:
@@ -165,6 +184,7 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
         _write_description(run)
+        run.keep_caches()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
     def records_of(step: int, position: Position) -> list[str]:

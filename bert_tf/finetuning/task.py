@@ -7,6 +7,7 @@ Letters: B batch, S sequence length, N rows.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -159,9 +160,15 @@ def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
     Returns:
       Token ids, int32 [N, (tokens)].
     """
-    encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    encode = _traced(tokenizer)
     parts = [encode(tf.constant(texts[i : i + _TEXTS_PER_CALL])) for i in range(0, len(texts), _TEXTS_PER_CALL)]
     return tf.concat(parts, axis=0)
+
+
+@functools.lru_cache(maxsize=2)
+def _traced(tokenizer: BertTokenizer) -> tf.types.experimental.GenericFunction:
+    """Returns `tokenizer.encode` as one function that is traced once for all splits, since tracing takes a second."""
+    return tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
 
 
 def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:

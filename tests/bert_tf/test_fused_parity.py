@@ -148,6 +148,26 @@ def check_encoder(packed, positions, direction, bound):
     assert_close(fused, plain, 2 * bound)
 
 
+@pytest.mark.parametrize("positions", [None, POSITIONS])
+def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
+    model = randomize(BertEncoder(DROPPING))
+
+    @tf.function
+    def outputs(fused):
+        model.fused_inference = fused
+        outputs = model(batch(True), positions=positions)
+        real = tf.cast(batch(True)["input_mask"], outputs["sequence_output"].dtype)[..., tf.newaxis]
+        hidden = outputs["sequence_output"]
+        return {
+            "sequence": tf.cast(hidden * real if positions is None else hidden, tf.float64),
+            "pooled": tf.cast(outputs["pooled_output"], tf.float64),
+        }
+
+    plain = {name: value.numpy() for name, value in outputs(False).items()}
+    monkeypatch.setattr(compilation, "_LARGE", 1)
+    assert_close({name: value.numpy() for name, value in outputs(True).items()}, plain, 2 * bound)
+
+
 def test_a_learned_attention_bias_is_trained(monkeypatch):
     """A bias of each head and distance, added to the mask that the encoder computes."""
     learned = tf.Variable(random_tensor(HEADS, 2 * LENGTH - 1))

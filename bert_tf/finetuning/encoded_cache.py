@@ -1,0 +1,126 @@
+"""Keeps tokenized examples on disk, so that the next command or trial over the same examples need not tokenize them.
+
+A cache is a TFRecord file whose name holds a hash of everything that its content depends on. It appears complete or not
+at all; one that is damaged is written again.
+
+Letters: N rows.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.text.data_vocabulary import tokens_sha256
+from bert_tf.tokenization import BertTokenizer
+from tfrecords import writer
+
+FOLDER = "encoded"
+# A change of tokenization or of the file format makes caches of earlier versions useless.
+_VERSION = 1
+_ROWS_PER_RECORD = 4096
+_LENGTHS, _EXAMPLE_IDS = "lengths of rows", "example_ids"
+
+
+def cached_split(
+    name: str, task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int, folder: str
+) -> tuple[Split, Callable[[], None]]:
+    """Returns the encoded examples of a split, from the folder's cache if it has them.
+
+    Args:
+      name: of the split, for the file's name.
+      task: as in `task.encoded_split`.
+      examples: the same; their `repr` must show all of their content.
+      tokenizer: the same.
+      max_seq_length: the same.
+      folder: of the caches.
+
+    Returns:
+      The split, and a function that writes a missing cache and removes those of what the split was before. A disk that
+      is full or read-only is no error.
+    """
+    path = os.path.join(folder, f"{name}-{_key(task, examples, tokenizer, max_seq_length)}.tfrecord")
+    with contextlib.suppress(tf.errors.OpError, OSError, ValueError, KeyError, IndexError):
+        if tf.io.gfile.exists(path):
+            return _read(path, examples), lambda: None
+    split = encoded_split(task, examples, tokenizer, max_seq_length)
+
+    def keep() -> None:
+        try:
+            _write(path, split)
+            for other in _caches(folder, name):
+                if other != path:
+                    tf.io.gfile.remove(other)
+        except (tf.errors.OpError, OSError) as error:
+            logging.warning("the tokenized examples are not kept in %s: %s", folder, " ".join(str(error).split()))
+
+    return split, keep
+
+
+def _key(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> str:
+    facts = {
+        "version": _VERSION,
+        "task": [task.kind, task.name, list(task.labels), dict(task.parameters), task.data_facts()],
+        "vocabulary": tokens_sha256(tokenizer.vocabulary),
+        "do_lower_case": tokenizer.do_lower_case,
+        "max_seq_length": max_seq_length,
+    }
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode())
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:24]
+
+
+def _write(path: str, split: Split) -> None:
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    columns = {**split.columns, _EXAMPLE_IDS: tf.constant(split.example_ids), _LENGTHS: tf.constant(split.lengths)}
+    with writer.atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+        for begin in range(0, max(1, len(split)), _ROWS_PER_RECORD):
+            rows = {name: column[begin : begin + _ROWS_PER_RECORD] for name, column in columns.items()}
+            file.write(_record(rows))
+
+
+def _record(rows: Mapping[str, tf.Tensor | tf.RaggedTensor]) -> bytes:
+    """Serializes some rows: for each column its dtype and values, and the lengths of ragged rows."""
+    features = {}
+    for name, column in rows.items():
+        ragged = isinstance(column, tf.RaggedTensor)
+        tensors = [column.values, column.row_lengths()] if ragged else [column]
+        values = [tensors[0].dtype.name.encode(), *(tf.io.serialize_tensor(tensor).numpy() for tensor in tensors)]
+        features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def _read(path: str, examples: Sequence[Any]) -> Split:
+    parts = list(map(_parsed, tf.data.TFRecordDataset(path).as_numpy_iterator()))
+    columns = {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
+    example_ids, lengths = columns.pop(_EXAMPLE_IDS).numpy(), columns.pop(_LENGTHS).numpy()
+    if len(example_ids) and int(np.max(example_ids)) >= len(examples):
+        raise ValueError("not the cache of these examples")
+    return Split(examples, columns, example_ids, lengths)
+
+
+def _parsed(record: bytes) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    columns = {}
+    for name, feature in tf.train.Example.FromString(record).features.feature.items():
+        dtype, values, *lengths = feature.bytes_list.value
+        column = tf.io.parse_tensor(values, tf.as_dtype(dtype.decode()))
+        if lengths:
+            column = tf.RaggedTensor.from_row_lengths(column, tf.io.parse_tensor(lengths[0], tf.int64))
+        columns[name] = column
+    return columns
+
+
+def _caches(folder: str, name: str) -> Iterator[str]:
+    return (
+        os.path.join(folder, file)
+        for file in tf.io.gfile.listdir(folder)
+        if file.startswith(f"{name}-") and file.endswith(".tfrecord")
+    )
