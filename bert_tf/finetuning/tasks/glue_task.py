@@ -86,6 +86,8 @@ class GlueTask(ClassificationTask):
         Raises:
           InputError: names the file and the line.
         """
+        if split == "test" and self.submits_majority:
+            self.majority()  # refuses a missing train.tsv before the model predicts
         return [example for file in self.splits[split] for example in self._read_file(split, file)]
 
     def _read_file(self, split: str, file: SplitFile) -> list[Example]:
@@ -120,7 +122,7 @@ class GlueTask(ClassificationTask):
         return np.where(np.isnan(predictions).any(axis=1), np.nan, np.argmax(predictions, axis=1))
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes what every classification writes, and `benchmark_files`."""
+        """Writes what every classification writes, one test file's rows after the other's, and `benchmark_files`."""
         paths = super().write_predictions(folder, split, predictions)
         return paths + self.benchmark_files(folder, split, predictions)
 

@@ -239,6 +239,13 @@ def test_predictions_for_glues_server(tmp_path, name, predictions, content):
     assert (tmp_path / f"{name}.tsv").read_text() == f"index\tprediction\n{content}\n"
 
 
+def test_wnli_needs_its_training_data_before_it_predicts(tmp_path):
+    write_files(tmp_path, "WNLI")
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(InputError, match="train.tsv: no such file"):
+        task_of("WNLI", tmp_path).read("test")
+
+
 def test_sts_bs_scores_are_clipped_and_have_three_decimals(tmp_path):
     examples = [Example("a", "b", None, str(i)) for i in (4, 2, 9)]
     task, predictions = task_of("STS-B"), np.array([[-0.1], [5.01], [2.34567]], np.float32)
