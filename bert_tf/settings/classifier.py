@@ -10,7 +10,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 class ClassifierSettings(FineTuningSettings):
     """Settings of `run_classifier`; names and defaults of google-research/bert."""
 
-    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
+    data_dir: str = setting("folder of the task's files, such as train.tsv, dev.tsv and test.tsv")
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
         "tsv for your own files"

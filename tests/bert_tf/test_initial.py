@@ -40,16 +40,12 @@ def mnli(tmp_path_factory, vocab_file):
     return folder, model
 
 
-@pytest.fixture(scope="module")
-def hugging_face(mnli, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("converted") / "hf"
-    convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format="hugging_face", vocab_file=""))
-    return folder, mnli[1]
-
-
-@pytest.mark.parametrize("source", ["mnli", "hugging_face"])
-def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(source, request):
-    folder, trained = request.getfixturevalue(source)
+@pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
+def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(format, mnli, tmp_path):
+    folder, trained = mnli
+    if format != "bert_tf":
+        folder = tmp_path / "converted"
+        convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format=format, vocab_file=""))
     for name in ("RTE", "STS-B"):
         with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
             check_initial(str(folder), task_of(name), CONFIG, reinitialize_head=False)

@@ -9,7 +9,7 @@ from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
 
-def find_task(settings: ClassifierSettings) -> ClassificationTask:
+def find_task(settings: ClassifierSettings) -> ClassificationTask | JointTask:
     """Returns the task that `--task_name` names, in any case of letters, with or without hyphens.
 
     The labels of a user's own files are those of `--tsv_labels`, else those of the run in `--output_dir`, else those

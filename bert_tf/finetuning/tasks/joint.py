@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.task import LOSS, Columns, Split, Task
+from bert_tf.finetuning.task import Columns, Split, Task
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, ClassificationTask, Example
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -75,7 +75,7 @@ class JointTask(Task):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The loss, and what all tasks measure besides."""
-        return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others)) or (LOSS,)
+        return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others))
 
     @property
     def _tasks(self) -> tuple[ClassificationTask, ...]:

