@@ -38,14 +38,14 @@ class Example:
       text_a: the first or only text.
       text_b: the second text; None for none.
       label: as text; None in test files.
-      key: the example's id in its file, or its language; "" for none.
-      group: name of the part of the split that is scored apart; "" for the main one.
+      id: of the example in its file; None for none.
+      group: name of the part of the split that is scored apart, or the language; "" for the main one.
     """
 
     text_a: str
     text_b: str | None
     label: str | None
-    key: str = ""
+    id: str | None = None
     group: str = ""
 
 

@@ -27,14 +27,14 @@ class SplitFile:
     Attributes:
       paths: where it may be, relative to `--data_dir`; the first that exists is read.
       columns: where texts and labels are.
-      key_column: name of the column of `Example.key`, if the file has it; None for none.
+      id_column: name of the column of `Example.id`, if the file has it; None for none.
       group: `Example.group` of its examples.
       submission: name of the file of its predictions for GLUE's server; "" for the task's name.
     """
 
     paths: tuple[str, ...]
     columns: Columns
-    key_column: str | None = None
+    id_column: str | None = None
     group: str = ""
     submission: str = ""
 
@@ -58,7 +58,7 @@ class GlueTask(ClassificationTask):
       skips_incomplete: whether training and dev lines that lack cells are skipped rather than refused.
       submits_majority: whether the majority class is submitted, not what the model predicts.
       data_dir: the folder.
-      keys_are_ids: whether `Example.key` may occur only once in a dev or test file.
+      ids_differ: whether an id may occur only once in a dev or test file.
     """
 
     name: str
@@ -69,7 +69,7 @@ class GlueTask(ClassificationTask):
     skips_incomplete: bool = False
     submits_majority: bool = False
     data_dir: str = ""
-    keys_are_ids: ClassVar[bool] = True
+    ids_differ: ClassVar[bool] = True
 
     @property
     def has_pairs(self) -> bool:
@@ -93,15 +93,15 @@ class GlueTask(ClassificationTask):
     def _read_file(self, split: str, file: SplitFile) -> list[Example]:
         path = file.path(self.data_dir)
         skip = self.skips_incomplete and split != "test"  # a prediction is due for each line of a test file
-        numbered = read_examples(path, file.columns, key_column=file.key_column, skip_incomplete=skip)
+        numbered = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
         for line, example in numbered:
             try:
                 if example.label is not None:
                     self.label_value(example.label)
             except InputError as error:
                 raise InputError(f"{path}, line {line}: {error}") from error
-        if self.keys_are_ids and split != "train":
-            _check_unique(path, str(file.key_column), numbered)
+        if self.ids_differ and split != "train":
+            _check_unique(path, str(file.id_column), numbered)
         examples = [example for _, example in numbered]
         return [dataclasses.replace(e, group=file.group) for e in examples] if file.group else examples
 
@@ -135,14 +135,14 @@ class GlueTask(ClassificationTask):
         paths = []
         for file in self.splits["test"]:
             rows = [row for row, example in enumerate(examples) if example.group == file.group]
-            keys = [examples[row].key or str(number) for number, row in enumerate(rows)]
+            ids = [examples[row].id or str(number) for number, row in enumerate(rows)]
             if self.submits_majority:
                 texts = [self.majority()] * len(rows)
             elif self.is_regression:
                 texts = submission.score_texts(predictions[rows, 0], *self.score_range)
             else:
                 texts = [self.labels[best] for best in np.argmax(predictions[rows], axis=1)]
-            paths.append(submission.write(folder, file.submission or self.name, keys, texts))
+            paths.append(submission.write(folder, file.submission or self.name, ids, texts))
         return paths
 
     def majority(self) -> str:
@@ -154,8 +154,8 @@ class GlueTask(ClassificationTask):
 def _check_unique(path: str, column: str, numbered: list[tuple[int, Example]]) -> None:
     first: dict[str, int] = {}
     for line, example in numbered:
-        if example.key and first.setdefault(example.key, line) != line:
+        if example.id and first.setdefault(example.id, line) != line:
             raise InputError(
-                f"{path}, line {line}: {column} {example.key} is that of line {first[example.key]} too; remove one of "
+                f"{path}, line {line}: {column} {example.id} is that of line {first[example.id]} too; remove one of "
                 "the lines, or number them anew"
             )

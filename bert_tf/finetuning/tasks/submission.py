@@ -29,10 +29,10 @@ def score_texts(scores: np.ndarray, lowest: float, highest: float) -> list[str]:
     return [f"{score:.3f}" for score in np.clip(scores, lowest, highest)]
 
 
-def write(folder: str, name: str, keys: Sequence[str], predictions: Sequence[str]) -> str:
+def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]) -> str:
     """Writes NAME.tsv, a header and an id and a prediction a line, atomically; returns its path."""
     path = os.path.join(folder, f"{name}.tsv")
-    lines = [f"{key}\t{prediction}\n" for key, prediction in zip(keys, predictions, strict=True)]
+    lines = [f"{number}\t{prediction}\n" for number, prediction in zip(ids, predictions, strict=True)]
     writer.write_text(path, "".join([_HEADER, *lines]))
     return path
 

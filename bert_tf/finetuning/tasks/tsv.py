@@ -34,14 +34,14 @@ class Columns:
 
 
 def read_examples(
-    path: str, columns: Columns, *, key_column: str | None = None, skip_incomplete: bool = False
+    path: str, columns: Columns, *, id_column: str | None = None, skip_incomplete: bool = False
 ) -> list[tuple[int, Example]]:
     """Reads a tab-separated file.
 
     Args:
       path: of the file.
       columns: where texts and labels are.
-      key_column: name of the column of `Example.key`, if the file has it; None for none.
+      id_column: name of the column of `Example.id`, if the file has it; None for none.
       skip_incomplete: whether lines that lack cells or a label are skipped with a warning rather than refused.
 
     Returns:
@@ -58,8 +58,8 @@ def read_examples(
     examples, skipped = [], []
     if first is not None:
         header = first[1]
-        key = key_column if key_column in header else None
-        names = (columns.text_a, columns.text_b, columns.label, key)
+        ids = id_column if id_column in header else None
+        names = (columns.text_a, columns.text_b, columns.label, ids)
         wanted = tuple(None if name is None else _index(path, name, header, columns) for name in names)
         for line, row in rows if columns.has_header else itertools.chain([first], rows):
             try:
@@ -88,11 +88,11 @@ def _example(path: str, line: int, row: Sequence[str], width: int, wanted: Seque
             f"{path}, line {line}: has {len(row)} columns, the first line has {width}; single tabs separate "
             f"columns{_QUOTE_HINT if any(cell.startswith(_QUOTE) for cell in row) and not columns.quoted else ''}"
         )
-    a, b, label, key = wanted
+    a, b, label, ids = wanted
     text = None if label is None else row[label].strip()
     if text == "":
         raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
-    return Example(row[a], None if b is None else row[b], text, "" if key is None else row[key])
+    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids])
 
 
 _BLOCK = 1 << 22

@@ -34,7 +34,7 @@ class XnliTask(GlueTask):
     """
 
     languages: tuple[str, ...] = ()
-    keys_are_ids: ClassVar[bool] = False
+    ids_differ: ClassVar[bool] = False
 
     def data_facts(self) -> dict[str, Any]:
         """Returns the languages."""
@@ -53,17 +53,18 @@ class XnliTask(GlueTask):
         examples = super().read(split)
         if split == "train":
             return examples
+        examples = [dataclasses.replace(example, id=None, group=example.id or "") for example in examples]
         for language in self.languages:
-            if not any(example.key == language for example in examples):
-                found = ", ".join(sorted({example.key for example in examples} - {""})) or "no column 'language'"
+            if not any(example.group == language for example in examples):
+                found = ", ".join(sorted({example.group for example in examples} - {""})) or "no column 'language'"
                 raise InputError(f"--xnli_language={language}: {self.files(split)[0]} has only {found}")
-        return [example for example in examples if example.key in self.languages]
+        return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the accuracy over all languages, and that of each if there are several."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         found = scores.compute(self.score_names, labels, answers)
-        languages = np.array([example.key for example in split.examples])
+        languages = np.array([example.group for example in split.examples])
         for language in self.languages if len(self.languages) > 1 else ():
             part = scores.compute(self.score_names, labels[languages == language], answers[languages == language])
             found |= {f"{name}_{language}": value for name, value in part.items()}

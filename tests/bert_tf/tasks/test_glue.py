@@ -68,8 +68,8 @@ def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
     assert read(tmp_path, task_name, "test") == test
     write(tmp_path, FILES[task_name]["train"], "dev")
     dev = read(tmp_path, task_name, "dev")
-    assert [dataclasses.replace(example, key="") for example in dev] == train
-    assert [example.key for example in dev] == (["0", "1"] if task_name == "STS-B" else ["", ""])
+    assert [dataclasses.replace(example, id=None) for example in dev] == train
+    assert [example.id for example in dev] == (["0", "1"] if task_name == "STS-B" else [None, None])
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ EXPECTED = {
     "AX": ([Example("a", "b", "neutral")], [Example("a", "b", "contradiction")], [Example("c", "d", None, "0")]),
     "XNLI": (
         [Example("a", "b", "contradictory")],
-        [Example("a", "b", "entailment", "zh")],
-        [Example("c", "d", "neutral", "zh")],
+        [Example("a", "b", "entailment", None, "zh")],
+        [Example("c", "d", "neutral", None, "zh")],
     ),
 }
 
@@ -194,7 +194,7 @@ def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
     task = task_of("XNLI", tmp_path, xnli_language="zh,de")
     assert [e.text_a for e in task.read("train")] == ["zh", "de"]
     dev = task.read("dev")
-    assert [e.key for e in dev] == ["de", "zh"]
+    assert [e.group for e in dev] == ["de", "zh"]
     split = make_split(task, dev)
     right_and_wrong = np.array([[0, 0, 1.0], [1, 0, 0]])
     assert task.scores(split, right_and_wrong) == {"accuracy": 0.5, "accuracy_zh": 0.0, "accuracy_de": 1.0}
