@@ -7,6 +7,7 @@ A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `globa
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TypeVar
 
 import tensorflow as tf
@@ -100,7 +101,7 @@ def load_encoder(path: str) -> BertEncoder:
     return encoder
 
 
-def initialize(model: tf.Module, path: str) -> str:
+def initialize(model: tf.Module, path: str, reinitialize_head: bool = False) -> str:
     """Initializes a model from a checkpoint: the whole encoder, and the heads that the checkpoint has.
 
     Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
@@ -108,6 +109,7 @@ def initialize(model: tf.Module, path: str) -> str:
     Args:
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
+      reinitialize_head: whether a head that fine-tuning trained is left out.
 
     Returns:
       The checkpoint's prefix or file.
@@ -116,6 +118,8 @@ def initialize(model: tf.Module, path: str) -> str:
       InputError: there is no checkpoint, it is of another project, or a tensor is missing or has another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
+    if reinitialize_head:
+        contents = contents.without_task_heads()
     variables = variables_by_path(model)
     fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
@@ -126,22 +130,29 @@ def initialize(model: tf.Module, path: str) -> str:
     return contents.source
 
 
-def check_initial(path: str, config: BertConfig, with_heads: bool = False) -> None:
+def check_initial(
+    path: str, config: BertConfig, with_heads: bool = False, head_shapes: Mapping[str, tuple[int, ...]] = {}
+) -> str:
     """Refuses a checkpoint that cannot initialize a model, before any long work.
 
     Args:
       path: see `open_checkpoint`.
       config: the model's configuration.
       with_heads: whether the model has the pre-training heads.
+      head_shapes: shapes of a task head that the checkpoint must fit if it has one, by path.
+
+    Returns:
+      The checkpoint's prefix or file.
 
     Raises:
-      InputError: see `initialize`; the shapes of task heads are not checked.
+      InputError: see `initialize`.
     """
     contents = open_checkpoint(path)
     if with_heads:
         contents.check_pretrained(config)
     else:
-        contents.check(config, names.encoder_shapes(config))
+        contents.check(config, {**names.encoder_shapes(config), **head_shapes})
+    return contents.source
 
 
 def settings_with_files(settings: _Settings, *flags: str) -> _Settings:

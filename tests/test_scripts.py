@@ -16,7 +16,11 @@ SCRIPTS = {
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "export.export_saved_model": "--export_dir",
 }
-MODULES = SCRIPTS | {"tfrecords.show": "--num_examples", "tpu_check": "--chips"}
+MODULES = SCRIPTS | {
+    "tfrecords.show": "--num_examples",
+    "tpu_check": "--chips",
+    "bert_tf.glue_submission": "--run_dirs",
+}
 
 
 def run(*command, cwd=None) -> subprocess.CompletedProcess:

@@ -96,6 +96,12 @@ class Contents:
         name = stored.name if stored else self.expected_name(path)
         return path if name in ("", path) else f"{path} ({name})"
 
+    def without_task_heads(self) -> "Contents":
+        """Returns the contents without the heads that fine-tuning trained."""
+        kept = {path: s for path, s in self.tensors.items() if names.head_of(path) not in names.TASK_HEADS}
+        dropped = [self.describe(path) for path in self.tensors if path not in kept]
+        return dataclasses.replace(self, tensors=kept, left_over=(*self.left_over, *dropped))
+
     def check(self, config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Checks that the tensors fit a model.
 
@@ -138,7 +144,10 @@ class Contents:
     def _remedy(self, path: str, config: BertConfig) -> str:
         """Returns the advice for a tensor that does not fit the model."""
         if names.head_of(path) in names.TASK_HEADS:
-            return "give the task that the checkpoint was trained on"
+            return (
+                "give the task that the checkpoint was trained on, or --reinitialize_head, which keeps the encoder and "
+                "draws a new head"
+            )
         if self.config is None:
             return "give the checkpoint's bert_config.json"
         if self.config != config:

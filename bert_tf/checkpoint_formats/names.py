@@ -101,6 +101,8 @@ ROWS: tuple[Row, ...] = (
 )
 
 TASK_HEADS = ("head", "token_head", "span_head")
+# Heads of the other tasks of a joint training, which no later run reads.
+JOINT_HEADS = "head/joint"
 
 _BY_PATH = {row.ours: row for row in ROWS}
 _OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
@@ -197,6 +199,8 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 def head_of(path: str) -> str:
     """Returns the part of a model that is complete or absent: "encoder/pooler", "masked_lm", ..."""
+    if path.startswith(JOINT_HEADS):
+        return JOINT_HEADS
     return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
 
 

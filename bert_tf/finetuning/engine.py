@@ -20,6 +20,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import description, encoded_cache
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
@@ -150,7 +151,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     if starts_from := run_folder.initial_checkpoint(settings):
-        checkpoints.check_initial(starts_from, config)
+        check_initial(starts_from, task, config, settings.reinitialize_head)
     folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
     cached = {
         name: encoded_cache.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
@@ -172,7 +173,8 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
     phase = _phase(run, num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         with strategy.scope():
-            run_folder.warn_if_unfinished(checkpoints.initialize(objective.model, starts_from))
+            source = checkpoints.initialize(objective.model, starts_from, settings.reinitialize_head)
+            run_folder.warn_if_unfinished(source)
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)

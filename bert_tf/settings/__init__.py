@@ -4,6 +4,7 @@ from bert_tf.settings.classifier import ClassifierSettings
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings
 from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.glue_submission import GlueSubmissionSettings
 from bert_tf.settings.pretraining import PretrainingSettings
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "ConversionSettings",
     "DeviceSettings",
     "FineTuningSettings",
+    "GlueSubmissionSettings",
     "PretrainingSettings",
 ]

@@ -42,6 +42,9 @@ class FineTuningSettings(DeviceSettings):
         "other devices run at most 50 steps at once",
         1000, alias="steps_per_loop",
     )  # fmt: skip
+    reinitialize_head: bool = setting(
+        "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head", False
+    )
 
     pack_sequences: bool = setting(
         "several examples share a row, so that there is hardly any padding; the loss and the predictions are the same "
@@ -63,6 +66,7 @@ class FineTuningSettings(DeviceSettings):
             self.max_seq_length is None or self.max_seq_length >= 5,
             f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
         )
+        require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
         require(
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfrecords import writer
+from tfrecords.errors import InputError
 
-METRICS_NAME = "metrics.jsonl"
+METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
 # Splits of lines. An evaluation on training data must never look like one on held-out data.
 START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
 # A process that only evaluates writes this one, since another that trains may be writing the one above.
@@ -89,4 +90,21 @@ def _parsed(line: str) -> dict | None:
 def write_results(output_dir: str, results: dict[str, float]) -> None:
     """Writes `eval_results.txt`, a "name = value" a line, sorted, as the original does."""
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
-    writer.write_text(os.path.join(output_dir, "eval_results.txt"), "".join(lines))
+    writer.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
+
+
+def read_results(output_dir: str) -> dict[str, float]:
+    """Reads what `write_results` wrote; {} if there is nothing.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    path = os.path.join(output_dir, RESULTS_NAME)
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        pairs = [line.partition(" = ") for line in file.read().splitlines()]
+    try:
+        return {name: float(value) for name, _, value in pairs}
+    except ValueError as error:
+        raise InputError(f"{path}: is damaged ({error}); evaluate again") from error

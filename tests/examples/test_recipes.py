@@ -8,6 +8,8 @@ import pytest
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.finetuning.tasks import glue, glue_results
+from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import optimizer_of
 from bert_tf.settings import ClassifierSettings, PretrainingSettings
@@ -44,8 +46,23 @@ def test_a_recipe_is_read_by_its_own_command(recipe):
     assert "paper: " in text or "google-research/bert" in text
     if not isinstance(settings, GeneratorSettings):
         assert "Result: " in text
-        config = BertConfig.from_json_file(settings.bert_config_file)
-        assert settings.max_seq_length <= config.max_position_embeddings
+        if settings.bert_config_file:  # else that of --init_checkpoint or of the run
+            config = BertConfig.from_json_file(settings.bert_config_file)
+            assert settings.max_seq_length <= config.max_position_embeddings
+    if isinstance(settings, ClassifierSettings):
+        task = find_task(settings)
+        assert settings.task_name in (task.name, "AX") and task.files("train")
+
+
+def test_every_task_has_a_recipe_with_its_published_scores():
+    names = {read(recipe).task_name for recipe in RECIPES if isinstance(read(recipe), ClassifierSettings)}
+    assert names == {*glue.TASK_NAMES, "XNLI"}
+    for model, average in (("base", 79.6), ("large", 82.1)):
+        scores = []
+        for name in sorted({task for task, _ in glue_results.COLUMNS.values()}):
+            found = re.search(rf"BERT {model} ([\d./]+)[,;]", (EXAMPLES / f"{name.lower()}.flags").read_text())
+            scores += [float(score) for score in found[1].split("/")]
+        assert len(scores) == 9 and round(sum(scores) / 9, 1) == average
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)

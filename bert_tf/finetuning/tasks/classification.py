@@ -32,11 +32,21 @@ METRICS = (LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One or two texts and their label as text, None in test files."""
+    """One or two texts and their label.
+
+    Attributes:
+      text_a: the first or only text.
+      text_b: the second text; None for none.
+      label: as text; None in test files.
+      id: of the example in its file; None for none.
+      group: name of the part of the split that is scored apart, or the language; "" for the main one.
+    """
 
     text_a: str
     text_b: str | None
     label: str | None
+    id: str | None = None
+    group: str = ""
 
 
 def model_inputs(columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:

@@ -24,7 +24,7 @@ def _correlation(function_name: str) -> Callable:
         # Undefined for a constant; 0 as in scikit-learn's Matthews correlation.
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0
-        return getattr(stats, function_name)(labels, predictions).statistic
+        return getattr(stats, function_name)(labels.astype(np.float64), predictions.astype(np.float64)).statistic
 
     return correlation
 
@@ -44,6 +44,8 @@ def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -
     Args:
       names: of `SCORES`.
       labels: [N], ids of classes or scores.
-      predictions: the same.
+      predictions: the same; with NaN among them, all scores are NaN.
     """
+    if np.isnan(predictions).any():
+        return dict.fromkeys(names, float("nan"))
     return {name: float(SCORES[name](labels, predictions)) for name in names}

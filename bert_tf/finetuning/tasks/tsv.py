@@ -3,9 +3,11 @@
 import csv
 import dataclasses
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.finetuning.tasks.classification import Example
 from tfrecords.errors import InputError
@@ -31,8 +33,16 @@ class Columns:
     quoted: bool | None = False
 
 
-def read_examples(path: str, columns: Columns) -> list[tuple[int, Example]]:
+def read_examples(
+    path: str, columns: Columns, *, id_column: str | None = None, skip_incomplete: bool = False
+) -> list[tuple[int, Example]]:
     """Reads a tab-separated file.
+
+    Args:
+      path: of the file.
+      columns: where texts and labels are.
+      id_column: name of the column of `Example.id`, if the file has it; None for none.
+      skip_incomplete: whether lines that lack cells or a label are skipped with a warning rather than refused.
 
     Returns:
       The number of the line on which each example starts, from 1, and the example.
@@ -43,25 +53,27 @@ def read_examples(path: str, columns: Columns) -> list[tuple[int, Example]]:
     """
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check --data_dir")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
-    rows = list(_quoted_rows(path, content) if columns.quoted else _plain_rows(path, content))
-    if len(rows) <= columns.has_header:
-        raise InputError(f"{path}: holds no example; add a line for each text")
-    header = rows[0][1]
-    wanted = {c: _index(path, c, header, columns) for c in _named(columns)}
-    examples = []
-    for line, row in rows[columns.has_header :]:
-        if len(row) != len(header):
-            raise InputError(
-                f"{path}, line {line}: has {len(row)} columns, the first line has {len(header)}; single tabs separate "
-                f"columns{_QUOTE_HINT if any(cell.startswith(_QUOTE) for cell in row) and not columns.quoted else ''}"
-            )
-        text_b = row[wanted[columns.text_b]] if columns.text_b is not None else None
-        label = row[wanted[columns.label]].strip() if columns.label is not None else None
-        if label == "":
-            raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
-        examples.append((line, Example(row[wanted[columns.text_a]], text_b, label)))
+    rows = _quoted_rows(path) if columns.quoted else _plain_rows(path)
+    first = next(rows, None)
+    examples, skipped = [], []
+    if first is not None:
+        header = first[1]
+        ids = id_column if id_column in header else None
+        names = (columns.text_a, columns.text_b, columns.label, ids)
+        wanted = tuple(None if name is None else _index(path, name, header, columns) for name in names)
+        for line, row in rows if columns.has_header else itertools.chain([first], rows):
+            try:
+                examples.append((line, _example(path, line, row, len(header), wanted, columns)))
+            except InputError:
+                if not skip_incomplete:
+                    raise
+                skipped.append(line)
+    if not examples:
+        what = f"all {len(skipped)} lines lack cells or a label" if skipped else "holds no example"
+        raise InputError(f"{path}: {what}; add a line for each text")
+    if skipped:
+        shown = ", ".join(map(str, skipped[:5])) + (", ..." if len(skipped) > 5 else "")
+        logging.warning("%s: skipped %d lines that lack cells or a label: line %s", path, len(skipped), shown)
     if columns.quoted is None and all(_is_quoted(example.text_a) for _, example in examples):
         raise InputError(
             f"{path}: every text stands in double quotes; give --tsv_quoted to remove them, or --notsv_quoted if they "
@@ -70,6 +82,20 @@ def read_examples(path: str, columns: Columns) -> list[tuple[int, Example]]:
     return examples
 
 
+def _example(path: str, line: int, row: Sequence[str], width: int, wanted: Sequence, columns: Columns) -> Example:
+    if len(row) != width:
+        raise InputError(
+            f"{path}, line {line}: has {len(row)} columns, the first line has {width}; single tabs separate "
+            f"columns{_QUOTE_HINT if any(cell.startswith(_QUOTE) for cell in row) and not columns.quoted else ''}"
+        )
+    a, b, label, ids = wanted
+    text = None if label is None else row[label].strip()
+    if text == "":
+        raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
+    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids])
+
+
+_BLOCK = 1 << 22
 _QUOTE = '"'
 _QUOTE_HINT = "; if cells stand in double quotes, give --tsv_quoted"
 
@@ -78,17 +104,24 @@ def _is_quoted(cell: str) -> bool:
     return len(cell) > 1 and cell.startswith(_QUOTE) and cell.endswith(_QUOTE)
 
 
-def _plain_rows(path: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
-    lines = content.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    for number, line in enumerate(lines, 1):
+def _plain_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(_lines(path), 1):
         yield number, _decoded(path, number, line.rstrip(b"\r")).split("\t")
 
 
-def _quoted_rows(path: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
-    lines = content.split(b"\n")
-    text = "\n".join(_decoded(path, number, line) for number, line in enumerate(lines, 1))
+def _lines(path: str) -> Iterator[bytes]:
+    """Reads in blocks: MNLI's 400 MB would take several times their size, and `readline` three times as long."""
+    rest = b""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from lines
+    if rest:
+        yield rest
+
+
+def _quoted_rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    text = "\n".join(_decoded(path, number, line) for number, line in enumerate(_lines(path), 1))
     reader = csv.reader(io.StringIO(text, newline=""), "excel-tab", strict=True)
     while True:
         line = reader.line_num + 1
@@ -106,10 +139,6 @@ def _decoded(path: str, number: int, line: bytes) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
-
-
-def _named(columns: Columns) -> list[str]:
-    return [c for c in (columns.text_a, columns.text_b, columns.label) if c is not None]
 
 
 def _index(path: str, column: str, first_row: Sequence[str], columns: Columns) -> int:

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import glue, scores
+from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.settings import ClassifierSettings
@@ -35,11 +36,11 @@ FILES = {
 EXPECTED = {
     "CoLA": (
         [Example('One "quoted word.', None, "1"), Example("Is bad this.", None, "0")],
-        [Example("Bill left.", None, None), Example("Who?", None, None)],
+        [Example("Bill left.", None, None, "0"), Example("Who?", None, None, "1")],
     ),
-    "MRPC": ([Example("He came .", "Came he .", "1"), Example("A", "B", "0")], [Example("C 's", "D", None)]),
-    "SST-2": ([Example("charming . ", None, "1"), Example("dull", None, "0")], [Example("uneasy .", None, None)]),
-    "STS-B": ([Example("A man.", "The man.", "4.600"), Example("A", "B", "0")], [Example("C", "D", None)]),
+    "MRPC": ([Example("He came .", "Came he .", "1"), Example("A", "B", "0")], [Example("C 's", "D", None, "0")]),
+    "SST-2": ([Example("charming . ", None, "1"), Example("dull", None, "0")], [Example("uneasy .", None, None, "0")]),
+    "STS-B": ([Example("A man.", "The man.", "4.600"), Example("A", "B", "0")], [Example("C", "D", None, "0")]),
 }
 
 
@@ -58,7 +59,7 @@ def write(folder, text, split="train"):
     return path
 
 
-@pytest.mark.parametrize("task_name", glue.TASK_NAMES)
+@pytest.mark.parametrize("task_name", FILES)
 def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
     for split, text in (("train", FILES[task_name]["train"]), ("test", FILES[task_name]["test"])):
         write(tmp_path, text, split)
@@ -66,7 +67,9 @@ def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
     assert read(tmp_path, task_name) == train
     assert read(tmp_path, task_name, "test") == test
     write(tmp_path, FILES[task_name]["train"], "dev")
-    assert read(tmp_path, task_name, "dev") == train
+    dev = read(tmp_path, task_name, "dev")
+    assert [dataclasses.replace(example, id=None) for example in dev] == train
+    assert [example.id for example in dev] == (["0", "1"] if task_name == "STS-B" else [None, None])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,9 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
 
 
 def test_an_unknown_task_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match="--task_name=XYZ: unknown; known are CoLA, MRPC, SST-2, STS-B and tsv"):
+    with pytest.raises(
+        InputError, match="--task_name=XYZ: unknown; known are CoLA, .*, AX, XNLI and tsv, for your own"
+    ):
         find_task(settings("XYZ"))
 
 
@@ -266,7 +271,7 @@ def test_scores_are_what_the_definitions_give(task_name, labels, predictions, ex
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("task_name", glue.TASK_NAMES)
+@pytest.mark.parametrize("task_name", [*FILES, "WNLI"])
 def test_real_glue_files_load_line_by_line(data_dir, task_name):
     folder = data_dir / "glue" / task_name
     task = find_task(settings(task_name, folder))

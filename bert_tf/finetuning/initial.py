@@ -1,0 +1,46 @@
+"""What a task takes of the checkpoint that it starts from.
+
+Letters: C classes.
+"""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.task import Task
+
+
+def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: bool) -> None:
+    """Refuses a checkpoint that cannot initialize a task's model, and warns about a head of other labels.
+
+    A head of as many classes as the task's is taken, whichever task it was trained on.
+
+    Args:
+      path: a checkpoint of any format.
+      task: to train.
+      config: the model's configuration.
+      reinitialize_head: whether the checkpoint's head is left out.
+
+    Raises:
+      InputError: see `checkpoints.check_initial`.
+    """
+    if reinitialize_head:
+        checkpoints.check_initial(path, config)
+        return
+    with tf.Graph().as_default():  # the shapes alone, no weights
+        variables = checkpoints.variables_by_path(task.head(config))
+        shapes = {f"head/{name}": tuple(variable.shape) for name, variable in variables.items()}
+    folder = os.path.dirname(checkpoints.check_initial(path, config, head_shapes=shapes))
+    if not description.exists(folder):
+        return
+    trained = description.read(folder)
+    if (trained.kind, len(trained.labels)) == (task.kind, len(task.labels)) and trained.labels != tuple(task.labels):
+        logging.warning(
+            "the head was trained on %s with the labels %s and starts as that of %s; --reinitialize_head draws a new "
+            "one",
+            trained.task_name, ", ".join(trained.labels), ", ".join(task.labels),
+        )  # fmt: skip

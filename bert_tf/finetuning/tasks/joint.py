@@ -1,0 +1,186 @@
+"""Several classification tasks trained together: one encoder, a head for each task.
+
+Letters: B batch, S sequence length, N rows, T tasks.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.task import Columns, Split, Task
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, ClassificationTask, Example
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Metric
+from tfrecords.errors import InputError
+
+
+class JointHead(ClassificationHead):
+    """The main task's head, at the place where it is without other tasks, and the heads of the others.
+
+    So evaluation, export and conversion read the main head of a checkpoint and know nothing of the others.
+    """
+
+    def __init__(self, config: BertConfig, num_outputs: Sequence[int], **kwargs):
+        super().__init__(config, num_outputs[0], **kwargs)
+        self.joint = [ClassificationHead(config, outputs) for outputs in num_outputs[1:]]
+
+    def call(self, pooled_output, training=False, seed=None):
+        """Maps float [B, H] to the logits of all tasks side by side, float32 [B, sum of outputs]."""
+        logits = super().call(pooled_output, training=training, seed=seed)
+        others = [head(pooled_output, training=training, seed=seed) for head in self.joint]
+        return tf.concat([logits, *others], axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class JointTask(Task):
+    """A task that is trained together with others. All but training is the main task's.
+
+    Training reads the rows of all tasks in one random order, so each task has its share of the rows in each batch.
+
+    Attributes:
+      main: evaluated, predicted and exported.
+      others: trained with it.
+    """
+
+    main: ClassificationTask
+    others: tuple[ClassificationTask, ...]
+
+    @property
+    def kind(self) -> str:
+        """See `Task`."""
+        return self.main.kind
+
+    @property
+    def name(self) -> str:
+        """See `Task`."""
+        return self.main.name
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """See `Task`."""
+        return self.main.labels
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        return self.main.parameters
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The loss, and what all tasks measure besides."""
+        return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others))
+
+    @property
+    def _tasks(self) -> tuple[ClassificationTask, ...]:
+        return (self.main, *self.others)
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """See `Task`."""
+        for task in self._tasks:
+            task.check(config, settings)
+
+    def data_facts(self) -> dict[str, Any]:
+        """Returns the main task's, and the names and facts of the others."""
+        return self.main.data_facts() | {"joint_tasks": [{"name": t.name, **t.data_facts()} for t in self.others]}
+
+    def files(self, split: str) -> list[str]:
+        """See `Task`."""
+        tasks = self._tasks if split == "train" else (self.main,)
+        return [path for task in tasks for path in task.files(split)]
+
+    def read(self, split: str) -> list[Example]:
+        """Reads the training data of all tasks, one task after the other, or the main task's dev or test data.
+
+        Raises:
+          InputError: names the file and the line.
+        """
+        if split != "train":
+            return self.main.read(split)
+        return [_JointExample(**vars(e), task_id=i) for i, task in enumerate(self._tasks) for e in task.read(split)]
+
+    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples in the order of `read`.
+
+        Returns:
+          `segment_a`, `segment_b`, int32 [N, (tokens)], the latter empty for single texts; `label_ids`, float32 [N];
+          `task_ids`, int32 [N].
+        """
+        parts, task_ids = [], np.array([getattr(example, "task_id", 0) for example in examples], np.int32)
+        for number, task in enumerate(self._tasks):
+            own = [example for example, task_id in zip(examples, task_ids, strict=True) if task_id == number]
+            if own:
+                columns = dict(task.encode(own, tokenizer, max_seq_length))
+                columns.setdefault("segment_b", _empty_rows(len(own)))
+                parts.append(columns)
+        return {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]} | {"task_ids": task_ids}
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """See `classification.model_inputs`: an empty `segment_b` is no second text."""
+        return self.main.model_inputs(columns, tokenizer, max_seq_length)
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """See `JointHead`."""
+        return JointHead(config, [len(task.labels) or 1 for task in self._tasks])
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the loss and the metrics of each row by its own task, from the logits of all tasks."""
+        total: dict[str, tf.Tensor] = {}
+        for number, (task, own_logits) in enumerate(zip(self._tasks, self._split(logits), strict=True)):
+            is_own = batch["task_ids"] == number
+            # Rows of other tasks get a label that every task has; their values are not used.
+            labels = tf.where(is_own, batch["label_ids"], 0.0)
+            for name, value in task.losses(own_logits, {**batch, "label_ids": labels}).items():
+                own = tf.where(is_own, value, 0.0)
+                total[name] = total[name] + own if name in total else own
+        return {metric.name: total[metric.name] for metric in self.metrics}
+
+    def _split(self, logits: tf.Tensor) -> list[tf.Tensor]:
+        return tf.split(logits, [len(task.labels) or 1 for task in self._tasks], axis=-1)
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """See `Task`; evaluation and prediction have only rows of the main task."""
+        return self.main.prediction(self._split(logits)[0], batch)
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """See `Task`."""
+        return self.main.scores(split, predictions)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """See `Task`."""
+        return self.main.write_predictions(folder, split, predictions)
+
+    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
+        """See `Task`."""
+        return self.main.training_flops(config, max_seq_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class _JointExample(Example):
+    """An example of training, with the number of its task, 0 for the main one."""
+
+    task_id: int = 0
+
+
+def check_joint(main: ClassificationTask, others: Sequence[ClassificationTask]) -> None:
+    """Refuses tasks that cannot be trained together.
+
+    Raises:
+      InputError: the main task has another kind of head, or a task is named twice.
+    """
+    if main.kind not in (CLASSIFICATION, REGRESSION):
+        raise InputError(f"--joint_tasks: {main.name} is no task of classes or scores; train it alone")
+    names = [task.name for task in (main, *others)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise InputError(f"--joint_tasks: {twice} is trained twice; name each task once, and not that of --task_name")
+
+
+def _empty_rows(count: int) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros([count], tf.int64))

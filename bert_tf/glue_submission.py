@@ -1,0 +1,36 @@
+r"""Shows the dev scores of GLUE runs as Table 1 has them, and packs their predictions for GLUE's server.
+
+python -m bert_tf.glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_dir=glue \
+      --output_file=submission.zip
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import GlueSubmissionSettings
+
+
+def main(settings: GlueSubmissionSettings) -> None:
+    """Runs the script with resolved settings."""
+    from bert_tf.finetuning.tasks import glue_results
+
+    scores = glue_results.dev_scores(settings.folders)
+    for column, score in scores.items():
+        print(f"{column}\t{100 * score:.1f}")
+    if len(scores) == len(glue_results.COLUMNS):
+        print(f"Average\t{100 * glue_results.average(scores):.1f}")
+    if settings.output_file:
+        glue_results.assemble(settings.output_file, settings.folders, settings.glue_dir)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(GlueSubmissionSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

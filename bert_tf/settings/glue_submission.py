@@ -1,0 +1,28 @@
+"""Settings of `glue_submission`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueSubmissionSettings:
+    """Settings of `glue_submission`."""
+
+    run_dirs: str = setting("folders of fine-tuned runs, separated by commas, one of each task")
+    output_file: str = setting("zip file to write for GLUE's server; empty: only show the dev scores", "")
+    glue_dir: str = setting(
+        "folder of GLUE's data; the majority class of its WNLI is submitted if no run has WNLI.tsv", ""
+    )
+
+    def __post_init__(self):
+        require(self.folders, "--run_dirs names no folder")
+        require(
+            not self.output_file or self.output_file.endswith(".zip"),
+            f"--output_file={self.output_file}: must end in .zip, as GLUE's server expects",
+        )
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders of `run_dirs`."""
+        return tuple(folder.strip() for folder in self.run_dirs.split(",") if folder.strip())

@@ -1,0 +1,93 @@
+"""Fine-tuning that starts from a fine-tuned checkpoint of another task."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.finetuning import description, engine
+from bert_tf.finetuning.description import describe
+from bert_tf.finetuning.initial import check_initial
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.settings import ClassifierSettings, ConversionSettings
+from tests.bert_tf.classification import make_classifier
+from tfrecords.errors import InputError
+
+CONFIG = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=16)
+REFUSED = r"has shape \[.*3\], the model needs \[.*2\]; give the task that .*, or --reinitialize_head, which keeps the"
+
+
+def task_of(name):
+    return find_task(ClassifierSettings(task_name=name, data_dir="d", output_dir="o", do_train=True))
+
+
+@pytest.fixture(scope="module")
+def mnli(tmp_path_factory, vocab_file):
+    """A folder with a model of MNLI, and the model."""
+    folder, task = tmp_path_factory.mktemp("mnli"), task_of("MNLI")
+    model = FineTunedBert(CONFIG, task.head)
+    tf.train.Checkpoint(model=model).write(str(folder / "ckpt-1"))
+    (folder / "bert_config.json").write_text(CONFIG.to_json_string())
+    (folder / "vocab.txt").write_text(open(vocab_file).read())
+    description.write(str(folder), describe(task, True, 16))
+    return folder, model
+
+
+@pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
+def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(format, mnli, tmp_path):
+    folder, trained = mnli
+    if format != "bert_tf":
+        folder = tmp_path / "converted"
+        convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format=format, vocab_file=""))
+    for name in ("RTE", "STS-B"):
+        with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
+            check_initial(str(folder), task_of(name), CONFIG, reinitialize_head=False)
+    check_initial(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
+    model = make_classifier(CONFIG, 2)
+    with pytest.raises(InputError, match=REFUSED):
+        checkpoints.initialize(model, str(folder))
+    before = model.head.dense.kernel.numpy()
+    checkpoints.initialize(model, str(folder), reinitialize_head=True)
+    np.testing.assert_array_equal(model.head.dense.kernel, before)
+    for ours, theirs in zip(model.encoder.weights, trained.encoder.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, caplog):
+    folder, trained = mnli
+    with caplog.at_level(logging.WARNING, "absl"):
+        check_initial(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
+        assert not caplog.records, "the same labels"
+        described = describe(task_of("MNLI"), True, 16)
+        description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
+        check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
+    assert "trained on MNLI with the labels x, y, z and starts as that of contradiction, entail" in caplog.text
+    description.write(str(folder), described)
+    model = make_classifier(CONFIG, 3)
+    checkpoints.initialize(model, str(folder))
+    np.testing.assert_array_equal(model.head.dense.kernel, trained.head.dense.kernel)
+
+
+def test_the_script_refuses_the_head_before_it_trains_unless_the_flag_says_so(mnli, tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
+    lines = "".join(f"{i}\ta\tb\tentailment\n" for i in range(8))
+    (tmp_path / "train.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{lines}")
+    flags = [
+        "--task_name=RTE", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", f"--init_checkpoint={mnli[0]}",
+        "--do_train", "--train_batch_size=4", "--max_seq_length=16",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=REFUSED):
+        run_classifier(parse(ClassifierSettings, flags))
+    assert not begun and not (tmp_path / "out").exists()
+    run_classifier(parse(ClassifierSettings, [*flags, "--reinitialize_head"]))
+    assert len(begun) == 1
+    with pytest.raises(InputError, match="--reinitialize_head needs an --init_checkpoint"):
+        parse(ClassifierSettings, [*flags, "--reinitialize_head", "--init_checkpoint="])
