@@ -8,24 +8,68 @@ from bert_tf.settings.finetuning import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings(FineTuningSettings):
-    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+    """Settings of `run_classifier`; names and defaults of google-research/bert.
 
-    data_dir: str = setting("folder with train.tsv, dev.tsv and test.tsv")
-    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or tsv for your own files")
-    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
-    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
-    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
-    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
-    tsv_labels: str = setting("task tsv: comma-separated labels; empty: the sorted labels of train.tsv", "")
-    tsv_quoted: bool | None = setting(
-        "task tsv: cells may stand in double quotes, which are removed; default: quotes are text, but a file whose "
-        "texts all stand in quotes is refused", None,
+    Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
+    """
+
+    data_dir: str = setting("folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "")
+    task_name: str = setting("MRPC, CoLA, SST-2, STS-B, or own (also: tsv) for your own data", "")
+    has_header: bool | None = setting(
+        "own data: the first line names the columns; default: true", None, alias="tsv_has_header"
+    )
+    text_a_column: str | None = setting(
+        "own data: column of the (first) text, by name or number from 0; default: text", None,
+        alias="tsv_text_a_column",
     )  # fmt: skip
-    tsv_regression: bool = setting("task tsv: the label is a number to learn", False)
+    text_b_column: str | None = setting(
+        "own data: column of the second text; default: none", None, alias="tsv_text_b_column"
+    )
+    label_column: str | None = setting(
+        "own data: column of the label, by name or number from 0; default: label", None, alias="tsv_label_column"
+    )
+    labels: str = setting("own data: comma-separated labels; empty: the sorted labels of train", "", alias="tsv_labels")
+    quoted: bool | None = setting(
+        "own .tsv files: cells may stand in double quotes, which are removed; default: quotes are text, but a file "
+        "whose texts all stand in quotes is refused", None, alias="tsv_quoted",
+    )  # fmt: skip
+    regression: bool = setting("own data: the label is a number to learn", False, alias="tsv_regression")
+    multi_label: bool = setting("own data: an example has any number of labels, also none", False)
+    label_separator: str | None = setting(
+        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma", None
+    )
+    label_file: str = setting("own data: file with one label a line, for labels with commas", "")
+    id_column: str = setting("own data: column with a name for each example, for test_predictions.tsv", "")
+    data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
+    class_weights: str = setting(
+        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object", ""
+    )
+    tune_thresholds: bool = setting(
+        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
+        "keeps them for prediction and export", False,
+    )  # fmt: skip
+    train_data_path: str = setting("training data, if it is not in --data_dir", "")
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
+    test_data_path: str = setting("test data, if it is not in --data_dir", "")
 
     def __post_init__(self):
         super().__post_init__()
+        self._check_data()
+        named = bool(self.labels or self.label_file)
         require(
-            not (self.tsv_regression and self.tsv_labels),
-            "--tsv_regression learns numbers and --tsv_labels names classes; drop one of them",
+            not (self.regression and named),
+            "--regression learns numbers, and --labels and --label_file name classes; drop one of them",
         )
+        require(not (self.labels and self.label_file), "--labels and --label_file name the same; drop one of them")
+        require(not (self.regression and self.multi_label), "--regression and --multi_label contradict; drop one")
+        require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
+        require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
+        require(not self.tune_thresholds or self.do_eval, "--tune_thresholds needs --do_eval, for the dev data")
+
+    def _check_data(self) -> None:
+        has_paths = bool(self.train_data_path or self.eval_data_path or self.test_data_path)
+        require(
+            bool(self.data_dir.strip()) or has_paths,
+            "--data_dir is empty; name the folder with the data",
+        )
+        require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")

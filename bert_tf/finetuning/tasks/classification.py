@@ -32,11 +32,19 @@ METRICS = (LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One or two texts and their label as text, None in test files."""
+    """One or two texts and their label as text, None in test files.
+
+    Attributes:
+      text_a: the first or only text.
+      text_b: the second text.
+      label: of the example; a tuple of labels where an example may have any number of them.
+      id: the user's name of the example, if there is one.
+    """
 
     text_a: str
     text_b: str | None
-    label: str | None
+    label: str | tuple[str, ...] | None
+    id: str | None = None
 
 
 def model_inputs(columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -157,16 +165,27 @@ class ClassificationTask(Task):
         """Writes two files with one line per example.
 
         `test_results.tsv` has probabilities, or the score, as the original writes them. `test_predictions.tsv` has a
-        header and adds the number of the example, from 0, and the predicted label.
+        header and adds the user's id of the example, else its number from 0, and the predicted label.
         """
         rows = predictions if self.is_regression else probabilities(predictions)
         results = [list(map(repr, row.tolist())) for row in rows]
+        names = [self.example_name(split, number) for number in range(len(results))]
         if self.is_regression:
-            named = [["index", "score"], *([str(number), *row] for number, row in enumerate(results))]
+            named = [["index", "score"], *([name, *row] for name, row in zip(names, results, strict=True))]
         else:
             best = np.argmax(rows, axis=1)
             named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
-            named += [[str(number), self.labels[best[number]], *row] for number, row in enumerate(results)]
+            named += [[names[number], self.labels[best[number]], *row] for number, row in enumerate(results)]
+        return self.write_tables(folder, results, named)
+
+    @staticmethod
+    def example_name(split: Split, number: int) -> str:
+        """Returns the user's id of an example, else its number from 0."""
+        return getattr(split.examples[number], "id", None) or str(number)
+
+    @staticmethod
+    def write_tables(folder: str, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]) -> list[str]:
+        """Writes `test_results.tsv` and, with a header, `test_predictions.tsv`; returns their paths."""
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):
             writer.write_text(path, "".join("\t".join(line) + "\n" for line in lines))

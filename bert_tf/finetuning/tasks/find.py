@@ -3,27 +3,24 @@
 import dataclasses
 
 from bert_tf.finetuning.tasks import glue
-from bert_tf.finetuning.tasks.own_data import own_task
-from bert_tf.finetuning.tasks.tsv_task import TSV, TsvTask
+from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.own_data import NAMES, own_task
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
 
-def find_task(settings: ClassifierSettings) -> TsvTask:
+def find_task(settings: ClassifierSettings) -> ClassificationTask:
     """Returns the task that `--task_name` names, in any case of letters.
 
-    The labels of a user's own files are those of `--tsv_labels`, else those of the run in `--output_dir`, else those
-    in train.tsv.
-
     Raises:
-      InputError: the name is unknown, or a user's own files have fewer than two labels.
+      InputError: the name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
     for task in glue.TASKS:
         if task.name.lower() == settings.task_name.lower():
             return dataclasses.replace(task, data_dir=settings.data_dir)
-    if settings.task_name.lower() != TSV:
+    if settings.task_name.lower() not in NAMES:
         raise InputError(
-            f"--task_name={settings.task_name}: unknown; known are {', '.join(glue.TASK_NAMES)} and {TSV}, "
-            "for your own train.tsv, dev.tsv and test.tsv"
+            f"--task_name={settings.task_name}: unknown; known are {', '.join(glue.TASK_NAMES)} and {NAMES[0]}, "
+            "for your own data"
         )
     return own_task(settings)

@@ -4,7 +4,6 @@ Paper: section 4.1.
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.finetuning.tasks.tsv import Columns, read_examples
 from tfrecords.errors import InputError
-
-# The name of a task over a user's own files.
-TSV = "tsv"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +40,6 @@ class TsvTask(ClassificationTask):
     def has_pairs(self) -> bool:
         """Whether there are two texts."""
         return self.columns.text_b is not None
-
-    def data_facts(self) -> dict[str, Any]:
-        """Returns the columns of a user's own files; those of GLUE's tasks follow from the name."""
-        if self.name != TSV:
-            return {}
-        return {f"tsv_{name}": value for name, value in dataclasses.asdict(self.columns).items()}
 
     def files(self, split: str) -> list[str]:
         """See `Task`."""
