@@ -5,6 +5,8 @@ import dataclasses
 from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
+_OWN = ("own", "tsv")
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings(FineTuningSettings):
@@ -51,6 +53,15 @@ class ClassifierSettings(FineTuningSettings):
     train_data_path: str = setting("training data, if it is not in --data_dir", "")
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
     test_data_path: str = setting("test data, if it is not in --data_dir", "")
+    tfds_name: str = setting(
+        "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
+        "flags of columns name its features, which its description gives otherwise", "",
+    )  # fmt: skip
+    tfds_data_dir: str = setting("folder of TensorFlow Datasets; empty: ~/tensorflow_datasets", "")
+    tfds_splits: str = setting(
+        "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
+        "validation and test", "",
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
@@ -68,8 +79,18 @@ class ClassifierSettings(FineTuningSettings):
 
     def _check_data(self) -> None:
         has_paths = bool(self.train_data_path or self.eval_data_path or self.test_data_path)
+        if not self.tfds_name:
+            require(not (self.tfds_data_dir or self.tfds_splits), "--tfds_data_dir and --tfds_splits need --tfds_name")
+            require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
+            require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
+            return
         require(
-            bool(self.data_dir.strip()) or has_paths,
-            "--data_dir is empty; name the folder with the data",
+            not (self.data_dir or has_paths), f"--tfds_name={self.tfds_name} and files are two sets of data; drop one"
         )
-        require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
+        require(
+            self.task_name.lower() in ("", *_OWN),
+            f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
+        )
+        require(
+            not self.multi_label, "--multi_label: the features of --tfds_name give the kind of the label; drop the flag"
+        )

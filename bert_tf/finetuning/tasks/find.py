@@ -15,6 +15,8 @@ def find_task(settings: ClassifierSettings) -> ClassificationTask:
     Raises:
       InputError: the name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
+    if settings.tfds_name:
+        return own_task(settings)
     for task in glue.TASKS:
         if task.name.lower() == settings.task_name.lower():
             return dataclasses.replace(task, data_dir=settings.data_dir)

@@ -15,11 +15,12 @@ from absl import logging
 from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import class_weights
+from bert_tf.finetuning.tasks import class_weights, glue
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.finetuning.tasks.own_task import LARGEST_SCORE, OwnTask
 from bert_tf.finetuning.tasks.sources import FileSource, Placed, Source
+from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
@@ -51,20 +52,26 @@ def own_task(settings: ClassifierSettings) -> OwnTask:
       InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
     known = _run_in(settings.output_dir)
-    kind = _kind(settings, known)
-    source = _file_source(settings, known, kind)
+    if settings.tfds_name:
+        source = _tfds_source(settings, known)
+        kind = source.kind
+    else:
+        kind = _kind(settings, known)
+        source = _file_source(settings, known, kind)
+    official = _glue_scores(settings)
+    scores = official or _SCORES[kind]
     name = known.task_name if known else settings.task_name.lower() or NAMES[0]
     if settings.tune_thresholds and kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
     if kind == REGRESSION:
-        mean, deviation = _scale(source, known)
-        return OwnTask(name, source, (), _SCORES[kind], mean=mean, deviation=deviation)
+        mean, deviation = (0.0, 1.0) if official else _scale(source, known)
+        return OwnTask(name, source, (), scores, mean=mean, deviation=deviation)
     labels = _labels(settings, known, source)
     weights = _class_weights(settings, known, kind, source, labels)
     if kind == MULTI_LABEL:
         more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
-        return MultiLabelTask(name, source, labels, _SCORES[kind], class_weights=weights, **more)
-    return OwnTask(name, source, labels, _SCORES[kind], class_weights=weights)
+        return MultiLabelTask(name, source, labels, scores, class_weights=weights, **more)
+    return OwnTask(name, source, labels, scores, class_weights=weights)
 
 
 def _run_in(output_dir: str) -> TaskDescription | None:
@@ -99,6 +106,19 @@ def _file_source(settings: ClassifierSettings, known: TaskDescription | None, ki
         separator=facts["label_separator"],
         has_label_sets=kind == MULTI_LABEL,
     )
+
+
+def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:
+    columns = _facts(settings, known, dict.fromkeys(("text_a_column", "text_b_column", "label_column")))
+    is_regression = _kind(settings, known) == REGRESSION
+    return open_set(settings.tfds_name, settings.tfds_data_dir, settings.tfds_splits, columns, is_regression)
+
+
+def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
+    """Returns the official scores of a set of GLUE that TensorFlow Datasets provides; () for other sets."""
+    sets = {f"glue/{task.name.lower().replace('-', '')}": task.score_names for task in glue.TASKS}
+    name = settings.tfds_name.partition(":")[0]
+    return () if settings.labels or settings.label_file else sets.get(name, ())
 
 
 def _facts(settings: ClassifierSettings, known: TaskDescription | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
