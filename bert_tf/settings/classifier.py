@@ -6,6 +6,14 @@ from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
 _OWN = ("own", "tsv")
+# tf-models-official's modes, and the flags that they stand for.
+_MODES = {
+    "train_and_eval": ("do_train", "do_eval"),
+    "train": ("do_train",),
+    "eval": ("do_eval",),
+    "predict": ("do_predict",),
+    "export_only": (),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +71,18 @@ class ClassifierSettings(FineTuningSettings):
         "validation and test", "",
     )  # fmt: skip
 
+    input_meta_data_path: str = setting(
+        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; --train_data_path, "
+        "--eval_data_path and --test_data_path name the records", "",
+    )  # fmt: skip
+    mode: str = setting(
+        "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
+        "is no --test_data_path", "flags", choices=("flags", *_MODES),
+    )  # fmt: skip
+    model_export_path: str = setting("--mode=export_only: folder of the export", "")
+
     def __post_init__(self):
+        self._resolve_mode()
         super().__post_init__()
         self._check_data()
         named = bool(self.labels or self.label_file)
@@ -77,15 +96,50 @@ class ClassifierSettings(FineTuningSettings):
         require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
         require(not self.tune_thresholds or self.do_eval, "--tune_thresholds needs --do_eval, for the dev data")
 
+    def _resolve_mode(self) -> None:
+        """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
+        export = (
+            f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir={self.model_export_path or 'FOLDER/1'}"
+        )
+        require(self.mode != "export_only", f"--mode=export_only is a script of its own: {export}")
+        require(not self.model_export_path, f"--model_export_path: export after training by {export}")
+        if self.mode == "flags":
+            return
+        given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
+        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} say the same; drop one of them")
+        changes = dict.fromkeys(_MODES[self.mode], True) | {"mode": "flags"}
+        if self.mode == "predict" and not self.test_data_path:
+            changes["test_data_path"] = self.eval_data_path
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+
     def _check_data(self) -> None:
-        has_paths = bool(self.train_data_path or self.eval_data_path or self.test_data_path)
-        if not self.tfds_name:
-            require(not (self.tfds_data_dir or self.tfds_splits), "--tfds_data_dir and --tfds_splits need --tfds_name")
+        paths = {
+            "do_train": "train_data_path",
+            "do_eval": "eval_data_path",
+            "do_predict": "test_data_path",
+        }
+        has_paths = any(getattr(self, path) for path in paths.values())
+        if self.tfds_name:
+            self._check_tfds(has_paths)
+            return
+        require(not (self.tfds_data_dir or self.tfds_splits), "--tfds_data_dir and --tfds_splits need --tfds_name")
+        if self.input_meta_data_path:
+            require(
+                not (self.data_dir or self.task_name),
+                "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
+            )
+        else:
             require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
             require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
-            return
+        for flag, path in paths.items():
+            found = bool(self.data_dir or getattr(self, path) or not getattr(self, flag))
+            require(found, f"--{flag} needs --{path}")
+
+    def _check_tfds(self, has_paths: bool) -> None:
         require(
-            not (self.data_dir or has_paths), f"--tfds_name={self.tfds_name} and files are two sets of data; drop one"
+            not (self.data_dir or has_paths or self.input_meta_data_path),
+            f"--tfds_name={self.tfds_name} and files are two sets of data; drop one",
         )
         require(
             self.task_name.lower() in ("", *_OWN),

@@ -5,6 +5,7 @@ import dataclasses
 from bert_tf.finetuning.tasks import glue
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.own_data import NAMES, own_task
+from bert_tf.finetuning.tasks.records_task import records_task
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
@@ -15,6 +16,8 @@ def find_task(settings: ClassifierSettings) -> ClassificationTask:
     Raises:
       InputError: the name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
+    if settings.input_meta_data_path:
+        return records_task(settings)
     if settings.tfds_name:
         return own_task(settings)
     for task in glue.TASKS:
