@@ -135,7 +135,7 @@ class FileSource(Source):
                 raise InputError(f"{place}: the text is {meaning(cells[name])}, not a string; mend the line")
         label = None
         if "label" in cells:
-            label = self._labels(place, cells["label"]) if self.has_label_sets else _label(place, cells["label"])
+            label = self._labels(place, cells["label"]) if self.has_label_sets else label_text(place, cells["label"])
         name = None if cells.get("id") is None else str(cells["id"]).strip()
         if name is not None and not name.isprintable():
             raise InputError(f"{place}: the id {name!r} has a newline, tab or control character; rename it")
@@ -150,7 +150,7 @@ class FileSource(Source):
                 parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
         if not isinstance(parts, list):
             raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, [] for none")
-        labels = tuple(_label(place, part) for part in parts)
+        labels = tuple(label_text(place, part) for part in parts)
         if len(set(labels)) < len(labels):
             raise InputError(f"{place}: names a label twice; remove one")
         return labels
@@ -165,7 +165,7 @@ def _list_in(cell: str) -> list | None:
         return None
 
 
-def _label(place: str, cell: Any) -> str:
+def label_text(place: str, cell: Any) -> str:
     """Returns the text of a label: a string without spaces around it, a boolean or a number.
 
     Raises:
@@ -179,8 +179,8 @@ def _label(place: str, cell: Any) -> str:
         # 1.0 and 1 are one label: libraries that write JSON turn integers beside missing values into floats.
         return str(int(cell)) if math.isfinite(cell) and cell == int(cell) and abs(cell) < 1e15 else repr(cell)
     if not isinstance(cell, str):
-        several = "; for several labels, give --multi_label" if isinstance(cell, list) else ""
-        raise InputError(f"{place}: the label is {meaning(cell)}; remove the line, or give it a label{several}")
+        remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "mend or remove the line"
+        raise InputError(f"{place}: the label is {meaning(cell)}; {remedy}")
     if not cell.strip():
         raise InputError(f"{place}: the label is empty; remove the line, or give it a label")
     if not cell.strip().isprintable():

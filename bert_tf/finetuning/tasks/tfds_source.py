@@ -10,7 +10,7 @@ from absl import logging
 
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, Example
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
-from bert_tf.finetuning.tasks.sources import Placed, Source
+from bert_tf.finetuning.tasks.sources import Placed, Source, label_text
 from tfrecords.errors import InputError
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid", "test")
@@ -73,7 +73,7 @@ class TfdsSource(Source):
         for number, row in enumerate(self._rows(own), 1):
             place = f"{self.name} {own} example {number}"
             texts = [_text(place, row[name]) for name in (self.text_a, self.text_b) if name]
-            label = None if split == "test" else self._label(row[self.label])
+            label = None if split == "test" else self._label(place, row[self.label])
             if label is None and split != "test":
                 unlabeled += 1
             else:
@@ -102,11 +102,11 @@ class TfdsSource(Source):
                 f"--tfds_name={self.name}: no split {split!r} (has {known}); give --tfds_splits"
             ) from error
 
-    def _label(self, value: Any) -> str | tuple[str, ...] | None:
+    def _label(self, place: str, value: Any) -> str | tuple[str, ...] | None:
         if self.has_label_sets:
             return tuple(sorted({self.labels[number] for number in np.asarray(value).tolist()}))
         if isinstance(value, bytes):
-            return value.decode("utf-8").strip()
+            return label_text(place, _text(place, value))
         if self.labels:
             return None if value < 0 else self.labels[int(value)]
         return repr(float(value)) if self.kind == REGRESSION else str(value).lower()

@@ -216,7 +216,7 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("csv", "text,label\n\n\n", "holds no example"),
         ("csv", "", "holds no example"),
         ("csv", "text,label\na,x\n".encode("utf-16"), "line 1: not UTF-8"),
-        ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; remove the line"),
+        ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; mend or remove the line"),
         ("jsonl", '{"text": "a", "label": "x"}\n{"text": "a", "labels": "x"}\n', "line 2: .*no field 'label'"),
         ("jsonl", '{"text": 3, "label": "x"}\n', "line 1: the text is a number, not a string"),
         ("jsonl", '{"text": null, "label": "x"}\n', "line 1: the text is null, not a string"),
@@ -312,6 +312,22 @@ def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, c
     task = find_task(settings("own", tmp_path, text_a_column="body", **later))
     assert task.read("train")[0].text_a == "b"
     assert f"--text_a_column=body: {tmp_path} was trained with title" in caplog.text
+
+
+def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):
+    later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
+    (tmp_path / "ckpt-3.index").touch()
+    train = write(tmp_path, "text\tlabel\na\t0\nb\t1000\nc\t1000\n")
+    tasks = [
+        find_task(settings("own", tmp_path, regression=True)),
+        find_task(settings("own", tmp_path, class_weights="balanced")),
+        find_task(settings("tsv", tmp_path, multi_label=True, label_separator="|", class_weights="0=2")),
+    ]
+    train.unlink()
+    for task in tasks:
+        description.write(str(tmp_path), description.describe(task, True, 8))
+        again = find_task(settings("own", tmp_path, **later))
+        assert description.describe(again, True, 8) == description.describe(task, True, 8)
 
 
 def checked(folder, train, dev=(), **changes):
