@@ -17,6 +17,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.tasks import scores
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
@@ -77,10 +78,12 @@ class ClassificationTask(Task):
 
     Attributes:
       has_pairs: whether there are two texts.
+      score_names: names in `scores.SCORES`, the main one first.
       score_range: lowest and highest score of a regression.
     """
 
     has_pairs: bool
+    score_names: tuple[str, ...]
     score_range: tuple[float, float]
 
     @property
@@ -160,6 +163,12 @@ class ClassificationTask(Task):
             "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
             "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
         }
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the task's scores from what `prediction` returned, [N, C], the main one first."""
+        labels = split.columns["label_ids"].numpy()
+        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
+        return scores.compute(self.score_names, labels, answers)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.

@@ -33,8 +33,8 @@ def meaning(value: Any) -> str:
 def _parse(place: str, line: str) -> Mapping[str, Any]:
     try:
         entries = json.loads(line, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
-        line.encode()
-        json.dumps(entries, ensure_ascii=False).encode()
+        if "\\u" in line:
+            json.dumps(entries, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{place}: holds half of a surrogate pair, which is no character; mend the text") from error
     except (ValueError, RecursionError) as error:

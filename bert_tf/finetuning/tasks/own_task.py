@@ -7,11 +7,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.task import Split
-from bert_tf.finetuning.tasks import example_checks, scores
+from bert_tf.finetuning.tasks import example_checks
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.finetuning.tasks.sources import Source
 from tfrecords.errors import InputError
@@ -104,8 +102,3 @@ class OwnTask(ClassificationTask):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns logits [B, C], or scores [B, 1] in the user's range."""
         return logits * self.deviation + self.mean if self.is_regression else logits
-
-    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from what `prediction` returned, the main one first."""
-        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
-        return scores.compute(self.score_names, split.columns["label_ids"].numpy(), answers)

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
-from bert_tf.finetuning.task import Columns, Split
-from bert_tf.finetuning.tasks import glue, scores
+from bert_tf.finetuning.task import Columns
+from bert_tf.finetuning.tasks import glue
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
@@ -156,11 +156,6 @@ class RecordsTask(ClassificationTask):
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of the examples, float32 [B]."""
         return batch["row_weights"] * batch["weight"] if self.has_weights else batch["row_weights"]
-
-    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from logits [N, C], the main one first."""
-        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
-        return scores.compute(self.score_names, split.columns["label_ids"].numpy(), answers)
 
 
 def records_task(settings: ClassifierSettings) -> RecordsTask:

@@ -169,15 +169,17 @@ def label_text(place: str, cell: Any) -> str:
     """Returns the text of a label: a string without spaces around it, a boolean or a number.
 
     Raises:
-      InputError: it is empty, null, a list or an object, or would break the lines of the files with results.
+      InputError: it is empty, null, not finite, a list or an object, or would break a line of the files with results.
     """
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, int):
         return str(cell)
+    if isinstance(cell, float) and not math.isfinite(cell):  # 1e999
+        raise InputError(f"{place}: the label is a number beyond float64; mend or remove the line")
     if isinstance(cell, float):
         # 1.0 and 1 are one label: libraries that write JSON turn integers beside missing values into floats.
-        return str(int(cell)) if math.isfinite(cell) and cell == int(cell) and abs(cell) < 1e15 else repr(cell)
+        return str(int(cell)) if cell == int(cell) and abs(cell) < 1e15 else repr(cell)
     if not isinstance(cell, str):
         remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "mend or remove the line"
         raise InputError(f"{place}: the label is {meaning(cell)}; {remedy}")

@@ -5,10 +5,6 @@ Paper: section 4.1.
 
 import dataclasses
 
-import numpy as np
-
-from bert_tf.finetuning.task import Split
-from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.finetuning.tasks.tsv import Columns, read_examples
 from tfrecords.errors import InputError
@@ -62,9 +58,3 @@ class TsvTask(ClassificationTask):
             except InputError as error:
                 raise InputError(f"{path}, line {line}: {error}") from error
         return [example for _, example in examples]
-
-    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from logits [N, C], the main one first."""
-        labels = split.columns["label_ids"].numpy()
-        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
-        return scores.compute(self.score_names, labels, answers)
