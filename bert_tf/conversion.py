@@ -26,6 +26,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks.classification import REGRESSION
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
@@ -35,6 +36,7 @@ from tfrecords.errors import InputError
 from tfrecords.vocabulary import tokens_sha256
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
+_HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
 _ENTRIES = "hugging_face_entries"
 # Attention directions that each format's own code supports.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
@@ -71,6 +73,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     tensors = contents.read(paths)
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
+    if settings.format != "bert_tf":
+        tensors = _with_users_scores(tensors, _read_task(os.path.dirname(contents.source)))
     entries = _entries_of(contents, extended or vocabulary)
     with _clear_errors(settings.output), writer.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
@@ -120,6 +124,9 @@ def _write_tokenizer(
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
+        thresholds = os.path.join(tokenizer.folder, THRESHOLDS_NAME)
+        if task.kind == MULTI_LABEL and tf.io.gfile.exists(thresholds):
+            tf.io.gfile.copy(thresholds, os.path.join(folder, THRESHOLDS_NAME))
     if settings.format != "hugging_face":
         return
     if not vocab_file:
@@ -140,6 +147,15 @@ def _write(format: str, folder: str, tensors, config: BertConfig, moments, globa
         (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
 
 
+def _with_users_scores(tensors: dict, task: TaskDescription | None) -> dict:
+    """Returns tensors whose head computes scores in the user's range, for formats that have no place for the scale."""
+    if not (task and "deviation" in task.parameters and _HEAD_KERNEL in tensors):
+        return tensors
+    mean, deviation = (np.float32(task.parameters[name]) for name in ("mean", "deviation"))
+    head = {_HEAD_KERNEL: tensors[_HEAD_KERNEL] * deviation, _HEAD_BIAS: tensors[_HEAD_BIAS] * deviation + mean}
+    return tensors | head
+
+
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], the problem."""
     folder = os.path.dirname(contents.source)
@@ -147,7 +163,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
     if task:
-        entries |= hugging_face.task_entries(task.labels, is_regression=task.kind == REGRESSION)
+        entries |= hugging_face.task_entries(task.labels, task.kind == REGRESSION, task.kind == MULTI_LABEL)
     return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
 
 

@@ -19,8 +19,10 @@ def main(settings: ClassifierSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.tasks.find import find_task
+    from bert_tf.finetuning.tasks.records_task import with_row_length
     from bert_tf.report import run_report
 
+    settings = with_row_length(settings)
     return run_finetuning(settings, find_task(settings), run_report.write)
 
 

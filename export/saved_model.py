@@ -54,7 +54,7 @@ def export_saved_model(settings: ExportSettings) -> None:
         with open(labels_file, "w", encoding="utf-8") as file:
             file.writelines(f"{label}\n" for label in described.labels)
         assets = {"config": config_file, "vocabulary": vocab_file, "labels": labels_file}
-        served = served_class(model, tokenizer, described, assets)
+        served = served_class(model, tokenizer, served_class.completed(described, source), assets)
         with writer.atomic_folder(target) as temporary:
             tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
             writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))

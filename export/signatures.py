@@ -15,7 +15,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.finetuning.tasks import classification
+from bert_tf.finetuning.tasks import classification, multi_label
 from bert_tf.tokenization import BertTokenizer
 
 
@@ -44,6 +44,12 @@ class ServedModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """Returns a function that makes the head of the task, for `FineTunedBert`."""
+
+    @staticmethod
+    def completed(description: TaskDescription, folder: str) -> TaskDescription:
+        """Adds to the description what the answers need besides it from a run's folder; nothing by default."""
+        del folder
+        return description
 
     @abc.abstractmethod
     def inputs(self) -> tuple[str, ...]:
@@ -102,14 +108,35 @@ class ServedRegression(_ServedClassification):
         """Scores texts.
 
         Returns:
-          `score` float32 [B].
+          `score` float32 [B], in the range of the training data.
         """
-        return {"score": self.logits(texts)[:, 0]}
+        scale = self._description.parameters
+        return {"score": self.logits(texts)[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
+
+
+class ServedMultiLabel(_ServedClassification):
+    """Any number of labels: see `answer`. `assets/labels.txt` names the C labels in their order."""
+
+    @staticmethod
+    def completed(description: TaskDescription, folder: str) -> TaskDescription:
+        """Adds the thresholds of the run."""
+        return multi_label.with_thresholds(description, folder)
+
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Decides on each label.
+
+        Returns:
+          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold.
+        """
+        probabilities = tf.sigmoid(self.logits(texts))
+        thresholds = tf.constant(self._description.parameters["thresholds"], tf.float32)
+        return {"probabilities": probabilities, "predicted": probabilities > thresholds}
 
 
 KINDS: dict[str, type[ServedModel]] = {
     classification.CLASSIFICATION: ServedClassifier,
     classification.REGRESSION: ServedRegression,
+    multi_label.MULTI_LABEL: ServedMultiLabel,
 }
 
 

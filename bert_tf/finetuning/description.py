@@ -28,6 +28,7 @@ class TaskDescription:
       do_lower_case: whether the tokenizer lower-cased.
       max_seq_length: S of training.
       parameters: what else the kind needs; see `Task.parameters`.
+      data: how the training data was read; see `Task.data_facts`.
     """
 
     kind: str
@@ -36,12 +37,19 @@ class TaskDescription:
     do_lower_case: bool
     max_seq_length: int
     parameters: Mapping[str, Any]
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def describe(task: Task, do_lower_case: bool, max_seq_length: int) -> TaskDescription:
     """Returns the description of a task that is trained with these settings."""
     return TaskDescription(
-        task.kind, task.name, tuple(task.labels), do_lower_case, max_seq_length, dict(task.parameters)
+        task.kind,
+        task.name,
+        tuple(task.labels),
+        do_lower_case,
+        max_seq_length,
+        dict(task.parameters),
+        dict(task.data_facts()),
     )
 
 
@@ -90,7 +98,14 @@ def read(folder: str) -> TaskDescription:
             found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train again") from error
-    types = {"kind": str, "task_name": str, "do_lower_case": bool, "max_seq_length": int, "parameters": dict}
+    types = {
+        "kind": str,
+        "task_name": str,
+        "do_lower_case": bool,
+        "max_seq_length": int,
+        "parameters": dict,
+        "data": dict,
+    }
     for name, expected in types.items():
         if not isinstance(getattr(found, name), expected):
             raise InputError(f"{path}: is damaged ({name} is {getattr(found, name)!r}); copy the run's folder again")

@@ -150,6 +150,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     task.check(config, settings)
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
+    task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
         check_initial(starts_from, task, config, settings.reinitialize_head)
     folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
@@ -328,6 +329,7 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
         metrics_file.record(folder, "dev", step, scores)
         results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
         metrics_file.write_results(folder, results)
+        run.task.keep_evaluation(folder, run.splits["dev"], predictions)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 

@@ -94,6 +94,13 @@ class Task(abc.ABC):
           InputError: names the file and the line.
         """
 
+    def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
+        """Refuses examples that cannot be learned, by an InputError, and warns of doubtful ones.
+
+        Args:
+          examples: of all splits that a run reads, by the split.
+        """
+
     @abc.abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples to rows.
@@ -144,6 +151,9 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
+
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:  # noqa: B027 - a default
+        """Writes what a task keeps of an evaluation besides its scores, atomically; nothing by default."""
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:

@@ -5,26 +5,85 @@ import dataclasses
 from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
+_OWN = ("own", "tsv")
+# tf-models-official's modes, and the flags that they stand for.
+_MODES = {
+    "train_and_eval": ("do_train", "do_eval"),
+    "train": ("do_train",),
+    "eval": ("do_eval",),
+    "predict": ("do_predict",),
+    "export_only": (),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings(FineTuningSettings):
-    """Settings of `run_classifier`; names and defaults of google-research/bert."""
+    """Settings of `run_classifier`; names and defaults of google-research/bert.
 
-    data_dir: str = setting("folder of the task's files, such as train.tsv, dev.tsv and test.tsv")
+    Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
+    """
+
+    data_dir: str = setting("folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "")
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
-        "tsv for your own files"
+        "own (also: tsv) for your own data",
+        "",
     )
-    tsv_has_header: bool = setting("task tsv: the first line names the columns", True)
-    tsv_text_a_column: str = setting("task tsv: column of the (first) text, by name or number from 0", "text")
-    tsv_text_b_column: str = setting("task tsv: column of the second text; empty for none", "")
-    tsv_label_column: str = setting("task tsv: column of the label, by name or number from 0", "label")
-    tsv_labels: str = setting("task tsv: comma-separated labels; empty: the sorted labels of train.tsv", "")
-    tsv_quoted: bool | None = setting(
-        "task tsv: cells may stand in double quotes, which are removed; default: quotes are text, but a file whose "
-        "texts all stand in quotes is refused", None,
+    has_header: bool | None = setting(
+        "own data: the first line names the columns; default: true", None, alias="tsv_has_header"
+    )
+    text_a_column: str | None = setting(
+        "own data: column of the (first) text, by name or number from 0; default: text", None,
+        alias="tsv_text_a_column",
     )  # fmt: skip
-    tsv_regression: bool = setting("task tsv: the label is a number to learn", False)
+    text_b_column: str | None = setting(
+        "own data: column of the second text; default: none", None, alias="tsv_text_b_column"
+    )
+    label_column: str | None = setting(
+        "own data: column of the label, by name or number from 0; default: label", None, alias="tsv_label_column"
+    )
+    labels: str = setting("own data: comma-separated labels; empty: the sorted labels of train", "", alias="tsv_labels")
+    quoted: bool | None = setting(
+        "own .tsv files: cells may stand in double quotes, which are removed; default: quotes are text, but a file "
+        "whose texts all stand in quotes is refused", None, alias="tsv_quoted",
+    )  # fmt: skip
+    regression: bool = setting("own data: the label is a number to learn", False, alias="tsv_regression")
+    multi_label: bool = setting("own data: an example has any number of labels, also none", False)
+    label_separator: str | None = setting(
+        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma", None
+    )
+    label_file: str = setting("own data: file with one label a line, for labels with commas", "")
+    id_column: str = setting("own data: column with a name for each example, for test_predictions.tsv", "")
+    data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
+    class_weights: str = setting(
+        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object", ""
+    )
+    tune_thresholds: bool = setting(
+        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
+        "keeps them for prediction and export", False,
+    )  # fmt: skip
+    train_data_path: str = setting("training data, if it is not in --data_dir", "")
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
+    test_data_path: str = setting("test data, if it is not in --data_dir", "")
+    tfds_name: str = setting(
+        "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
+        "flags of columns name its features, which its description gives otherwise", "",
+    )  # fmt: skip
+    tfds_data_dir: str = setting("folder of TensorFlow Datasets; empty: ~/tensorflow_datasets", "")
+    tfds_splits: str = setting(
+        "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
+        "validation and test", "",
+    )  # fmt: skip
+
+    input_meta_data_path: str = setting(
+        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; --train_data_path, "
+        "--eval_data_path and --test_data_path name the records", "",
+    )  # fmt: skip
+    mode: str = setting(
+        "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
+        "is no --test_data_path", "flags", choices=("flags", *_MODES),
+    )  # fmt: skip
+    model_export_path: str = setting("--mode=export_only: folder of the export", "")
     xnli_language: str = setting(
         "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all", "zh"
     )
@@ -35,10 +94,71 @@ class ClassifierSettings(FineTuningSettings):
     joint_data_dirs: str = setting("their folders, separated by commas, in the same order", "")
 
     def __post_init__(self):
+        self._resolve_mode()
         super().__post_init__()
+        self._check_data()
+        named = bool(self.labels or self.label_file)
         require(
-            not (self.tsv_regression and self.tsv_labels),
-            "--tsv_regression learns numbers and --tsv_labels names classes; drop one of them",
+            not (self.regression and named),
+            "--regression learns numbers, and --labels and --label_file name classes; drop one of them",
+        )
+        require(not (self.labels and self.label_file), "--labels and --label_file name the same; drop one of them")
+        require(not (self.regression and self.multi_label), "--regression and --multi_label contradict; drop one")
+        require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
+        require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
+        require(not self.tune_thresholds or self.do_eval, "--tune_thresholds needs --do_eval, for the dev data")
+
+    def _resolve_mode(self) -> None:
+        """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
+        export = (
+            f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir={self.model_export_path or 'FOLDER/1'}"
+        )
+        require(self.mode != "export_only", f"--mode=export_only is a script of its own: {export}")
+        require(not self.model_export_path, f"--model_export_path: export after training by {export}")
+        if self.mode == "flags":
+            return
+        given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
+        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} say the same; drop one of them")
+        changes = dict.fromkeys(_MODES[self.mode], True) | {"mode": "flags"}
+        if self.mode == "predict" and not self.test_data_path:
+            changes["test_data_path"] = self.eval_data_path
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+
+    def _check_data(self) -> None:
+        paths = {
+            "do_train": "train_data_path",
+            "do_eval": "eval_data_path",
+            "do_predict": "test_data_path",
+        }
+        has_paths = any(getattr(self, path) for path in paths.values())
+        if self.tfds_name:
+            self._check_tfds(has_paths)
+            return
+        require(not (self.tfds_data_dir or self.tfds_splits), "--tfds_data_dir and --tfds_splits need --tfds_name")
+        if self.input_meta_data_path:
+            require(
+                not (self.data_dir or self.task_name),
+                "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
+            )
+        else:
+            require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
+            require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
+        for flag, path in paths.items():
+            found = bool(self.data_dir or getattr(self, path) or not getattr(self, flag))
+            require(found, f"--{flag} needs --{path}")
+
+    def _check_tfds(self, has_paths: bool) -> None:
+        require(
+            not (self.data_dir or has_paths or self.input_meta_data_path),
+            f"--tfds_name={self.tfds_name} and files are two sets of data; drop one",
+        )
+        require(
+            self.task_name.lower() in ("", *_OWN),
+            f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
+        )
+        require(
+            not self.multi_label, "--multi_label: the features of --tfds_name give the kind of the label; drop the flag"
         )
         names, folders = self.joint_task_names, self.joint_folders
         require(

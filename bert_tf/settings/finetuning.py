@@ -14,7 +14,7 @@ class FineTuningSettings(DeviceSettings):
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
     )
     vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
-    output_dir: str = setting("folder for checkpoints and results")
+    output_dir: str = setting("folder for checkpoints and results", alias="model_dir")
     init_checkpoint: str = setting(
         "pre-trained checkpoint of any format: prefix, folder, or hf://owner/model; empty: random weights", ""
     )

@@ -239,7 +239,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inp
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--task_name=nope"], "unknown; known are CoLA, .* and tsv"),
+        (["--task_name=nope"], "unknown; known are CoLA, .* and own"),
         (["--max_seq_length=33"], "max_seq_length=33 is beyond max_position_embeddings=32"),
         (["--data_dir=nowhere"], "nowhere/train.tsv: no such file"),
         (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),

@@ -285,6 +285,24 @@ def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, so
         assert tokenizer["model_max_length"] == 7
 
 
+def test_scores_in_a_users_range_and_label_sets_keep_their_meaning(values, source, tmp_path):
+    named = original_values(values) | {"output_weights": np.ones([1, 16]), "output_bias": np.ones(1)}
+    save_original(source, {name: value.astype(np.float32) for name, value in named.items()})
+    write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
+    scale = {"has_pairs": False, "mean": 500.0, "deviation": 20.0}
+    description.write(str(source), TaskDescription("regression", "own", [], True, 7, scale))
+    for format, expected in (("hugging_face", (20, 520)), ("tf1", (20, 520)), ("bert_tf", (1, 1))):
+        found = convert(source, tmp_path / format, format)
+        read = found.read(["head/dense/kernel", "head/dense/bias"])
+        assert (read["head/dense/kernel"][0, 0], read["head/dense/bias"][0]) == expected, format
+    description.write(str(source), TaskDescription("multi_label", "own", ["x"], True, 7, {}))
+    (source / "thresholds.json").write_text('{"x": 0.25}')
+    convert(source, tmp_path / "sets", "hugging_face")
+    assert json.loads((tmp_path / "sets/config.json").read_text())["problem_type"] == "multi_label_classification"
+    convert(source, tmp_path / "ours", "bert_tf")
+    assert (tmp_path / "ours/thresholds.json").read_text() == '{"x": 0.25}'
+
+
 def test_a_missing_vocabulary_is_reported_for_hugging_face(source, tmp_path, caplog):
     convert(source, tmp_path / "tf1", "tf1")
     assert "transformers reads every word as [UNK]" not in caplog.text

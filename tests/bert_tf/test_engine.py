@@ -155,7 +155,9 @@ def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, traine
 
 
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):
-    with pytest.raises(InputError, match="kind 'find' cannot be exported; known kinds are classification, regression"):
+    with pytest.raises(
+        InputError, match="kind 'find' cannot be exported; known kinds are classification, regression, multi"
+    ):
         export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
     assert not os.listdir(tmp_path)
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
@@ -20,6 +21,7 @@ from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from export.signatures import ServedMultiLabel, ServedRegression
 from tests.bert_tf.classification import make_classifier, make_task
 from tfrecords.errors import InputError
 
@@ -95,6 +97,41 @@ def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_serve
     answers = serve(text_a=tf.constant(texts))
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
     assert np.ptp(predictions[:, 0]) > 1e-3, "the last token has seen the text"
+
+
+@pytest.mark.slow
+def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path):
+    texts = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}" for i in range(8)]
+    rows = [f"{text}\t{('no,yes', '')[i % 2]}\n" for i, text in enumerate(texts)]
+    _, predictions = train(tmp_path / "sets", vocab_file, "own", "text\tlabel\n", rows, "--multi_label", "--do_eval",
+                           "--tune_thresholds", "--num_train_epochs=20", "--eval_batch_size=4")  # fmt: skip
+    answers = signature(tmp_path / "sets")(text_a=tf.constant(texts))
+    assert answers.keys() == {"probabilities", "predicted"}
+    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
+    thresholds = json.loads((tmp_path / "sets/run/thresholds.json").read_text())
+    np.testing.assert_array_equal(answers["predicted"], predictions > np.float32(list(thresholds.values())))
+    assert answers["predicted"].dtype == tf.bool and answers["predicted"].shape == [8, 2]
+
+
+def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thresholds(vocab_file, tmp_path):
+    config, tokenizer = dataclasses.replace(CONFIG, num_hidden_layers=1), BertTokenizer(vocab_file)
+    model = make_classifier(config, 1)
+    model({name: tf.ones([1, 8], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
+    plain = TaskDescription("regression", "own", (), True, 8, {"has_pairs": False})
+    scaled = dataclasses.replace(plain, parameters={"has_pairs": False, "mean": 500.0, "deviation": 20.0})
+    texts = tf.constant(["the man", "word"])
+    one, other = (
+        ServedRegression(model, tokenizer, each, {}).answer(text_a=texts)["score"] for each in (plain, scaled)
+    )
+    np.testing.assert_allclose(other, one * 20 + 500, rtol=1e-6)
+
+    model = make_classifier(config, 2)
+    description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
+    (tmp_path / "thresholds.json").write_text('{"y": 0.999, "x": 0.001}')
+    described = ServedMultiLabel.completed(description, str(tmp_path))
+    answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)
+    assert answers["predicted"].numpy().tolist() == [[True, False]] * 2
+    assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99
 
 
 def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch(pairs):

@@ -17,6 +17,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.tasks import scores
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
@@ -37,14 +38,14 @@ class Example:
     Attributes:
       text_a: the first or only text.
       text_b: the second text; None for none.
-      label: as text; None in test files.
+      label: as text, None in test files; a tuple of labels where an example may have any number of them.
       id: of the example in its file; None for none.
       group: name of the part of the split that is scored apart, or the language; "" for the main one.
     """
 
     text_a: str
     text_b: str | None
-    label: str | None
+    label: str | tuple[str, ...] | None
     id: str | None = None
     group: str = ""
 
@@ -79,10 +80,12 @@ class ClassificationTask(Task):
 
     Attributes:
       has_pairs: whether there are two texts.
+      score_names: names in `scores.SCORES`, the main one first.
       score_range: lowest and highest score of a regression.
     """
 
     has_pairs: bool
+    score_names: tuple[str, ...]
     score_range: tuple[float, float]
 
     @property
@@ -163,20 +166,37 @@ class ClassificationTask(Task):
             "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
         }
 
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the task's scores from what `prediction` returned, [N, C], the main one first."""
+        labels = split.columns["label_ids"].numpy()
+        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
+        return scores.compute(self.score_names, labels, answers)
+
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
 
         `test_results.tsv` has probabilities, or the score, as the original writes them. `test_predictions.tsv` has a
-        header and adds the number of the example, from 0, and the predicted label.
+        header and adds the user's id of the example, else its number from 0, and the predicted label.
         """
         rows = predictions if self.is_regression else probabilities(predictions)
         results = [list(map(repr, row.tolist())) for row in rows]
+        names = [self.example_name(split, number) for number in range(len(results))]
         if self.is_regression:
-            named = [["index", "score"], *([str(number), *row] for number, row in enumerate(results))]
+            named = [["index", "score"], *([name, *row] for name, row in zip(names, results, strict=True))]
         else:
             best = np.argmax(rows, axis=1)
             named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
-            named += [[str(number), self.labels[best[number]], *row] for number, row in enumerate(results)]
+            named += [[names[number], self.labels[best[number]], *row] for number, row in enumerate(results)]
+        return self.write_tables(folder, results, named)
+
+    @staticmethod
+    def example_name(split: Split, number: int) -> str:
+        """Returns the user's id of an example, else its number from 0."""
+        return getattr(split.examples[number], "id", None) or str(number)
+
+    @staticmethod
+    def write_tables(folder: str, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]) -> list[str]:
+        """Writes `test_results.tsv` and, with a header, `test_predictions.tsv`; returns their paths."""
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):
             writer.write_text(path, "".join("\t".join(line) + "\n" for line in lines))

@@ -1,89 +1,231 @@
-"""A user's own tab-separated files as a task."""
+"""From the settings to a task over a user's own data.
 
-import dataclasses
+What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
+"""
+
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks.tsv import Columns, read_examples
-from bert_tf.finetuning.tasks.tsv_task import TSV, TsvTask
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import class_weights, glue
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
+from bert_tf.finetuning.tasks.own_task import LARGEST_SCORE, OwnTask
+from bert_tf.finetuning.tasks.sources import FileSource, Placed, Source
+from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
+# The name of a task over a user's own data, and its earlier name.
+NAMES = ("own", "tsv")
 # More different numbers than these are hardly classes.
 _MOST_NUMBERS = 20
+_DEFAULTS = {
+    "text_a_column": "text",
+    "text_b_column": "",
+    "label_column": "label",
+    "has_header": True,
+    "quoted": None,
+    "label_separator": ",",
+}
+_SCORES = {
+    CLASSIFICATION: ("accuracy", "macro_f1"),
+    REGRESSION: ("pearson", "spearman", "r_squared"),
+    MULTI_LABEL: ("micro_f1", "macro_f1", "subset_accuracy"),
+}
 
 
-def own_task(settings: ClassifierSettings) -> TsvTask:
-    """Returns the task "tsv".
+def own_task(settings: ClassifierSettings) -> OwnTask:
+    """Returns the task over a user's own data.
 
-    Its labels are those of `--tsv_labels`, else those of the run in `--output_dir`, else those in train.tsv.
+    Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in train.
 
     Raises:
-      InputError: fewer than two labels, or a label twice.
+      InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
-    columns = Columns(
-        settings.tsv_text_a_column,
-        settings.tsv_text_b_column or None,
-        settings.tsv_label_column,
-        settings.tsv_has_header,
-        settings.tsv_quoted,
-    )
-    train_file = f"{settings.data_dir}/train.tsv"
-    named = tuple(label.strip() for label in settings.tsv_labels.split(",") if label.strip())
-    if settings.tsv_regression:
-        labels, score_names = (), ("pearson", "spearman")
+    known = _run_in(settings.output_dir)
+    if settings.tfds_name:
+        source = _tfds_source(settings, known)
+        kind = source.kind
     else:
-        labels = named or _labels_of_run(settings.output_dir) or _labels_in(train_file, columns)
-        score_names = ("accuracy",)
-        _show(labels)
-        if len(set(labels)) < len(labels):
-            raise InputError(f"--tsv_labels={settings.tsv_labels}: names a label twice")
-        if len(labels) < 2:
-            raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --tsv_labels")
-    return TsvTask(
-        TSV,
-        columns,
-        dataclasses.replace(columns, label=None),
-        labels,
-        score_names,
-        score_range=(-math.inf, math.inf),
-        data_dir=settings.data_dir,
+        kind = _kind(settings, known)
+        source = _file_source(settings, known, kind)
+    official = _glue_scores(settings)
+    scores = official or _SCORES[kind]
+    name = known.task_name if known else settings.task_name.lower() or NAMES[0]
+    if settings.tune_thresholds and kind != MULTI_LABEL:
+        raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
+    if kind == REGRESSION:
+        mean, deviation = (0.0, 1.0) if official else _scale(source, known)
+        return OwnTask(name, source, (), scores, mean=mean, deviation=deviation)
+    labels = _labels(settings, known, source)
+    weights = _class_weights(settings, known, kind, source, labels)
+    if kind == MULTI_LABEL:
+        more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
+        return MultiLabelTask(name, source, labels, scores, class_weights=weights, **more)
+    return OwnTask(name, source, labels, scores, class_weights=weights)
+
+
+def _run_in(output_dir: str) -> TaskDescription | None:
+    """Returns the description of a run over own data in this folder; None if there is none."""
+    if not (latest.prefixes(output_dir) and description.exists(output_dir)):
+        return None
+    found = description.read(output_dir)
+    return found if found.task_name in NAMES else None
+
+
+def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
+    if settings.multi_label:
+        return MULTI_LABEL
+    if settings.regression:
+        return REGRESSION
+    return known.kind if known else CLASSIFICATION
+
+
+def _file_source(settings: ClassifierSettings, known: TaskDescription | None, kind: str) -> FileSource:
+    facts = _facts(settings, known, _DEFAULTS)
+    paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
+    return FileSource(
+        settings.data_dir,
+        {split: path for split, path in paths.items() if path},
+        "" if settings.data_format == "auto" else settings.data_format,
+        text_a=facts["text_a_column"],
+        text_b=facts["text_b_column"],
+        label=facts["label_column"],
+        id=settings.id_column,
+        has_header=facts["has_header"],
+        quoted=facts["quoted"],
+        separator=facts["label_separator"],
+        has_label_sets=kind == MULTI_LABEL,
     )
 
 
-def _show(labels: Sequence[str]) -> None:
+def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:
+    columns = _facts(settings, known, dict.fromkeys(("text_a_column", "text_b_column", "label_column")))
+    is_regression = _kind(settings, known) == REGRESSION
+    return open_set(settings.tfds_name, settings.tfds_data_dir, settings.tfds_splits, columns, is_regression)
+
+
+def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
+    """Returns the official scores of a set of GLUE that TensorFlow Datasets provides; () for other sets."""
+    sets = {f"glue/{name.lower().replace('-', '')}": task.score_names for name, task in glue.TASKS.items()}
+    name = settings.tfds_name.partition(":")[0]
+    return () if settings.labels or settings.label_file else sets.get(name, ())
+
+
+def _facts(settings: ClassifierSettings, known: TaskDescription | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how to read the data: as the flags say, else as the run did, else by default.
+
+    A trained model may be used on a file of other columns. But a forgotten flag would give wrong metrics without a
+    sign, so a flag that differs from training is named.
+    """
+    found = {}
+    for name, default in defaults.items():
+        given, trained = getattr(settings, name), known.data.get(name) if known else None
+        if given is not None and trained is not None and given != trained:
+            logging.warning("--%s=%s: %s was trained with %s", name, given, settings.output_dir, trained)
+        found[name] = next((value for value in (given, trained) if value is not None), default)
+    return found
+
+
+def _labels(settings: ClassifierSettings, known: TaskDescription | None, source: Source) -> tuple[str, ...]:
+    named = _named_labels(settings)
+    labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
     if len({label.casefold() for label in labels}) < len(set(labels)):
         logging.warning("some classes differ only in case; if that is a mistake, mend the labels in the files")
+    if len(set(labels)) < len(labels):
+        flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
+        raise InputError(f"{flag}: names a label twice")
+    if len(labels) < 2:
+        raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --labels")
+    return labels
 
 
-def _labels_of_run(output_dir: str) -> tuple[str, ...]:
-    """Returns the labels of a run of the task "tsv" in this folder; () if there is none."""
-    if not (latest.prefixes(output_dir) and description.exists(output_dir)):
-        return ()
-    found = description.read(output_dir)
-    return tuple(found.labels) if found.task_name == TSV else ()
+def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
+    path, lines = settings.label_file, settings.labels.split(",")
+    if path:
+        if not tf.io.gfile.exists(path):
+            raise InputError(f"--label_file={path}: no such file; write one label a line")
+        with tf.io.gfile.GFile(path, "rb") as file:
+            try:
+                lines = file.read().decode("utf-8-sig").splitlines()
+            except UnicodeDecodeError as error:
+                raise InputError(f"--label_file={path}: not UTF-8; save the file as UTF-8") from error
+    return tuple(line.strip() for line in lines if line.strip())
 
 
-def _labels_in(path: str, columns: Columns) -> tuple[str, ...]:
-    """Returns the sorted labels of a file.
+def _labels_in(source: Source) -> tuple[str, ...]:
+    """Returns the sorted labels of train.
 
     Raises:
       InputError: the column looks like numbers or texts instead of classes.
     """
-    found = [example.label for _, example in read_examples(path, columns)]
-    labels = tuple(sorted(set(found)))
-    what = f"{path}: column {columns.label!r} has {len(labels)} different values in {len(found)} lines, such as"
-    what += f" {', '.join(map(repr, labels[:3]))}"
+    found = [example.label for _, example in source.read("train")]
+    labels = tuple(sorted(_counts(found)))
+    what = f"{', '.join(source.files('train'))}: column {source.facts().get('label_column')!r} has {len(labels)} "
+    what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
+    if source.has_label_sets and not labels:
+        raise InputError(f"{what}; check --label_column and --label_separator")
+    if source.has_label_sets:
+        return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
-        raise InputError(f"{what}; give --tsv_regression to learn numbers, or name the classes with --tsv_labels")
+        raise InputError(f"{what}; give --regression to learn numbers, or name the classes with --labels")
     if len(found) > _MOST_NUMBERS and 2 * len(labels) > len(found):
-        raise InputError(f"{what}; check --tsv_label_column, or name the classes with --tsv_labels")
+        raise InputError(f"{what}; check --label_column, or name the classes with --labels")
     return labels
+
+
+def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
+    counts: Counter = Counter()
+    for label in labels:
+        counts.update(label if isinstance(label, tuple) else [label])
+    return counts
+
+
+def _class_weights(
+    settings: ClassifierSettings, known: TaskDescription | None, kind: str, source: Source, labels: Sequence[str]
+) -> tuple[float, ...]:
+    """Returns the weights that training computes; those of the run where it is only evaluated."""
+    if not settings.do_train:
+        return tuple(known.parameters.get("class_weights", ())) if known else ()
+    if not settings.class_weights:
+        return ()
+    train = [example.label for _, example in source.read("train")]
+    counts = [_counts(train)[label] for label in labels]
+    if kind == MULTI_LABEL:
+        return class_weights.of_label_sets(settings.class_weights, labels, counts, len(train))
+    return class_weights.of_classes(settings.class_weights, labels, counts)
+
+
+def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]:
+    """Returns mean and standard deviation of the scores of train.
+
+    Raises:
+      InputError: a score is not a finite number, or all are equal.
+    """
+    if known:
+        return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
+    scores = np.array([_score(placed) for placed in source.read("train")])
+    if np.ptp(scores) == 0:
+        raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check --label_column")
+    return float(scores.mean()), float(scores.std())
+
+
+def _score(placed: Placed) -> float:
+    """Returns a score; see `ClassificationTask.label_value`."""
+    text = placed.example.label
+    if not _is_number(text) or abs(float(text)) > LARGEST_SCORE:
+        raise InputError(f"{placed.place}: the score {text!r} is not a finite number; mend the line or remove it")
+    return float(text)
 
 
 def _is_number(text: str) -> bool:

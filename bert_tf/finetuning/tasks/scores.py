@@ -17,6 +17,18 @@ def _matthews_correlation(labels, predictions):
     return matthews_corrcoef(labels, predictions)
 
 
+def _macro_f1(labels, predictions):
+    from sklearn.metrics import f1_score
+
+    return f1_score(labels, predictions, average="macro", zero_division=0.0)
+
+
+def _r_squared(labels, predictions):
+    # Undefined for a constant, as a correlation.
+    total = np.sum(np.square(labels - np.mean(labels)), dtype=np.float64)
+    return 1 - np.sum(np.square(labels - predictions), dtype=np.float64) / total if total else 0.0
+
+
 def _correlation(function_name: str) -> Callable:
     def correlation(labels, predictions):
         from scipy import stats
@@ -32,7 +44,9 @@ def _correlation(function_name: str) -> Callable:
 SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": lambda labels, predictions: np.mean(labels == predictions),
     "f1": _f1,
+    "macro_f1": _macro_f1,
     "matthews_correlation": _matthews_correlation,
+    "r_squared": _r_squared,
     "pearson": _correlation("pearsonr"),
     "spearman": _correlation("spearmanr"),
 }

@@ -4,8 +4,6 @@ import re
 import numpy as np
 import pytest
 
-from bert_tf.finetuning import description
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.find import find_task
@@ -92,7 +90,7 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
 
 def test_an_unknown_task_is_refused_with_the_known_ones():
     with pytest.raises(
-        InputError, match="--task_name=XYZ: unknown; known are CoLA, .*, AX, XNLI and tsv, for your own"
+        InputError, match="--task_name=XYZ: unknown; known are CoLA, .*, AX, XNLI and own, for your own data"
     ):
         find_task(settings("XYZ"))
 
@@ -131,115 +129,6 @@ def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text,
 def test_a_missing_file_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/dev.tsv: no such file")):
         read(tmp_path, "MRPC", "dev")
-
-
-def test_a_users_file_is_read_by_column_names(tmp_path):
-    write(tmp_path, "id\tbody\tkind\ttitle\n1\tlong\tsport \tshort\n2\tb\tart\ta\n3\tc\tsport\td\n")
-    write(tmp_path, "title\tbody\nx\ty\n", "test")
-    by_name = settings(
-        "tsv", tmp_path, tsv_text_a_column="title", tsv_text_b_column="body", tsv_label_column="kind"
-    )  # fmt: skip
-    task = find_task(by_name)
-    assert (task.labels, task.has_pairs) == (("art", "sport"), True)
-    assert task.read("train") == [
-        Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
-    ]  # fmt: skip
-    assert task.read("test") == [Example("x", "y", None)]
-
-
-def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
-    write(tmp_path, "yes\ta b\nno\tc\n")
-    by_number = settings("TSV", tmp_path, tsv_has_header=False, tsv_text_a_column="1", tsv_label_column="0")
-    task = find_task(by_number)
-    assert (task.labels, task.has_pairs) == (("no", "yes"), False)
-    assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
-
-
-def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
-    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    assert find_task(settings("tsv", tmp_path)).labels == ("x", "y")
-    run = tmp_path / "run"
-    run.mkdir()
-    description.write(str(run), TaskDescription("classification", "tsv", ("y", "x", "z"), True, 8, {}))
-    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
-    (run / "ckpt-3.index").touch()
-    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
-    named = settings("tsv", tmp_path, tsv_labels="z, y,x", output_dir=str(run))
-    assert find_task(named).labels == ("z", "y", "x")
-    # labels that are known need no train.tsv: the run may be a prediction elsewhere
-    assert find_task(settings("tsv", tmp_path / "none", tsv_labels="0,1")).labels == ("0", "1")
-
-
-def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
-    path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    task = find_task(settings("tsv", tmp_path, tsv_labels="x,z"))
-    with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
-        task.read("train")
-
-
-@pytest.mark.parametrize("changes", [{}, {"tsv_labels": "x"}])
-def test_fewer_than_two_labels_are_refused(tmp_path, changes):
-    write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
-    with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --tsv_labels"):
-        find_task(settings("tsv", tmp_path, **changes))
-
-
-def own(folder, text, **changes):
-    write(folder, text)
-    return find_task(settings("tsv", folder, **changes))
-
-
-def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
-    quoted = 'text\tlabel\n"a ""b"" c"\tx\n"two\tcells\nand lines"\ty\n'
-    task = own(tmp_path, quoted, tsv_quoted=True)
-    assert task.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
-    plain = 'text\tlabel\n"a"\tx\n"b"\ty\n'
-    with pytest.raises(InputError, match="every text stands in double quotes; give --tsv_quoted .*or --notsv_quoted"):
-        own(tmp_path, plain)
-    assert own(tmp_path, plain, tsv_quoted=False).read("train")[0].text_a == '"a"'
-    assert own(tmp_path, plain + "c\ty\n").read("train")[0].text_a == '"a"', "one text without quotes is enough"
-    with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells stand in double quotes, give --tsv_quoted"):
-        own(tmp_path, quoted.replace("\tcells", ""))
-    with pytest.raises(InputError, match="line 3: wrong quotes"):
-        own(tmp_path, 'text\tlabel\n"a"\tx\n"b" c\tx\n', tsv_quoted=True)
-    with pytest.raises(InputError, match="line 5: unknown label 'z'"):
-        own(tmp_path, quoted + "d\tz\n", tsv_quoted=True, tsv_labels="x,y").read("train")
-
-
-@pytest.mark.parametrize(
-    ("header", "column", "message"),
-    [
-        ('"text"\t"label"', "text", r"no column 'text'; .*; if cells stand in double quotes, give --tsv_quoted"),
-        ("text,label", "text", "no column 'text'; the file has text,label; tabs must separate columns, not commas"),
-        ("text\tlabel", "²", "no column '²'; the file has text, label"),
-    ],
-)
-def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, message):
-    with pytest.raises(InputError, match=message):
-        own(tmp_path, f"{header}\na\tb\n", tsv_text_a_column=column)
-
-
-def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, caplog):
-    own(tmp_path, "text\tlabel\na\tGood\nb\tgood\nc\tbad\n")
-    assert "3 classes: Good, bad, good" in caplog.text and "some classes differ only in case" in caplog.text
-
-
-def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
-    numbers = "text\tlabel\n" + "".join(f"a\t{i % 51}\n" for i in range(200))
-    with pytest.raises(InputError, match=r"'label' has 51 different values in 200 lines, .*give --tsv_regression"):
-        own(tmp_path, numbers)
-    assert len(own(tmp_path, numbers, tsv_labels=",".join(map(str, range(51)))).labels) == 51
-    texts = "text\tlabel\n" + "".join(f"a\ta text {i}\n" for i in range(40))
-    with pytest.raises(InputError, match="has 40 different values in 40 lines, .*check --tsv_label_column"):
-        own(tmp_path, texts)
-
-
-def test_a_users_regression_takes_any_finite_number(tmp_path):
-    task = own(tmp_path, "text\tlabel\na\t-1e3\nb\t0.5\n", tsv_regression=True)
-    assert task.is_regression and [task.label_value(e.label) for e in task.read("train")] == [-1000.0, 0.5]
-    assert task.score_names == ("pearson", "spearman")
-    with pytest.raises(InputError, match="line 2: the score 'inf' is not a finite number"):
-        own(tmp_path, "text\tlabel\na\tinf\n", tsv_regression=True).read("train")
 
 
 LABELS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])

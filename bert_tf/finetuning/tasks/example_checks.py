@@ -1,0 +1,77 @@
+"""Doubts about a user's examples: leaks between splits, contradictions, classes that cannot be learned."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from absl import logging
+
+from bert_tf.finetuning.tasks.classification import Example
+from tfrecords.errors import InputError
+
+# A majority of this share is worth a line: always answering it scores as much.
+_LARGE_SHARE = 0.9
+
+
+def warn_of_texts(examples: Mapping[str, Sequence[Example]]) -> None:
+    """Warns of empty texts, of dev examples that are in train too, and of texts with several labels in train.
+
+    Args:
+      examples: of each split that was read.
+    """
+    for split, found in examples.items():
+        if empty := sum(not example.text_a.strip() for example in found):
+            logging.warning("%s: %d of %d examples have an empty text", split, empty, len(found))
+    train = examples.get("train", ())
+    labels: dict[tuple, set] = {}
+    for example in train:
+        labels.setdefault(_texts(example), set()).add(example.label)
+    if contradictory := sum(len(found) > 1 for found in labels.values()):
+        logging.warning("train: %d texts are there with different labels", contradictory)
+    dev = examples.get("dev", ())
+    if train and (shared := sum(_texts(example) in labels for example in dev)):
+        logging.warning("%d of %d dev examples are in train too, so that the scores of dev are too good; remove them "
+                        "from one of the two", shared, len(dev))  # fmt: skip
+
+
+def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
+    """Checks the classes of train and dev where an example has one label.
+
+    Args:
+      examples: of each split that was read.
+      labels: names of all classes.
+      is_weighted: whether the loss weighs the classes.
+
+    Raises:
+      InputError: all examples of train have the same label.
+    """
+    counts = _counts(examples.get("train", ()))
+    if not counts:
+        return
+    if len(counts) == 1:
+        raise InputError(f"train: every example has the label {next(iter(counts))!r}; add examples of another")
+    warn_of_unseen(examples, labels)
+    label, most = counts.most_common(1)[0]
+    if most >= _LARGE_SHARE * counts.total() and not is_weighted:
+        logging.warning("train: %.1f%% of the examples have the label %r; look at macro_f1 rather than accuracy, or "
+                        "give --class_weights=balanced", 100 * most / counts.total(), label)  # fmt: skip
+
+
+def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[str]) -> None:
+    """Warns of labels that no example of train has, and counts those examples of dev that have one of them."""
+    counts, dev = _counts(examples.get("train", ())), _counts(examples.get("dev", ()))
+    unseen = [label for label in labels if not counts[label]]
+    if unseen:
+        logging.warning("no example of train has the label %s; %d examples of dev have it", " or ".join(unseen),
+                        sum(dev[label] for label in unseen))  # fmt: skip
+
+
+def _counts(examples: Iterable[Example]) -> Counter:
+    """Counts the examples that have each label."""
+    counts: Counter = Counter()
+    for example in examples:
+        counts.update(example.label if isinstance(example.label, tuple) else [example.label])
+    return counts
+
+
+def _texts(example: Example) -> tuple[str, str | None]:
+    return example.text_a, example.text_b

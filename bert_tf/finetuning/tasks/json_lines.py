@@ -1,0 +1,59 @@
+"""Reads fields of JSON Lines: one object a line."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrecords.errors import InputError
+
+_MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+
+
+def read_columns(path: str, lines: Sequence[str], layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
+    """Reads fields of each line; blank lines are left out. See `tables.read_columns`."""
+    del layout  # each line names its fields
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        entries = _parse(place, line)
+        for column in columns:
+            if column not in entries:
+                raise InputError(f"{place}: there is no field {column!r}; the line has {', '.join(entries) or 'none'}")
+        rows.append((number, tuple(entries[column] for column in columns)))
+    return rows
+
+
+def meaning(value: Any) -> str:
+    """Returns how messages call the type of a JSON value."""
+    return _MEANING.get(type(value), "null")
+
+
+def _parse(place: str, line: str) -> Mapping[str, Any]:
+    try:
+        entries = json.loads(line, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+        if "\\u" in line:
+            json.dumps(entries, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{place}: holds half of a surrogate pair, which is no character; mend the text") from error
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{place}: is not JSON ({reason}); write one object a line") from error
+    if not isinstance(entries, dict):
+        raise InputError(
+            f"{place}: is {meaning(entries)}, not an object; write one object a line; for a list, `jq -c '.[]' FILE` "
+            "does so"
+        )
+    return entries
+
+
+def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("a field is there twice")
+    return entries
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")

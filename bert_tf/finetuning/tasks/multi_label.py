@@ -1,0 +1,224 @@
+"""Classification where an example has any number of labels, also none.
+
+Letters: B batch, N rows, C labels.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.task import LOSS, Columns, Split
+from bert_tf.finetuning.tasks import example_checks
+from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.finetuning.tasks.own_task import OwnTask
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Form, Metric
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+MULTI_LABEL = "multi_label"
+THRESHOLDS_NAME = "thresholds.json"
+LABEL_SCORES_NAME = "eval_labels.tsv"
+_DEFAULT_THRESHOLD = 0.5
+METRICS = (LOSS, Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelTask(OwnTask):
+    """Any number of labels for each example: an independent decision for each label.
+
+    Attributes:
+      run_folder: whose thresholds decide; 0.5 where it has none.
+      tune_thresholds: whether an evaluation chooses the threshold of each label anew.
+    """
+
+    run_folder: str = ""
+    tune_thresholds: bool = False
+
+    @property
+    def kind(self) -> str:
+        """See `Task`."""
+        return MULTI_LABEL
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """See `Task`."""
+        return METRICS
+
+    def label_value(self, label: Sequence[str]) -> list[float]:
+        """Returns 1 for each label that an example has, 0 for the others; C values.
+
+        Raises:
+          InputError: an unknown label.
+        """
+        if unknown := [name for name in label if name not in self.labels]:
+            raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
+        return [float(name in label) for name in self.labels]
+
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`."""
+        example_checks.warn_of_texts(examples)
+        if "train" in examples:
+            example_checks.warn_of_unseen(examples, self.labels)
+
+    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples; `label_ids` is float32 [N, C], 1 for the labels of the example."""
+        bare = [dataclasses.replace(example, label=None) for example in examples]
+        labels = [self.label_value(example.label or ()) for example in examples]
+        columns = super().encode(bare, tokenizer, max_seq_length)
+        return {**columns, "label_ids": np.array(labels, np.float32).reshape(-1, len(self.labels))}
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the sigmoid cross-entropy, a mean over the labels, from logits [B, C]."""
+        labels = batch["label_ids"]  # [B, C]
+        factors = tf.constant(self.class_weights or (1.0,))
+        losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
+        right = tf.reduce_all((logits > 0) == (labels > 0), axis=1)
+        return {"loss": tf.reduce_mean(losses, axis=1), "subset_accuracy": tf.cast(right, tf.float32)}
+
+    def thresholds(self) -> np.ndarray:
+        """Returns the threshold of each label, float32 [C]."""
+        return read_thresholds(self.run_folder, self.labels)
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes micro F1, macro F1 and subset accuracy from logits [N, C]."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        return set_scores(labels, probabilities > self._chosen(labels, probabilities))
+
+    def _chosen(self, labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+        return best_thresholds(labels, probabilities) if self.tune_thresholds else self.thresholds()
+
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+        """Writes precision, recall and F1 of each label, and the thresholds where they are tuned."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        chosen = self._chosen(labels, probabilities)
+        if self.tune_thresholds:
+            entries = {label: float(value) for label, value in zip(self.labels, chosen, strict=True)}
+            writer.write_text(
+                os.path.join(folder, THRESHOLDS_NAME), json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+            )
+            logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
+        lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
+        values = label_scores(labels, probabilities > chosen)
+        for name, threshold, row in zip(self.labels, chosen, values, strict=True):
+            lines.append("\t".join([name, repr(float(threshold)), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
+        writer.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
+
+        `test_results.tsv` has the probability of each label. `test_predictions.tsv` adds the labels above their
+        thresholds, as a JSON list.
+        """
+        probabilities = sigmoid(predictions)
+        above = probabilities > self.thresholds()
+        results = [list(map(repr, row.tolist())) for row in probabilities]
+        named = [["index", "labels", *(f"probability of {label}" for label in self.labels)]]
+        for number, row in enumerate(results):
+            found = [label for label, is_above in zip(self.labels, above[number], strict=True) if is_above]
+            named.append([self.example_name(split, number), json.dumps(found, ensure_ascii=False), *row])
+        return self.write_tables(folder, results, named)
+
+
+def read_thresholds(folder: str, labels: Sequence[str]) -> np.ndarray:
+    """Returns the threshold of each label that a run's folder holds, float32 [C]; 0.5 without a file.
+
+    Raises:
+      InputError: the file is damaged or of other labels.
+    """
+    path = os.path.join(folder, THRESHOLDS_NAME)
+    if not folder or not tf.io.gfile.exists(path):
+        return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries: Mapping[str, Any] = json.load(file)
+        return np.array([float(entries[label]) for label in labels], np.float32)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is damaged ({error!r}); evaluate with --tune_thresholds again") from error
+
+
+def with_thresholds(description: TaskDescription, folder: str) -> TaskDescription:
+    """Returns a description whose parameters hold the `thresholds` of a run's folder."""
+    thresholds = read_thresholds(folder, description.labels).tolist()
+    return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Computes probabilities without an overflow, float32 of the shape of the logits."""
+    return (0.5 * (1 + np.tanh(0.5 * logits))).astype(np.float32)
+
+
+def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Computes the scores of sets of labels.
+
+    Args:
+      labels: bool [N, C].
+      predictions: bool [N, C].
+
+    Returns:
+      `micro_f1` over all decisions; `macro_f1`, the mean over the labels; `subset_accuracy`, the share of the examples
+      whose labels are all right. F1 without any label, in the data and in the predictions, is 0.
+    """
+    from sklearn.metrics import f1_score
+
+    return {
+        "micro_f1": float(f1_score(labels, predictions, average="micro", zero_division=0.0)),
+        "macro_f1": float(f1_score(labels, predictions, average="macro", zero_division=0.0)),
+        "subset_accuracy": float(np.mean(np.all(labels == predictions, axis=1))),
+    }
+
+
+def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """Computes precision, recall, F1 and the number of examples of each label, float64 [C, 4], from bool [N, C]."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    return np.stack(precision_recall_fscore_support(labels, predictions, average=None, zero_division=0.0), axis=1)
+
+
+def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Chooses for each label the threshold with the best F1.
+
+    Candidates are the means of neighboring probabilities. Of equal ones, the nearest to 0.5 is taken. A label that no
+    example has keeps 0.5.
+
+    Args:
+      labels: bool [N, C].
+      probabilities: float32 [N, C].
+
+    Returns:
+      float32 [C]; a label is predicted above its threshold.
+    """
+    chosen = [_best_threshold(labels[:, c], probabilities[:, c]) for c in range(labels.shape[1])]
+    return np.array(chosen, np.float32)
+
+
+def _best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    if not labels.any():
+        return _DEFAULT_THRESHOLD
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order].astype(np.float64)
+    # After the k-th example, all before it are predicted: F1 = 2 TP / (predicted + having the label).
+    hits = np.cumsum(labels[order])
+    f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + hits[-1])
+    candidates = ((ranked + np.append(ranked[1:], 0.0)) / 2).astype(np.float32)
+    # A threshold cannot divide equal probabilities, nor those whose mean rounds to one of them.
+    below = np.append(ranked[1:], -1.0)
+    divides = (ranked > candidates) & (below <= candidates)
+    if not divides.any():
+        return _DEFAULT_THRESHOLD
+    f1 = np.where(divides, f1, -1.0)
+    best = np.flatnonzero(f1 >= f1.max() - 1e-12)
+    # 0.5 itself may lie between the two neighbors of a candidate.
+    clipped = [_toward_half(below[k], ranked[k], candidates[k]) for k in best]
+    return min(clipped, key=lambda value: abs(value - _DEFAULT_THRESHOLD))
+
+
+def _toward_half(low: float, high: float, middle: float) -> float:
+    return _DEFAULT_THRESHOLD if low <= _DEFAULT_THRESHOLD < high else float(middle)

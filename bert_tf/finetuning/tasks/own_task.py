@@ -1,0 +1,104 @@
+"""Tasks over a user's own data: classes, and scores in any range.
+
+Letters: B batch, N rows, C classes.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.finetuning.tasks import example_checks
+from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
+from bert_tf.finetuning.tasks.sources import Source
+from tfrecords.errors import InputError
+
+# float32 holds these and their squares' gradients.
+LARGEST_SCORE = 1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTask(ClassificationTask):
+    """One label, or a score, for each example of a user's data.
+
+    Attributes:
+      name: the value of `--task_name`.
+      source: of the examples.
+      labels: in the order of their ids; () for a regression.
+      score_names: names in `SCORES`, the main one first.
+      score_range: lowest and highest score of a regression.
+      class_weights: factor of each class in the loss; () for 1.
+      mean: of the scores of train.
+      deviation: of the scores of train. The model learns (score - mean) / deviation, whose size fits the initial
+        weights and the learning rate whatever the range; predictions are in the user's range again.
+    """
+
+    name: str
+    source: Source
+    labels: tuple[str, ...]
+    score_names: tuple[str, ...]
+    score_range: tuple[float, float] = (-LARGEST_SCORE, LARGEST_SCORE)
+    class_weights: tuple[float, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are two texts."""
+        return self.source.has_pairs
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        found = dict(super().parameters)
+        if self.class_weights:
+            found["class_weights"] = list(self.class_weights)
+        if (self.mean, self.deviation) != (0.0, 1.0):
+            found |= {"mean": self.mean, "deviation": self.deviation}
+        return found
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return dict(self.source.facts())
+
+    def files(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.files(split)
+
+    def read(self, split: str) -> list[Example]:
+        """Reads train, dev or test and checks every label.
+
+        Raises:
+          InputError: names the file and the line.
+        """
+        placed = self.source.read(split)
+        for place, example in placed:
+            if example.label is None:
+                continue
+            try:
+                self.label_value(example.label)
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from error
+        return [example for _, example in placed]
+
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`."""
+        example_checks.warn_of_texts(examples)
+        if not self.is_regression:
+            example_checks.check_classes(examples, self.labels, bool(self.class_weights))
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes weighted cross-entropy and accuracy, or the squared error in units of train's variance."""
+        if self.is_regression:
+            standardized = (batch["label_ids"] - self.mean) / self.deviation
+            return {"loss": tf.square(logits[:, 0] - standardized)}
+        values = super().losses(logits, batch)
+        if self.class_weights:
+            factors = tf.gather(tf.constant(self.class_weights), tf.cast(batch["label_ids"], tf.int32))
+            values["loss"] *= factors
+        return values
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns logits [B, C], or scores [B, 1] in the user's range."""
+        return logits * self.deviation + self.mean if self.is_regression else logits

@@ -1,0 +1,216 @@
+"""Reads columns of tab-separated, comma-separated and JSON Lines files.
+
+The formats: `tsv` separates columns by tabs. `csv` is RFC 4180, with quoted cells that may hold commas and newlines.
+`jsonl` has one JSON object a line.
+"""
+
+import csv
+import dataclasses
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.finetuning.tasks import json_lines
+from tfrecords.errors import InputError
+
+EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
+FORMATS = tuple(EXTENSIONS)
+# Longer cells than the csv module accepts by default are ordinary documents.
+_LONGEST_CELL = 1 << 30
+_QUOTE = '"'
+_BLOCK = 1 << 22
+_QUOTE_HINT = "; if cells stand in double quotes, give --quoted"
+_PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a file is read.
+
+    Attributes:
+      format: of `FORMATS`.
+      has_header: whether the first line names the columns; JSON names them in each line.
+      quoted: tsv only: whether cells may stand in double quotes, as spreadsheets write them. False keeps quotes as
+        text. None also does, but refuses a file whose texts all stand in quotes.
+    """
+
+    format: str = "tsv"
+    has_header: bool = True
+    quoted: bool | None = False
+
+
+def find_file(folder: str, split: str, format: str = "") -> str:
+    """Returns the path of a split's file in a folder: the split's name and the extension of a format.
+
+    Raises:
+      InputError: there is no such file, or more than one.
+    """
+    extensions = [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
+    found = [path for end in extensions if tf.io.gfile.exists(path := os.path.join(folder, split + end))]
+    if len(found) > 1:
+        names = " and ".join(map(os.path.basename, found))
+        raise InputError(f"{folder}: has {names}; remove one, or choose by --data_format")
+    if not found:
+        more = f" (nor one with {', '.join(extensions[1:])})" if extensions[1:] else ""
+        raise InputError(f"{os.path.join(folder, split + extensions[0])}: no such file{more}; check --data_dir")
+    return found[0]
+
+
+def format_of(path: str) -> str:
+    """Returns the format that a file's extension says.
+
+    Raises:
+      InputError: the extension is none of `EXTENSIONS`.
+    """
+    for name, extensions in EXTENSIONS.items():
+        if path.lower().endswith(extensions):
+            return name
+    known = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
+    raise InputError(f"{path}: its extension is none of {known}; give --data_format")
+
+
+def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
+    """Reads columns of a file.
+
+    Args:
+      path: of the file.
+      layout: of the file.
+      columns: by name, or by number from 0.
+
+    Returns:
+      The number of the line on which each row starts, from 1, and its cells, one a column: strings; in JSON any value.
+
+    Raises:
+      InputError: the file is missing, empty, not UTF-8, damaged or lacks a column. The message names file and line.
+    """
+    if not tf.io.gfile.exists(path):
+        raise InputError(f"{path}: no such file; check its path")
+    if tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: is a folder, not a file; check its path")
+    read = json_lines.read_columns if layout.format == "jsonl" else _read_delimited
+    rows = read(path, list(decoded_lines(path)), layout, columns)
+    if not rows:
+        raise InputError(f"{path}: holds no example; add a line for each text")
+    return rows
+
+
+def decoded_lines(path: str) -> Iterator[str]:
+    """Yields the lines of a file without their newline.
+
+    Raises:
+      InputError: the file is missing or not UTF-8.
+    """
+    if not tf.io.gfile.exists(path):
+        raise InputError(f"{path}: no such file; check --data_dir")
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Reads in blocks: MNLI's 400 MB would take several times their size, and `readline` three times as long."""
+    rest = b""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from lines
+    if rest:
+        yield rest
+
+
+def _read_delimited(
+    path: str, lines: Sequence[str], layout: Layout, columns: Sequence[str]
+) -> list[tuple[int, tuple[str, ...]]]:
+    delimiter = "," if layout.format == "csv" else "\t"
+    quoted = layout.format == "csv" or layout.quoted
+    rows = list(_quoted_rows(path, lines, delimiter) if quoted else plain_rows(lines, delimiter))
+    while rows and len(rows[0][1]) > 1 and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
+        rows.pop()  # blank lines at the end
+    if len(rows) <= layout.has_header:
+        return []
+    header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
+    places = [column_index(path, column, header, layout.has_header, delimiter, quoted) for column in columns]
+    for line, row in rows:
+        check_width(path, line, row, len(header), delimiter, quoted)
+    selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
+    if layout.quoted is None and not quoted and all(_is_quoted(cells[0]) for _, cells in selected):
+        raise InputError(
+            f"{path}: every text stands in double quotes; give --quoted to remove them, or --noquoted if they belong "
+            "to the texts"
+        )
+    return selected
+
+
+def check_width(
+    path: str, line: int, row: Sequence[str], width: int, delimiter: str = "\t", quoted: bool = False
+) -> None:
+    """Raises an InputError unless a row has as many cells as the first line."""
+    if len(row) == width:
+        return
+    hint = _QUOTE_HINT if not quoted and any(cell.startswith(_QUOTE) for cell in row) else ""
+    if delimiter == ",":
+        hint = "; put cells that hold commas, quotes or newlines in double quotes"
+    raise InputError(
+        f"{path}, line {line}: has {len(row)} columns, the first line has {width}; single {_PUNCTUATION[delimiter]} "
+        f"separate columns{hint}"
+    )
+
+
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell.startswith(_QUOTE) and cell.endswith(_QUOTE)
+
+
+def plain_rows(lines: Iterable[str], delimiter: str = "\t") -> Iterator[tuple[int, list[str]]]:
+    """Yields the number of each line, from 1, and its cells; quotes are text."""
+    for number, line in enumerate(lines, 1):
+        yield number, line.rstrip("\r").split(delimiter)
+
+
+def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(_LONGEST_CELL)
+    text = io.StringIO("\n".join(lines), newline="")
+    reader = csv.reader(text, "excel", delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"{path}, line {line}: wrong quotes ({error}); double a quote within quotes") from error
+        if row is None:
+            return
+        yield line, row
+
+
+def column_index(
+    path: str, column: str, header: Sequence[str], has_header: bool, delimiter: str = "\t", quoted: bool = False
+) -> int:
+    """Returns the place of a column, given by its name or by its number from 0.
+
+    Raises:
+      InputError: there is none, or several have the name.
+    """
+    named = header.count(column) if has_header else 0
+    if named == 1:
+        return header.index(column)
+    if named:
+        raise InputError(f"{path}, line 1: {named} columns are named {column!r}; give the number of one, from 0")
+    if column.isascii() and column.isdigit() and int(column) < len(header):
+        return int(column)
+    have = ", ".join(header) if has_header else f"{len(header)} columns, counted from 0"
+    raise InputError(
+        f"{path}, line 1: there is no column {column!r}; the file has {have}{_hint(header, delimiter, quoted)}"
+    )
+
+
+def _hint(header: Sequence[str], delimiter: str, quoted: bool) -> str:
+    if any(map(_is_quoted, header)) and not quoted:
+        return _QUOTE_HINT
+    for other, name in _PUNCTUATION.items():
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            return f"; {_PUNCTUATION[delimiter]} must separate columns, not {name}"
+    return "; name it by the flags that end in _column"

@@ -1,0 +1,223 @@
+"""Examples from TensorFlow Datasets, by the name of the set."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, Example
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
+from bert_tf.finetuning.tasks.sources import Placed, Source, label_text
+from tfrecords.errors import InputError
+
+_DEV_SPLITS = ("validation", "validation_matched", "dev", "valid", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsSource(Source):
+    """Splits of a prepared set.
+
+    Attributes:
+      name: such as `glue/mrpc`.
+      data_dir: folder of TensorFlow Datasets; "" for its default.
+      builder: the `tfds.core.DatasetBuilder`.
+      splits: train, dev and test to the set's own names, or slices of them.
+      text_a: feature of the first or only text.
+      text_b: feature of the second text; "" for none.
+      label: feature of the label.
+      kind: of the task, from the type of the label.
+      labels: names of the classes; () if the set does not know them.
+    """
+
+    name: str
+    data_dir: str
+    builder: Any
+    splits: Mapping[str, str]
+    text_a: str
+    text_b: str
+    label: str
+    kind: str
+    labels: tuple[str, ...]
+
+    @property
+    def has_pairs(self) -> bool:
+        """See `Source`."""
+        return bool(self.text_b)
+
+    @property
+    def has_label_sets(self) -> bool:
+        """See `Source`."""
+        return self.kind == MULTI_LABEL
+
+    def files(self, split: str) -> list[str]:
+        """Returns the record files of a split; none where the set keeps no files."""
+        with contextlib.suppress(KeyError, ValueError):
+            return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
+        return []
+
+    def facts(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        return {
+            "tfds_name": str(self.builder.info.full_name),
+            "tfds_split": self.splits["train"],
+            "text_a_column": self.text_a,
+            "text_b_column": self.text_b,
+            "label_column": self.label,
+        }
+
+    def _read(self, split: str) -> list[Placed]:
+        own, placed, unlabeled = self.splits[split], [], 0
+        for number, row in enumerate(self._rows(own), 1):
+            place = f"{self.name} {own} example {number}"
+            texts = [_text(place, row[name]) for name in (self.text_a, self.text_b) if name]
+            label = None if split == "test" else self._label(place, row[self.label])
+            if label is None and split != "test":
+                unlabeled += 1
+            else:
+                placed.append(Placed(place, Example(texts[0], texts[1] if self.text_b else None, label)))
+        if unlabeled:
+            logging.info("%s %s: left out %d examples without a label (-1)", self.name, own, unlabeled)
+        if not placed:
+            raise InputError(f"{self.name} {own}: holds no example with a label; choose another by --tfds_splits")
+        return placed
+
+    def _rows(self, split: str) -> Iterator[Mapping[str, Any]]:
+        import tensorflow_datasets as tfds
+
+        try:
+            with _quiet():
+                return iter(tfds.as_numpy(self.builder.as_dataset(split=split, shuffle_files=False)))
+        except AssertionError as error:  # raised where the data is not on the disk
+            option = f" --data_dir={self.data_dir}" if self.data_dir else ""
+            raise InputError(
+                f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once by `tfds build "
+                f"{self.name}{option}`, or give another --tfds_data_dir"
+            ) from error
+        except (ValueError, KeyError) as error:
+            known = ", ".join(self.builder.info.splits) or "unknown"
+            raise InputError(
+                f"--tfds_name={self.name}: no split {split!r} (has {known}); give --tfds_splits"
+            ) from error
+
+    def _label(self, place: str, value: Any) -> str | tuple[str, ...] | None:
+        if self.has_label_sets:
+            return tuple(sorted({self.labels[number] for number in np.asarray(value).tolist()}))
+        if isinstance(value, bytes):
+            return label_text(place, _text(place, value))
+        if self.labels:
+            return None if value < 0 else self.labels[int(value)]
+        return repr(float(value)) if self.kind == REGRESSION else str(value).lower()
+
+
+def open_set(
+    name: str, data_dir: str, splits: str, columns: Mapping[str, str | None], is_regression: bool
+) -> TfdsSource:
+    """Finds texts and label of a set in its description; nothing is downloaded.
+
+    Args:
+      name: such as `glue/mrpc`.
+      data_dir: folder of TensorFlow Datasets; "" for its default.
+      splits: the set's names of train, dev and test, comma-separated; "" for the usual ones.
+      columns: `text_a_column`, `text_b_column` and `label_column`; None for what the description says.
+      is_regression: whether an integer is a number to learn rather than a class.
+
+    Raises:
+      InputError: there is no such set, or its features do not tell texts from label.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        with _quiet():
+            builder = tfds.builder(name, data_dir=data_dir or None)
+    except (ValueError, AssertionError, KeyError) as error:
+        raise InputError(
+            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the sets and their configurations are at "
+            "www.tensorflow.org/datasets/catalog"
+        ) from error
+    features = dict(builder.info.features.items())
+    label = _label_feature(name, features, columns["label_column"])
+    text_a, text_b = _text_features(name, features, label, columns["text_a_column"], columns["text_b_column"])
+    kind, labels = _kind_of(name, label, features[label], is_regression)
+    found = TfdsSource(name, data_dir, builder, _splits(name, builder, splits), text_a, text_b, label, kind, labels)
+    logging.info("%s: %s from %s of %s", name, label, " and ".join(filter(None, (text_a, text_b))), found.splits)
+    return found
+
+
+def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:
+    import tensorflow_datasets as tfds
+
+    classes = [each for each, feature in features.items() if isinstance(feature, tfds.features.ClassLabel)]
+    found = given or ("label" if "label" in features else classes[0] if len(classes) == 1 else "")
+    if found not in features:
+        what = f"no feature {found!r}" if found else "no feature that is clearly the label"
+        raise InputError(f"--tfds_name={name}: has {what}; give --label_column, one of {', '.join(features)}")
+    return found
+
+
+def _text_features(
+    name: str, features: Mapping[str, Any], label: str, text_a: str | None, text_b: str | None
+) -> tuple[str, str]:
+    texts = [
+        each
+        for each, feature in features.items()
+        if each != label and feature.shape == () and feature.np_dtype in (np.object_, np.bytes_, np.str_)
+    ]
+    for given in filter(None, (text_a, text_b)):
+        if given not in texts:
+            raise InputError(f"--tfds_name={name}: {given!r} is none of its texts, {', '.join(texts)}")
+    if text_a:
+        return text_a, text_b or ""
+    if len(texts) not in (1, 2):
+        raise InputError(
+            f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}); give --text_a_column and --text_b_column"
+        )
+    return texts[0], texts[1] if texts[1:] else ""
+
+
+def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
+    """Returns the kind of the task and the names of its classes; () where they are only in the data."""
+    import tensorflow_datasets as tfds
+
+    inner = getattr(feature, "feature", None)
+    if isinstance(inner, tfds.features.ClassLabel):
+        return MULTI_LABEL, tuple(inner.names)
+    if feature.shape != ():
+        raise InputError(f"--tfds_name={name}: {label!r} is neither a class nor a number; give --label_column")
+    if isinstance(feature, tfds.features.ClassLabel) and not is_regression:
+        return CLASSIFICATION, tuple(feature.names)
+    is_float = np.issubdtype(feature.np_dtype, np.floating)
+    return (REGRESSION if is_float or is_regression else CLASSIFICATION), ()
+
+
+def _splits(name: str, builder: Any, given: str) -> dict[str, str]:
+    known: Sequence[str] = list(builder.info.splits)
+    if given:
+        names = [part.strip() for part in given.split(",")]
+        if not 1 <= len(names) <= 3 or not all(names):
+            raise InputError(f"--tfds_splits={given}: name up to three splits, for train, dev and test")
+        return dict(zip(("train", "dev", "test"), [*names, *names[-1:] * 2], strict=False))
+    dev = next((split for split in _DEV_SPLITS if split in known), _DEV_SPLITS[0])
+    if dev == "test":
+        logging.warning("%s has no validation split, so its test split is the dev data; --tfds_splits chooses", name)
+    return {"train": "train", "dev": dev, "test": "test_matched" if "test_matched" in known else "test"}
+
+
+def _text(place: str, value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: its text is not UTF-8 ({error.reason})") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides what the library logs where a set is missing: the error says it in one line."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)

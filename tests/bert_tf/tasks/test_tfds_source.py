@@ -1,0 +1,99 @@
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.settings import ClassifierSettings
+from tfrecords.errors import InputError
+
+
+def settings(name, folder, **changes):
+    required = {"output_dir": "o", "do_train": True, "tfds_data_dir": str(folder)}
+    return ClassifierSettings(tfds_name=name, **{**required, **changes})
+
+
+@contextlib.contextmanager
+def holding(folder, rows):
+    """Sets whose splits hold these rows, each a dict; no file is read, nothing is downloaded."""
+
+    def as_dataset(self, split, **options):
+        del options
+        specs = self.info.features.get_tensor_spec()
+        return tf.data.Dataset.from_generator(lambda: rows, output_signature={n: specs[n] for n in rows[0]})
+
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset, data_dir=str(folder)):
+        yield
+
+
+MRPC = [
+    {"sentence1": b"a", "sentence2": b"b", "label": 1},
+    {"sentence1": b"c", "sentence2": "ü".encode(), "label": 0},
+    {"sentence1": b"e", "sentence2": b"f", "label": -1},
+]
+
+
+def test_a_pair_task_of_glue_by_its_name(tmp_path, caplog):
+    with holding(tmp_path, MRPC):
+        task = find_task(settings("glue/mrpc", tmp_path))
+        train, test = task.read("train"), task.read("test")
+    assert (task.kind, task.labels, task.has_pairs) == ("classification", ("not_equivalent", "equivalent"), True)
+    assert task.score_names == ("accuracy", "f1"), "GLUE's own"
+    assert [dataclasses.astuple(e)[:3] for e in train] == [("a", "b", "equivalent"), ("c", "ü", "not_equivalent")]
+    assert "left out 1 examples without a label" in caplog.text
+    assert [example.label for example in test] == [None] * 3
+    assert task.files("train") == [] and task.data_facts()["tfds_name"] == "glue/mrpc/2.0.0"
+
+
+def test_the_librarys_own_examples_are_read(tmp_path):
+    with tfds.testing.mock_data(num_examples=5, data_dir=str(tmp_path)):
+        task = find_task(settings("imdb_reviews", tmp_path, tfds_splits="train,test"))
+        assert (task.labels, task.has_pairs, task.score_names) == (("neg", "pos"), False, ("accuracy", "macro_f1"))
+        assert len(task.read("dev")) == 5 and task.source.splits["dev"] == "test"
+        stsb = find_task(settings("glue/stsb", tmp_path))
+        assert stsb.is_regression and (stsb.mean, stsb.deviation) == (0, 1), "as the original learns it"
+        assert all(np.isfinite(float(example.label)) for example in stsb.read("train"))
+
+
+def test_features_are_named_by_flags(tmp_path):
+    with holding(tmp_path, MRPC[:2]):
+        task = find_task(settings("glue/mrpc", tmp_path, text_a_column="sentence2", labels="equivalent,not_equivalent"))
+        assert task.labels[0] == "equivalent" and not task.has_pairs and task.read("train")[0].text_a == "b"
+        assert task.score_names == ("accuracy", "macro_f1"), "F1 of class 1 would be that of another class"
+        for changes, message in (
+            ({"text_a_column": "body"}, "'body' is none of its texts, sentence1, sentence2"),
+            ({"label_column": "kind"}, "no feature 'kind'; give --label_column, one of sentence1, sentence2, label"),
+            ({"tfds_splits": "a,,b"}, "name up to three splits"),
+        ):
+            with pytest.raises(InputError, match=message):
+                find_task(settings("glue/mrpc", tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_set", "--tfds_name=no_such_set: TensorFlow Datasets cannot find it"),
+        ("glue/nope", "--tfds_name=glue/nope: TensorFlow Datasets cannot find it"),
+        ("imdb_reviews", "is not in .*; download it once by `tfds build imdb_reviews --data_dir="),
+    ],
+)
+def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
+    monkeypatch.setattr("tensorflow_datasets.core.utils.gcs_utils.exists", lambda path: False)
+    with pytest.raises(InputError, match=message) as refused:
+        find_task(settings(name, tmp_path)).read("train")
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
+
+
+def test_flags_that_name_two_sets_are_refused(tmp_path):
+    for changes, message in (
+        ({"data_dir": "d"}, "two sets of data"),
+        ({"task_name": "MRPC"}, "leave --task_name out"),
+        ({"multi_label": True}, "drop the flag"),
+    ):
+        with pytest.raises(InputError, match=message):
+            settings("glue/mrpc", tmp_path, **changes)
+    with pytest.raises(InputError, match="need --tfds_name"):
+        settings("", tmp_path, task_name="own", data_dir="d")
