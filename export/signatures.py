@@ -16,6 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.tasks import classification
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.tokenization import BertTokenizer
 
 
@@ -65,7 +66,8 @@ class _ServedClassification(ServedModel):
     @staticmethod
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """See `ServedModel`."""
-        return functools.partial(classification.make_head, description.labels)
+        pooling = Reading.of_parameters(description.parameters).pooling
+        return functools.partial(classification.make_head, description.labels, pooling=pooling)
 
     def inputs(self) -> tuple[str, ...]:
         """See `ServedModel`."""
@@ -73,9 +75,13 @@ class _ServedClassification(ServedModel):
 
     def logits(self, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [B, C], from `text_a` and, for pairs, `text_b`, string [B]."""
+        reading, length = Reading.of_parameters(self._description.parameters), self._description.max_seq_length
         columns = {name.replace("text", "segment"): self.tokenizer.encode(text) for name, text in texts.items()}
-        inputs = classification.model_inputs(columns, self.tokenizer, self._description.max_seq_length)
-        return self._model(without_common_padding(inputs))
+        rows = reading.rows(columns, length)
+        logits = self._model(without_common_padding(reading.model_inputs(rows, self.tokenizer, length)))
+        if not reading.has_windows:
+            return logits
+        return tf.math.unsorted_segment_mean(logits, rows["example_ids"], columns["segment_a"].nrows())
 
 
 class ServedClassifier(_ServedClassification):

@@ -270,7 +270,8 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
     """Evaluates on the dev split and writes `eval_results.txt` with the original's names."""
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "dev", run.settings.eval_batch_size)
-    scores = {**run.task.scores(run.splits["dev"], predictions), "loss": loss}
+    split, predictions = run.task.by_example(run.splits["dev"], predictions)
+    scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
         logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
         metrics_file.record(folder, "dev", step, scores)
@@ -285,6 +286,6 @@ def _predict(run: _Run, objective: FineTuningObjective) -> None:
     predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
     if not strategies.is_chief(run.strategy):
         return
-    split = run.splits["test"]
+    split, predictions = run.task.by_example(run.splits["test"], predictions)
     for path in run.task.write_predictions(run.settings.output_dir, split, predictions):
         logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)

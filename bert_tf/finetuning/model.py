@@ -23,7 +23,7 @@ class FineTunedBert(keras.Model):
     Args:
       config: shape and regularization.
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output.
+        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`.
       recompute_activations: see `BertEncoder`.
     """
 
@@ -42,7 +42,9 @@ class FineTunedBert(keras.Model):
     def call(self, inputs, training=False, seed=None):
         """Adds the head's `logits` to the encoder's outputs; see `BertEncoder`."""
         outputs = self.encoder(inputs, training=training, seed=seed)
-        return {**outputs, "logits": self.head(outputs[self.head.reads], training=training, seed=seed)}
+        mask = {"input_mask": inputs["input_mask"]} if getattr(self.head, "reads_mask", False) else {}
+        logits = self.head(outputs[self.head.reads], **mask, training=training, seed=seed)
+        return {**outputs, "logits": logits}
 
 
 class FineTuningObjective:

@@ -115,7 +115,10 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits."""
+        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
+
+        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S].
+        """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""
@@ -136,6 +139,18 @@ class Task(abc.ABC):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns what `scores` and `write_predictions` need of each row, [B, ...]; the logits by default."""
         return logits
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Converts predictions of rows to what `scores` and `write_predictions` get; by default nothing changes.
+
+        Args:
+          split: with N rows.
+          predictions: [N, ...].
+
+        Returns:
+          A split and its predictions, for example with one row for each example.
+        """
+        return split, predictions
 
     @abc.abstractmethod
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:

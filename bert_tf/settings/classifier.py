@@ -22,6 +22,19 @@ class ClassifierSettings(FineTuningSettings):
         "texts all stand in quotes is refused", None,
     )  # fmt: skip
     tsv_regression: bool = setting("task tsv: the label is a number to learn", False)
+    pooling: str | None = setting(
+        "what the classifier reads: cls: the pooled [CLS], as in the paper; mean, max: over all tokens of the row, "
+        "[CLS] and [SEP] included; default: as the run's folder says, else cls", None, choices=("cls", "mean", "max"),
+    )  # fmt: skip
+    long_text: str | None = setting(
+        "what becomes of a text beyond --max_seq_length: truncate: its first tokens; head_tail: its first quarter and "
+        "its last tokens; window: several rows, whose predictions are averaged; default: as the run's folder says, "
+        "else truncate", None, choices=("truncate", "head_tail", "window"),
+    )  # fmt: skip
+    window_stride: int | None = setting(
+        "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
+        "says, else 0", None,
+    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
@@ -29,3 +42,8 @@ class ClassifierSettings(FineTuningSettings):
             not (self.tsv_regression and self.tsv_labels),
             "--tsv_regression learns numbers and --tsv_labels names classes; drop one of them",
         )
+        require(
+            not self.window_stride or self.long_text in (None, "window"),
+            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
+        )
+        require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")

@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf.finetuning.tasks import glue
 from bert_tf.finetuning.tasks.own_data import own_task
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.tsv_task import TSV, TsvTask
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
@@ -18,6 +19,10 @@ def find_task(settings: ClassifierSettings) -> TsvTask:
     Raises:
       InputError: the name is unknown, or a user's own files have fewer than two labels.
     """
+    return dataclasses.replace(_named_task(settings), reading=Reading.of_settings(settings))
+
+
+def _named_task(settings: ClassifierSettings) -> TsvTask:
     for task in glue.TASKS:
         if task.name.lower() == settings.task_name.lower():
             return dataclasses.replace(task, data_dir=settings.data_dir)

@@ -11,6 +11,7 @@ import numpy as np
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
+from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.finetuning.tasks.tsv import Columns, read_examples
 from tfrecords.errors import InputError
 
@@ -30,6 +31,7 @@ class TsvTask(ClassificationTask):
       score_names: names in `SCORES`, the main one first.
       score_range: lowest and highest score of a regression.
       data_dir: the folder.
+      reading: see `ClassificationTask`.
     """
 
     name: str
@@ -39,6 +41,7 @@ class TsvTask(ClassificationTask):
     score_names: tuple[str, ...]
     score_range: tuple[float, float] = (0.0, 0.0)
     data_dir: str = ""
+    reading: Reading = READ_AS_IN_THE_PAPER
 
     @property
     def has_pairs(self) -> bool:
