@@ -75,13 +75,9 @@ class _ServedClassification(ServedModel):
 
     def logits(self, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [B, C], from `text_a` and, for pairs, `text_b`, string [B]."""
-        reading, length = Reading.of_parameters(self._description.parameters), self._description.max_seq_length
-        columns = {name.replace("text", "segment"): self.tokenizer.encode(text) for name, text in texts.items()}
-        rows = reading.rows(columns, length)
-        logits = self._model(without_common_padding(reading.model_inputs(rows, self.tokenizer, length)))
-        if not reading.has_windows:
-            return logits
-        return tf.math.unsorted_segment_mean(logits, rows["example_ids"], columns["segment_a"].nrows())
+        columns = {name.replace("text", "segment"): text for name, text in texts.items()}
+        reading = Reading.of_parameters(self._description.parameters)
+        return reading.logits(columns, self.tokenizer, self._description.max_seq_length, self._model)
 
 
 class ServedClassifier(_ServedClassification):
@@ -117,10 +113,3 @@ KINDS: dict[str, type[ServedModel]] = {
     classification.CLASSIFICATION: ServedClassifier,
     classification.REGRESSION: ServedRegression,
 }
-
-
-def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
-    # An empty batch keeps one column.
-    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
-    return {name: values[:, :longest] for name, values in inputs.items()}

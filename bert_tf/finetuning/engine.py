@@ -227,7 +227,7 @@ def _batches(run: _Run, split: str, batch_size: int, start: Position = BEGINNING
 
 
 def _example_name(run: _Run, split: str, row: int) -> str:
-    files = ", ".join(os.path.basename(path) for path in run.task.files(split))
+    files = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split
     return f"{files} example {run.splits[split].example_ids[row] + 1}"
 
 
@@ -238,7 +238,7 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
         settings=dataclasses.asdict(settings),
         model=_model_facts(run),
         data={
-            "train": run_folder.fingerprint(run.task.files("train")),
+            "train": run.task.fingerprint("train"),
             "max_seq_length": settings.max_seq_length,
             **run.task.data_facts(),
         },
@@ -248,7 +248,7 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
 
 def _same_on_workers(run: _Run) -> dict:
     """Returns what must be the same on all workers; paths may differ."""
-    prints = {split: run_folder.fingerprint(run.task.files(split)) for split in run.splits}
+    prints = {split: run.task.fingerprint(split) for split in run.splits}
     data = prints.pop("train", "")
     return {"model": _model_facts(run), "data": data, "evaluation data": prints}
 

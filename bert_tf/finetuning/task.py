@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -82,6 +83,10 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
         """Returns the paths of the files of "train", "dev" or "test"."""
+
+    def fingerprint(self, split: str) -> list[str]:
+        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
+        return run_folder.fingerprint(self.files(split))
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:

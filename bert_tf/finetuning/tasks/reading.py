@@ -6,7 +6,7 @@ Letters: B batch, S sequence length, N rows, C classes.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,30 @@ class Reading:
             with_tail=self.long_text == HEAD_TAIL,
         )
 
+    def logits(
+        self,
+        texts: Mapping[str, tf.Tensor],
+        tokenizer: BertTokenizer,
+        max_seq_length: int,
+        model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor],
+    ) -> tf.Tensor:
+        """Computes what training and evaluation compute for texts, in one graph.
+
+        Args:
+          texts: `segment_a` and, for pairs, `segment_b`, string [B].
+          tokenizer: of the model.
+          max_seq_length: S.
+          model: maps the inputs of rows to logits, float32 [N, C].
+
+        Returns:
+          Logits, float32 [B, C].
+        """
+        rows = self.rows({name: tokenizer.encode(text) for name, text in texts.items()}, max_seq_length)
+        logits = model(without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length)))
+        if not self.has_windows:
+            return logits
+        return tf.math.unsorted_segment_mean(logits, rows["example_ids"], tf.size(texts["segment_a"]))
+
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Averages the predictions of the windows of each example.
 
@@ -119,6 +143,13 @@ class Reading:
         means = np.add.reduceat(predictions, first, axis=0) / counts[:, np.newaxis].astype(predictions.dtype)
         columns = {name: tf.gather(column, first) for name, column in split.columns.items()}
         return dataclasses.replace(split, columns=columns, example_ids=split.example_ids[first]), means
+
+
+def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
+    # An empty batch keeps one column.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
+    return {name: values[:, :longest] for name, values in inputs.items()}
 
 
 READ_AS_IN_THE_PAPER = Reading()
