@@ -277,6 +277,7 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
         metrics_file.record(folder, "dev", step, scores)
         results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
         metrics_file.write_results(folder, results)
+        run.task.keep_evaluation(folder, split, predictions)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 

@@ -161,6 +161,9 @@ class Task(abc.ABC):
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
 
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:  # noqa: B027 - a default
+        """Writes what a task keeps of an evaluation besides its scores, atomically; nothing by default."""
+
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes prediction files into a folder, atomically, from the predictions [N, ...]; returns their paths."""

@@ -17,6 +17,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -153,6 +154,10 @@ class ClassificationTask(Task):
             "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
             "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
         }
+
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
+        evaluation_file.write(folder, split, predictions, self.labels)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
