@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.finetuning.tasks import memory_task
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples
 from bert_tf.report.page import folded, page, table
@@ -120,7 +121,9 @@ def render(
     if answers:
         parts.append(answers)
     if phases:
-        parts += [_settings_table(kind.settings, phases), _commands(kind, phases)]
+        parts.append(_settings_table(kind.settings, phases))
+        if phases[-1].settings.get("task_name") != memory_task.NAME:  # texts in memory have no command
+            parts.append(_commands(kind, phases))
     return page(f"{kind.title}: {name}", "\n".join(parts))
 
 
