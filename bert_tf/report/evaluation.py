@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.tasks import evaluation_file
-from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION
 from bert_tf.finetuning.tasks.scores import SCORES
 from bert_tf.report import classes, diagrams
 from bert_tf.report.page import scrolling, table
@@ -22,17 +21,37 @@ _MOST_CHARACTERS = 300
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a folder's last evaluation; "" if it has none, or is of a kind that is not shown."""
+    """Returns the sections of a folder's last evaluation of classes, label sets or scores; "" if it has none."""
     entries = evaluation_file.read(folder)
     if not entries:
         return ""
-    described = description.read(folder)
-    if described.kind == CLASSIFICATION:
-        return _classification(entries, list(described.labels))
-    return _regression(entries) if described.kind == REGRESSION else ""
+    labels, example = list(description.read(folder).labels), entries[0]["label"]
+    if isinstance(example, list):
+        return _label_sets(entries, labels)
+    return _classes(entries, labels) if isinstance(example, str) else _regression(entries)
 
 
-def _classification(entries: Sequence[dict], labels: Sequence[str]) -> str:
+def _label_sets(entries: Sequence[dict], labels: Sequence[str]) -> str:
+    """Shows a yes or no for each label: its four counts, its metrics, and the calibration of all decisions."""
+    truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
+    chances = np.array([entry["probabilities"] for entry in entries])
+    counts = [(a & b).sum(axis=0) for a, b in
+              ((truth, answers), (truth, ~answers), (~truth, answers), (~truth, ~answers))]  # fmt: skip
+    rows = [[label, *(f"{count[number]:,}" for count in counts)] for number, label in enumerate(labels)]
+    wrong = _worst([entry for entry, right in zip(entries, np.all(truth == answers, axis=1), strict=True) if not right])
+    listed = [[f"{e['loss']:.3g}", ", ".join(e["label"]), ", ".join(e["prediction"])] for e in wrong]
+    note = f"Of {np.sum(np.any(truth != answers, axis=1)):,} of {len(entries):,} examples, at least one label is wrong."
+    return "\n".join(
+        [
+            "<h2>Labels, found and missed</h2>" + table(["", "found", "missed", "added", "rightly absent"], rows),
+            "<h2>Labels</h2>" + class_table(classes.class_metrics(truth, answers), labels),
+            calibration_section(np.maximum(chances, 1 - chances).ravel(), ((chances > 0.5) == truth).ravel()),
+            _errors(note, ["loss", "true", "predicted"], listed, wrong),
+        ]
+    )
+
+
+def _classes(entries: Sequence[dict], labels: Sequence[str]) -> str:
     ids = {label: number for number, label in enumerate(labels)}
     truth, answers = (np.array([ids[entry[name]] for entry in entries]) for name in ("label", "prediction"))
     confidence = np.array([max(entry["probabilities"]) for entry in entries])

@@ -38,6 +38,7 @@ def trained(checkpoint, tmp_path_factory):
     return TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS), output
 
 
+@pytest.mark.slow
 def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained):
     model, output = trained
     assert model.labels == ("7", "10") and model.scores["accuracy"] == 1.0
@@ -52,6 +53,7 @@ def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained
     assert len((output / "dev_predictions.jsonl").read_text().splitlines()) == 2, "a tenth of 20 texts"
 
 
+@pytest.mark.slow
 def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(trained, checkpoint):
     _, output = trained
     assert TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS).scores["accuracy"] == 1.0
@@ -59,6 +61,7 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
         TextClassifier.train(PAIRS[::-1], LABELS, checkpoint, output, **OPTIONS)
 
 
+@pytest.mark.slow
 def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
     with pytest.raises(InputError, match="was trained on pairs"):
         trained[0].predict(["the man"])

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn import metrics
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.task import Split, encoded_split
 from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.report import classes, evaluation
@@ -82,6 +83,24 @@ def test_a_classifiers_answers_are_kept_and_shown(tokenizer, tmp_path):
     for heading in ("Confusion matrix", "Classes", "Calibration", "Worst errors"):
         assert f"<h2>{heading}</h2>" in page
     assert page.count("<svg") == 1
+
+
+def test_label_sets_show_the_counts_of_each_label(tmp_path):
+    examples = [Example("one", None, ("a",)), Example("two", None, ()), Example("three", None, ("a", "b"))]
+    targets = tf.constant([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    logits = np.array([[2.0, -3.0], [1.0, -1.0], [-0.5, 3.0]], np.float32)
+    split = Split(examples, {"label_ids": targets}, np.arange(3))
+    evaluation_file.write(str(tmp_path), split, logits, ("a", "b"), np.array([0.2, 0.5]))
+    description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), True, 16, {}))
+    lines = evaluation_file.read(str(tmp_path))
+    assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]
+    expected = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, logits), axis=1)
+    np.testing.assert_allclose([line["loss"] for line in lines], expected, rtol=1e-6)
+    np.testing.assert_allclose([line["probabilities"] for line in lines], tf.sigmoid(logits), rtol=1e-6)
+    page = evaluation.sections(str(tmp_path))
+    check_stands_alone(page)
+    cells = "".join(f'<td class="number">{count}</td>' for count in (2, 0, 1, 0))
+    assert f"<td>a</td>{cells}" in page and "Of 1 of 3 examples" in page and page.count("two") == 1
 
 
 def test_of_many_classes_the_most_confused_pairs_are_shown():

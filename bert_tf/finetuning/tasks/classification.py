@@ -124,8 +124,11 @@ class ClassificationTask(Task):
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
-        labels = [0.0 if e.label is None else self.label_value(e.label) for e in examples]
-        return self.reading.rows(columns | {"label_ids": np.array(labels, np.float32)}, max_seq_length)
+        return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
+
+    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns the labels as the numbers that the model learns, float32 with one row for each example."""
+        return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """See `Reading.model_inputs`."""
