@@ -189,6 +189,13 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
             f"has directionality={config.directionality}; give --format=bert_tf"
         )
     heads = names.heads_in(contents.tensors)
+    task = _read_task(os.path.dirname(contents.source))
+    pooling = task.parameters.get("pooling", "cls") if task else "cls"
+    if pooling != "cls" and format != "bert_tf":
+        raise InputError(
+            f"--format={format}: its classifier reads the pooled [CLS], but {contents.source} was trained with "
+            f"--pooling={pooling}; give --format=bert_tf"
+        )
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
         logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "
                         "classification and next-sentence heads will differ in transformers")  # fmt: skip

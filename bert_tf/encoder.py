@@ -8,6 +8,7 @@ Letters: L layers, H hidden size; B batch, S sequence length, P positions that a
 Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site in the network.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 
@@ -30,6 +31,7 @@ _NAMES_ELSEWHERE = {
 }
 
 
+@keras.utils.register_keras_serializable("bert_tf")
 class BertEncoder(keras.Model):
     """The transformer encoder, bidirectional unless the configuration says otherwise.
 
@@ -107,6 +109,19 @@ class BertEncoder(keras.Model):
             "embedding_output": embedding_output,
             "encoder_outputs": encoder_outputs,
         }
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments as JSON, so that a Keras model with this encoder can be saved."""
+        options = {"recompute_activations": self._recompute, "fused": self.fused}
+        return {"config": dataclasses.asdict(self.config), "name": self.name, **options}
+
+    def build_from_config(self, config: dict) -> None:
+        """Does nothing: the constructor has created the weights, and Keras would build with floats as token ids."""
+
+    @classmethod
+    def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
+        """Builds the encoder that `get_config` describes, with new weights."""
+        return cls(**config | {"config": BertConfig(**config["config"])})
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Finds the position that has seen its whole row or example: the first one, or left to right the last token.

@@ -16,6 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.tasks import classification, multi_label
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.tokenization import BertTokenizer
 
 
@@ -71,7 +72,8 @@ class _ServedClassification(ServedModel):
     @staticmethod
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """See `ServedModel`."""
-        return functools.partial(classification.make_head, description.labels)
+        pooling = Reading.of_parameters(description.parameters).pooling
+        return functools.partial(classification.make_head, description.labels, pooling=pooling)
 
     def inputs(self) -> tuple[str, ...]:
         """See `ServedModel`."""
@@ -79,9 +81,9 @@ class _ServedClassification(ServedModel):
 
     def logits(self, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [B, C], from `text_a` and, for pairs, `text_b`, string [B]."""
-        columns = {name.replace("text", "segment"): self.tokenizer.encode(text) for name, text in texts.items()}
-        inputs = classification.model_inputs(columns, self.tokenizer, self._description.max_seq_length)
-        return self._model(without_common_padding(inputs))
+        columns = {name.replace("text", "segment"): text for name, text in texts.items()}
+        reading = Reading.of_parameters(self._description.parameters)
+        return reading.logits(columns, self.tokenizer, self._description.max_seq_length, self._model)
 
 
 class ServedClassifier(_ServedClassification):
@@ -138,10 +140,3 @@ KINDS: dict[str, type[ServedModel]] = {
     classification.REGRESSION: ServedRegression,
     multi_label.MULTI_LABEL: ServedMultiLabel,
 }
-
-
-def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
-    # An empty batch keeps one column.
-    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
-    return {name: values[:, :longest] for name, values in inputs.items()}

@@ -274,7 +274,7 @@ def _batches(run: _Run, split: str, plan: RowPlan, micro_batches: int = 1, start
 
 
 def _example_name(run: _Run, split: str, row: int) -> str:
-    files = ", ".join(os.path.basename(path) for path in run.task.files(split))
+    files = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split
     return f"{files} example {run.splits[split].example_ids[row] + 1}"
 
 
@@ -285,7 +285,7 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
         settings=dataclasses.asdict(settings),
         model=_model_facts(run),
         data={
-            "train": run_folder.fingerprint(run.task.files("train")),
+            "train": run.task.fingerprint("train"),
             "max_seq_length": settings.max_seq_length,
             **run.task.data_facts(),
         },
@@ -295,7 +295,7 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
 
 def _same_on_workers(run: _Run) -> dict:
     """Returns what must be the same on all workers; paths may differ."""
-    prints = {split: run_folder.fingerprint(run.task.files(split)) for split in run.splits}
+    prints = {split: run.task.fingerprint(split) for split in run.splits}
     data = prints.pop("train", "")
     return {"model": _model_facts(run), "data": data, "evaluation data": prints}
 
@@ -323,13 +323,14 @@ def _evaluate(run: _Run, objective: FineTuningObjective, step: int) -> dict[str,
     """Evaluates on the dev split and writes `eval_results.txt` with the original's names."""
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "dev", run.settings.eval_batch_size)
-    scores = {**run.task.scores(run.splits["dev"], predictions), "loss": loss}
+    split, predictions = run.task.by_example(run.splits["dev"], predictions)
+    scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
         logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
         metrics_file.record(folder, "dev", step, scores)
         results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
         metrics_file.write_results(folder, results)
-        run.task.keep_evaluation(folder, run.splits["dev"], predictions)
+        run.task.keep_evaluation(folder, split, predictions)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 
@@ -339,6 +340,6 @@ def _predict(run: _Run, objective: FineTuningObjective) -> None:
     predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
     if not strategies.is_chief(run.strategy):
         return
-    split = run.splits["test"]
+    split, predictions = run.task.by_example(run.splits["test"], predictions)
     for path in run.task.write_predictions(run.settings.output_dir, split, predictions):
         logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)

@@ -24,7 +24,7 @@ class FineTunedBert(keras.Model):
     Args:
       config: shape and regularization.
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output.
+        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`.
       recompute_activations: see `BertEncoder`.
     """
 
@@ -58,7 +58,9 @@ class FineTunedBert(keras.Model):
         read = outputs[self.head.reads]
         if "slots" in inputs:
             read = _of_rows(read, inputs, self.head.reads)
-        return {**outputs, "logits": self.head(read, training=training, seed=seed)}
+        reads_mask = getattr(self.head, "reads_mask", False)
+        mask = {"input_mask": row_columns(inputs)["input_mask"]} if reads_mask else {}
+        return {**outputs, "logits": self.head(read, **mask, training=training, seed=seed)}
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:

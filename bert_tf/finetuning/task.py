@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -36,13 +37,13 @@ class Split:
       examples: as `Task.read` returned them.
       columns: as `Task.encode` returned them; the first axis of each column has N rows.
       example_ids: int64 [N], index of the example that each row comes from.
-      lengths: int32 [N], number of tokens of each row.
+      lengths: int32 [N], number of tokens of each row; None where no model reads the rows any more.
     """
 
     examples: Sequence[Any]
     columns: Columns
     example_ids: np.ndarray
-    lengths: np.ndarray
+    lengths: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -82,9 +83,16 @@ class Task(abc.ABC):
         """Returns the settings that decide how the files are read; a run with others is another run."""
         return {}
 
+    # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
+    is_cached: bool = True
+
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
         """Returns the paths of the files of "train", "dev" or "test"."""
+
+    def fingerprint(self, split: str) -> list[str]:
+        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
+        return run_folder.fingerprint(self.files(split))
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:
@@ -126,7 +134,10 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits."""
+        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
+
+        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S].
+        """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""
@@ -147,6 +158,18 @@ class Task(abc.ABC):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns what `scores` and `write_predictions` need of each row, [B, ...]; the logits by default."""
         return logits
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Converts predictions of rows to what `scores` and `write_predictions` get; by default nothing changes.
+
+        Args:
+          split: with N rows.
+          predictions: [N, ...].
+
+        Returns:
+          A split and its predictions, for example with one row for each example.
+        """
+        return split, predictions
 
     @abc.abstractmethod
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:

@@ -71,24 +71,55 @@ class NextSentenceHead(keras.layers.Layer):
         return tf.cast(self.dense(pooled_output), tf.float32)
 
 
+def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
+    """Computes the mean or the maximum over the tokens of each row, [CLS] and [SEP] included, without padding.
+
+    Args:
+      x: float [B, S, H].
+      input_mask: int32 [B, S], 0 on padding.
+      pooling: "mean" or "max".
+
+    Returns:
+      float [B, H] of the dtype of x, computed in float32; 0 for a row without tokens.
+    """
+    x32, mask = tf.cast(x, tf.float32), tf.cast(input_mask, tf.float32)[:, :, tf.newaxis]
+    count = tf.reduce_sum(mask, axis=1)  # [B, 1]
+    if pooling == "mean":
+        pooled = tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)
+    else:
+        # A row without tokens must not become infinite: its weight of 0 would then give NaN.
+        pooled = tf.where(count > 0, tf.reduce_max(tf.where(mask > 0, x32, x32.dtype.min), axis=1), 0.0)
+    return tf.cast(pooled, x.dtype)
+
+
 class ClassificationHead(keras.layers.Layer):
-    """Dropout and an affine map of the pooled [CLS]; one output is a regression.
+    """Dropout and an affine map of one vector for each row; one output is a regression.
 
     Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
 
+    Args:
+      config: shape and regularization.
+      num_outputs: classes, or 1.
+      pooling: the vector. "cls" is the pooled [CLS], as in the paper; "mean" and "max" are those of `pool_tokens`.
+
     Attributes:
       reads: name of the encoder's output that the head takes.
+      reads_mask: whether the head also takes `input_mask`.
     """
 
-    reads = "pooled_output"
-
-    def __init__(self, config: BertConfig, num_outputs: int, **kwargs):
+    def __init__(self, config: BertConfig, num_outputs: int, pooling: str = "cls", **kwargs):
         super().__init__(**kwargs)
-        self._rate = config.hidden_dropout_prob
+        self._rate, self._pooling = config.hidden_dropout_prob, pooling
+        self.reads_mask = pooling != "cls"
+        self.reads = "sequence_output" if self.reads_mask else "pooled_output"
         self.dense = Dense(config.hidden_size, num_outputs, config)
 
-    def call(self, pooled_output, training=False, seed=None):
-        """Maps float [B, H] to logits, float32 [B, num_outputs]."""
-        seed = dropout_seed(training, seed)
-        pooled_output = dropout(pooled_output, self._rate, seed, tf.constant(_DROPOUT_SITE))
-        return tf.cast(self.dense(pooled_output), tf.float32)
+    def call(self, x, input_mask=None, training=False, seed=None):
+        """Maps what the head reads, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
+
+        With pooling "mean" or "max", `input_mask` is int32 [B, S].
+        """
+        if self.reads_mask:
+            x = pool_tokens(x, input_mask, self._pooling)
+        x = dropout(x, self._rate, dropout_seed(training, seed), tf.constant(_DROPOUT_SITE))
+        return tf.cast(self.dense(x), tf.float32)

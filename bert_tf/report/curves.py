@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 BLUE, ORANGE, GREEN, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8a93a3"
 # At this size nobody can tell more points apart.
 _MOST_POINTS = 300
-_STYLE = {
+STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
@@ -77,7 +77,7 @@ def panel(
     Returns:
       An SVG element.
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.4, 2.7))
         axis = figure.add_axes((0.15, 0.13, 0.82, 0.74))
         axis.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.8)
@@ -112,7 +112,7 @@ def svg(figure: Figure) -> str:
     """Returns a figure as an SVG element that refers to nothing outside itself."""
     target = io.StringIO()
     metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(target, format="svg", metadata=metadata)
     return target.getvalue()[target.getvalue().index("<svg") :]
 

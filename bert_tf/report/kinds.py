@@ -57,7 +57,7 @@ FINE_TUNING = Kind(
     (metrics.Metric("loss", title="loss"), *metrics.TRAINING),
     (
         "task_name", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate",
-        "warmup_proportion", "dtype", "distribution_strategy", "random_seed", "init_checkpoint",
+        "warmup_proportion", "pooling", "long_text", "dtype", "distribution_strategy", "random_seed", "init_checkpoint",
     ),
     "bert_tf.run_classifier",
     ClassifierSettings,

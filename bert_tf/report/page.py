@@ -26,6 +26,8 @@ pre { overflow-x: auto; padding: .7rem 1rem; border: 1px solid var(--line); bord
 .sample p { margin: 0 0 .4rem; }
 mark { background: var(--mark); color: inherit; border-radius: .2rem; padding: 0 .15rem; }
 sup { line-height: 0; font-size: .7em; }
+table.confusion { width: auto; } table.confusion td { min-width: 2.6rem; padding: .2rem .35rem; }
+.single { max-width: 30rem; }
 .guess { display: inline-block; margin-right: .9rem; white-space: nowrap; } .guess small { color: var(--soft); }
 .right { color: var(--right); font-weight: 600; }
 """

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.finetuning.tasks import memory_task
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import curves, kinds, samples
+from bert_tf.report import curves, evaluation, kinds, samples
 from bert_tf.report.page import folded, page, table
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file, progress
@@ -73,7 +74,9 @@ def _write(output_dir: str) -> str:
     # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))
-    text = render(name, run_folder.read_phases(output_dir), recorded, sorted(looks, key=lambda look: look["step"]))
+    looks.sort(key=lambda look: look["step"])
+    answers = evaluation.sections(output_dir)
+    text = render(name, run_folder.read_phases(output_dir), recorded, looks, answers)
     path = os.path.join(output_dir, NAME)
     writer.write_text(path, text)
     return path
@@ -84,6 +87,7 @@ def render(
     phases: Sequence[run_folder.Phase],
     recorded: Sequence[Mapping],
     looks: Sequence[Mapping],
+    answers: str = "",
 ) -> str:
     """Renders the page of the report.
 
@@ -92,6 +96,7 @@ def render(
       phases: those of the run.
       recorded: entries of `metrics_file.read`.
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
+      answers: sections of the last evaluation of a fine-tuning; see `evaluation.sections`.
     """
     kind, splits = kinds.of_run(phases), by_split(recorded)
     train = splits.get(metrics_file.TRAIN, [])
@@ -113,8 +118,12 @@ def render(
         parts.append(_peak_note(starts[-1], train))
     if looks:
         parts.append(samples.section(looks))
+    if answers:
+        parts.append(answers)
     if phases:
-        parts += [_settings_table(kind.settings, phases), _commands(kind, phases)]
+        parts.append(_settings_table(kind.settings, phases))
+        if phases[-1].settings.get("task_name") != memory_task.NAME:  # texts in memory have no command
+            parts.append(_commands(kind, phases))
     return page(f"{kind.title}: {name}", "\n".join(parts))
 
 

@@ -92,6 +92,19 @@ class ClassifierSettings(FineTuningSettings):
         "each has a head; evaluation, prediction and export are those of --task_name", "",
     )  # fmt: skip
     joint_data_dirs: str = setting("their folders, separated by commas, in the same order", "")
+    pooling: str | None = setting(
+        "what the classifier reads: cls: the pooled [CLS], as in the paper; mean, max: over all tokens of the row, "
+        "[CLS] and [SEP] included; default: as the run's folder says, else cls", None, choices=("cls", "mean", "max"),
+    )  # fmt: skip
+    long_text: str | None = setting(
+        "what becomes of a text beyond --max_seq_length: truncate: its first tokens; head_tail: its first quarter and "
+        "its last tokens; window: several rows, whose predictions are averaged; default: as the run's folder says, "
+        "else truncate", None, choices=("truncate", "head_tail", "window"),
+    )  # fmt: skip
+    window_stride: int | None = setting(
+        "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
+        "says, else 0", None,
+    )  # fmt: skip
 
     def __post_init__(self):
         self._resolve_mode()
@@ -107,6 +120,16 @@ class ClassifierSettings(FineTuningSettings):
         require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
         require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
         require(not self.tune_thresholds or self.do_eval, "--tune_thresholds needs --do_eval, for the dev data")
+        require(
+            not self.window_stride or self.long_text in (None, "window"),
+            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
+        )
+        require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")
+        names, folders = self.joint_task_names, self.joint_folders
+        require(
+            len(names) == len(folders),
+            f"--joint_tasks names {len(names)} tasks and --joint_data_dirs {len(folders)} folders; give one for each",
+        )
 
     def _resolve_mode(self) -> None:
         """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
@@ -159,11 +182,6 @@ class ClassifierSettings(FineTuningSettings):
         )
         require(
             not self.multi_label, "--multi_label: the features of --tfds_name give the kind of the label; drop the flag"
-        )
-        names, folders = self.joint_task_names, self.joint_folders
-        require(
-            len(names) == len(folders),
-            f"--joint_tasks names {len(names)} tasks and --joint_data_dirs {len(folders)} folders; give one for each",
         )
 
     @property

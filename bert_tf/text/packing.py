@@ -7,6 +7,9 @@ Letters: B batch, S sequence length.
 
 import tensorflow as tf
 
+# Values of --long_text: what becomes of a text that is longer than a row.
+TRUNCATE, HEAD_TAIL, WINDOW = "truncate", "head_tail", "window"
+
 
 def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the segment lengths after tokens are removed from the end of the longer segment, one at a time.
@@ -27,6 +30,21 @@ def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> 
     return keep_a, keep_b
 
 
+def kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes how many tokens of each segment a row holds beside [CLS] and one [SEP] for each segment.
+
+    Args:
+      length_a: int64 [B], number of tokens in A.
+      length_b: int64 [B], number of tokens in B; 0 for a row of A alone.
+      max_seq_length: S.
+
+    Returns:
+      Two int64 [B].
+    """
+    paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
+    return tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2)), paired_b
+
+
 def pack(
     segment_a: tf.RaggedTensor,
     segment_b: tf.RaggedTensor | None,
@@ -34,6 +52,7 @@ def pack(
     max_seq_length: int,
     cls_id: int,
     sep_id: int,
+    with_tail: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Packs one or two segments per row into fixed-length model inputs, padded with id 0.
 
@@ -45,6 +64,8 @@ def pack(
       max_seq_length: S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
+      with_tail: whether a segment that is too long keeps its first and its last tokens, a quarter (rounded) and three
+        quarters of what it keeps, instead of its first tokens alone. As many tokens are kept either way.
 
     Returns:
       `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
@@ -56,9 +77,9 @@ def pack(
         )
     length_a, length_b = segment_a.row_lengths(), segment_b.row_lengths()
     has_b = tf.cast(length_b > 0, tf.int64)
-    paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
-    keep_a = tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2))
-    a, b = _first(segment_a, keep_a), _first(segment_b, paired_b)
+    keep_a, keep_b = kept_lengths(length_a, length_b, max_seq_length)
+    cut = _first_and_last if with_tail else _first
+    a, b = cut(segment_a, keep_a), cut(segment_b, keep_b)
 
     ones = tf.ones([rows], tf.int64)
     cls = tf.RaggedTensor.from_row_lengths(tf.fill([rows], cls_id), ones, validate=False)
@@ -76,7 +97,31 @@ def pack(
     }
 
 
+def sliced(segments: tf.RaggedTensor, indices: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """Slices ragged rows.
+
+    Args:
+      segments: [B, (tokens)].
+      indices: int64 [N], the row that each slice is of.
+      starts: int64 [N], where each slice starts within its row.
+      lengths: int64 [N], which do not go beyond the row.
+
+    Returns:
+      [N, (tokens)].
+    """
+    first = tf.gather(segments.row_starts(), indices) + starts
+    return tf.gather(segments.values, tf.ragged.range(first, first + lengths))
+
+
 def _first(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
     """Returns the first `keep[i]` values of each row i."""
     starts = segments.row_starts()
     return tf.gather(segments.values, tf.ragged.range(starts, starts + keep))
+
+
+def _first_and_last(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
+    """Returns `keep[i]` values of each row i: a quarter from its start, the rest from its end."""
+    head = (keep + 2) // 4
+    starts, ends = segments.row_starts(), segments.row_limits()
+    indices = [tf.ragged.range(starts, starts + head), tf.ragged.range(ends - keep + head, ends)]
+    return tf.gather(segments.values, tf.concat(indices, axis=1))

@@ -13,7 +13,10 @@ from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.classification import Example, probabilities
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_checkpoints, run_folder
@@ -198,17 +201,42 @@ def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
     assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
 
 
-@pytest.fixture
-def regression(tmp_path, vocab_file):
-    """A regression's run, put together without training: its folder, its task and its model."""
-    task, model = make_task(0), make_classifier(CONFIG, 0)
-    run = tmp_path / "run"
+def put_together(run, vocab_file, task):
+    """A run's folder without training, and its model."""
+    model = FineTunedBert(CONFIG, task.head)
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
     (run / "bert_config.json").write_text(CONFIG.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
     description.write(str(run), description.describe(task, True, 24))
-    return run, task, model
+    return model
+
+
+@pytest.fixture
+def regression(tmp_path, vocab_file):
+    """A regression's run: its folder, its task and its model."""
+    task, run = make_task(0), tmp_path / "run"
+    return run, task, put_together(run, vocab_file, task)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [Reading("mean", "window", 4), Reading("max", "head_tail"), Reading("cls", "window")],
+    ids=lambda reading: reading.long_text + "-" + reading.pooling,
+)
+def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(tmp_path, vocab_file, reading):
+    task, tokenizer = dataclasses.replace(make_task(2), reading=reading), BertTokenizer(vocab_file)
+    model = put_together(tmp_path / "run", vocab_file, task)
+    export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/model/1"))
+    split = encoded_split(task, [Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
+    rows = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
+    expected = probabilities(task.by_example(split, rows)[1])
+    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
+    serve = signature(tmp_path)
+    np.testing.assert_allclose(serve(text_a=first, text_b=second)["probabilities"], expected, atol=1e-5)
+    assert not reading.has_windows or len(split) > len(PAIRS)
+    nothing = serve(text_a=tf.constant([], tf.string), text_b=tf.constant([], tf.string))
+    assert nothing["probabilities"].shape == [0, 2]
 
 
 def test_a_regression_gives_scores(regression, tmp_path, vocab_file):

@@ -17,10 +17,10 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
-from bert_tf.finetuning.tasks import scores
+from bert_tf.finetuning.tasks import evaluation_file, scores
+from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
 from bert_tf.training.metrics import Form, Metric
@@ -50,29 +50,9 @@ class Example:
     group: str = ""
 
 
-def model_inputs(columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-    """Packs token ids into rows.
-
-    Args:
-      columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)].
-      tokenizer: gives the ids of [CLS] and [SEP].
-      max_seq_length: S.
-
-    Returns:
-      `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
-    """
-    return pack(
-        columns["segment_a"],
-        columns.get("segment_b"),
-        max_seq_length=max_seq_length,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-    )
-
-
-def make_head(labels: Sequence[str], config: BertConfig) -> ClassificationHead:
+def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
     """Returns a head with an output for each label; one output for a regression."""
-    return ClassificationHead(config, len(labels) or 1)
+    return ClassificationHead(config, len(labels) or 1, pooling)
 
 
 class ClassificationTask(Task):
@@ -82,11 +62,13 @@ class ClassificationTask(Task):
       has_pairs: whether there are two texts.
       score_names: names in `scores.SCORES`, the main one first.
       score_range: lowest and highest score of a regression.
+      reading: what becomes of long texts, and what the head pools.
     """
 
     has_pairs: bool
     score_names: tuple[str, ...]
     score_range: tuple[float, float]
+    reading: Reading = READ_AS_IN_THE_PAPER
 
     @property
     def is_regression(self) -> bool:
@@ -101,7 +83,7 @@ class ClassificationTask(Task):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """See `Task`."""
-        return {"has_pairs": self.has_pairs}
+        return {"has_pairs": self.has_pairs, **self.reading.parameters}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -109,9 +91,19 @@ class ClassificationTask(Task):
         return (LOSS,) if self.is_regression else METRICS
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses pairs for a model without a second segment."""
+        """Refuses pairs for a model without a second segment, and windows that would skip text.
+
+        Raises:
+          InputError: says which.
+        """
         if self.has_pairs:
             require_segments(config, settings.bert_config_file)
+        stride, room = self.reading.window_stride, settings.max_seq_length - 2
+        if stride > room:
+            raise InputError(
+                f"--window_stride={stride}: a window of --max_seq_length={settings.max_seq_length} has {room} tokens "
+                "of text, so tokens between two windows would be lost; give a smaller stride"
+            )
 
     def label_value(self, text: str) -> float:
         """Converts a label to the number that the model learns: the id of the class, or the score.
@@ -139,21 +131,33 @@ class ClassificationTask(Task):
 
         Returns:
           `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
-          scores, zeros in test files.
+          scores, zeros in test files. With windows also `example_ids` and `window_weights`, see `Reading.rows`.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
-        labels = [0.0 if e.label is None else self.label_value(e.label) for e in examples]
-        return columns | {"label_ids": np.array(labels, np.float32)}
+        return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
+
+    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns the labels as the numbers that the model learns, float32 with one row for each example."""
+        return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """See `model_inputs` of the module."""
-        return model_inputs(columns, tokenizer, max_seq_length)
+        """See `Reading.model_inputs`."""
+        return self.reading.model_inputs(columns, tokenizer, max_seq_length)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """See `make_head`."""
-        return make_head(self.labels, config)
+        return make_head(self.labels, config, self.reading.pooling)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of rows, float32 [B]; all windows of an example together count once."""
+        weights = batch["row_weights"]
+        return weights * batch["window_weights"] if self.reading.has_windows else weights
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Averages the logits of each example's windows; see `Reading.by_example`."""
+        return self.reading.by_example(split, predictions)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes cross-entropy and accuracy from logits [B, C], or the squared error of a regression."""
@@ -171,6 +175,10 @@ class ClassificationTask(Task):
         labels = split.columns["label_ids"].numpy()
         answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
         return scores.compute(self.score_names, labels, answers)
+
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
+        evaluation_file.write(folder, split, predictions, self.labels)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.

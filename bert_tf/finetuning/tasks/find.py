@@ -1,9 +1,12 @@
 """From `--task_name` to the task."""
 
+import dataclasses
+
 from bert_tf.finetuning.tasks import glue, xnli
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.joint import JointTask, check_joint
 from bert_tf.finetuning.tasks.own_data import NAMES, own_task
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
@@ -17,7 +20,8 @@ def find_task(settings: ClassifierSettings) -> ClassificationTask | JointTask:
     Raises:
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
-    task = _main_task(settings)
+    reading = Reading.of_settings(settings)
+    task = dataclasses.replace(_main_task(settings), reading=reading)
     if not settings.joint_tasks:
         return task
     others = [
@@ -25,7 +29,7 @@ def find_task(settings: ClassifierSettings) -> ClassificationTask | JointTask:
         for name, folder in zip(settings.joint_task_names, settings.joint_folders, strict=True)
     ]
     check_joint(task, others)
-    return JointTask(task, tuple(others))
+    return JointTask(task, tuple(dataclasses.replace(other, reading=reading) for other in others))
 
 
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:

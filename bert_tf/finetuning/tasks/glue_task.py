@@ -16,6 +16,7 @@ import tensorflow as tf
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import scores, submission
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
+from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.finetuning.tasks.tsv import Columns, read_examples
 from tfrecords.errors import InputError
 
@@ -58,6 +59,7 @@ class GlueTask(ClassificationTask):
       skips_incomplete: whether training and dev lines that lack cells are skipped rather than refused.
       submits_majority: whether the majority class is submitted, not what the model predicts.
       data_dir: the folder.
+      reading: see `ClassificationTask`.
       ids_differ: whether an id may occur only once in a dev or test file.
     """
 
@@ -69,6 +71,7 @@ class GlueTask(ClassificationTask):
     skips_incomplete: bool = False
     submits_majority: bool = False
     data_dir: str = ""
+    reading: Reading = READ_AS_IN_THE_PAPER
     ids_differ: ClassVar[bool] = True
 
     @property

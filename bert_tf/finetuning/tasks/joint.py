@@ -27,14 +27,14 @@ class JointHead(ClassificationHead):
     So evaluation, export and conversion read the main head of a checkpoint and know nothing of the others.
     """
 
-    def __init__(self, config: BertConfig, num_outputs: Sequence[int], **kwargs):
-        super().__init__(config, num_outputs[0], **kwargs)
-        self.joint = [ClassificationHead(config, outputs) for outputs in num_outputs[1:]]
+    def __init__(self, config: BertConfig, num_outputs: Sequence[int], pooling: str = "cls", **kwargs):
+        super().__init__(config, num_outputs[0], pooling, **kwargs)
+        self.joint = [ClassificationHead(config, outputs, pooling) for outputs in num_outputs[1:]]
 
-    def call(self, pooled_output, training=False, seed=None):
-        """Maps float [B, H] to the logits of all tasks side by side, float32 [B, sum of outputs]."""
-        logits = super().call(pooled_output, training=training, seed=seed)
-        others = [head(pooled_output, training=training, seed=seed) for head in self.joint]
+    def call(self, x, input_mask=None, training=False, seed=None):
+        """Maps what `ClassificationHead` reads to the logits of all tasks side by side, float32 [B, sum of outputs]."""
+        logits = super().call(x, input_mask, training=training, seed=seed)
+        others = [head(x, input_mask, training=training, seed=seed) for head in self.joint]
         return tf.concat([logits, *others], axis=-1)
 
 
@@ -117,9 +117,14 @@ class JointTask(Task):
             own = [example for example, task_id in zip(examples, task_ids, strict=True) if task_id == number]
             if own:
                 columns = dict(task.encode(own, tokenizer, max_seq_length))
-                columns.setdefault("segment_b", _empty_rows(len(own)))
+                rows = columns["segment_a"].nrows()
+                columns.setdefault("segment_b", _empty_rows(rows))
+                # The rows of windows name their example among those of the task.
+                within = columns.get("example_ids", tf.range(rows))
+                columns["example_ids"] = tf.cast(within, tf.int64) + sum(np.asarray(task_ids) < number)
+                columns["task_ids"] = tf.fill([rows], number)
                 parts.append(columns)
-        return {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]} | {"task_ids": task_ids}
+        return {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """See `classification.model_inputs`: an empty `segment_b` is no second text."""
@@ -127,7 +132,12 @@ class JointTask(Task):
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """See `JointHead`."""
-        return JointHead(config, [len(task.labels) or 1 for task in self._tasks])
+        outputs = [len(task.labels) or 1 for task in self._tasks]
+        return JointHead(config, outputs, self.main.reading.pooling)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """See `Task`; all tasks read long texts in the same way."""
+        return self.main.weights(batch)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the loss and the metrics of each row by its own task, from the logits of all tasks."""
@@ -147,6 +157,19 @@ class JointTask(Task):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """See `Task`; evaluation and prediction have only rows of the main task."""
         return self.main.prediction(self._split(logits)[0], batch)
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """See `Task`."""
+        return self.main.by_example(split, predictions)
+
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+        """See `Task`."""
+        self.main.keep_evaluation(folder, split, predictions)
+
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`; the examples of other tasks are not compared."""
+        own = {split: [e for e in read if not getattr(e, "task_id", 0)] for split, read in examples.items()}
+        self.main.check_examples(own)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """See `Task`."""
@@ -182,5 +205,5 @@ def check_joint(main: ClassificationTask, others: Sequence[ClassificationTask]) 
         raise InputError(f"--joint_tasks: {twice} is trained twice; name each task once, and not that of --task_name")
 
 
-def _empty_rows(count: int) -> tf.RaggedTensor:
+def _empty_rows(count: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros([count], tf.int64))

@@ -14,11 +14,10 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.task import LOSS, Columns, Split
-from bert_tf.finetuning.tasks import example_checks
+from bert_tf.finetuning.task import LOSS, Split
+from bert_tf.finetuning.tasks import evaluation_file, example_checks
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.own_task import OwnTask
-from bert_tf.tokenization import BertTokenizer
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -68,12 +67,10 @@ class MultiLabelTask(OwnTask):
         if "train" in examples:
             example_checks.warn_of_unseen(examples, self.labels)
 
-    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples; `label_ids` is float32 [N, C], 1 for the labels of the example."""
-        bare = [dataclasses.replace(example, label=None) for example in examples]
+    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns 1 for the labels of each example, 0 for the others, float32 [N, C]."""
         labels = [self.label_value(example.label or ()) for example in examples]
-        columns = super().encode(bare, tokenizer, max_seq_length)
-        return {**columns, "label_ids": np.array(labels, np.float32).reshape(-1, len(self.labels))}
+        return np.array(labels, np.float32).reshape(-1, len(self.labels))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the sigmoid cross-entropy, a mean over the labels, from logits [B, C]."""
@@ -96,9 +93,10 @@ class MultiLabelTask(OwnTask):
         return best_thresholds(labels, probabilities) if self.tune_thresholds else self.thresholds()
 
     def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
-        """Writes precision, recall and F1 of each label, and the thresholds where they are tuned."""
+        """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
+        evaluation_file.write(folder, split, predictions, self.labels, chosen)
         if self.tune_thresholds:
             entries = {label: float(value) for label, value in zip(self.labels, chosen, strict=True)}
             writer.write_text(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.tasks import example_checks
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
+from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.finetuning.tasks.sources import Source
 from tfrecords.errors import InputError
 
@@ -32,6 +33,7 @@ class OwnTask(ClassificationTask):
       mean: of the scores of train.
       deviation: of the scores of train. The model learns (score - mean) / deviation, whose size fits the initial
         weights and the learning rate whatever the range; predictions are in the user's range again.
+      reading: see `ClassificationTask`.
     """
 
     name: str
@@ -42,6 +44,7 @@ class OwnTask(ClassificationTask):
     class_weights: tuple[float, ...] = ()
     mean: float = 0.0
     deviation: float = 1.0
+    reading: Reading = READ_AS_IN_THE_PAPER
 
     @property
     def has_pairs(self) -> bool:

@@ -9,17 +9,20 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import latest
+from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Columns
 from bert_tf.finetuning.tasks import glue
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
-from bert_tf.settings import ClassifierSettings
+from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.settings import ClassifierSettings, FineTuningSettings
+from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import reader
 from tfrecords.errors import InputError
@@ -60,6 +63,7 @@ class RecordsTask(ClassificationTask):
       has_float_labels: whether the records hold labels as float32.
       has_weights: whether the records hold a weight of each example.
       trained_pairs: whether the run in the folder has pairs; None if there is no run.
+      reading: see `ClassificationTask`; long texts are cut already.
     """
 
     name: str
@@ -71,6 +75,8 @@ class RecordsTask(ClassificationTask):
     has_float_labels: bool
     has_weights: bool
     trained_pairs: bool | None
+    reading: Reading = READ_AS_IN_THE_PAPER
+    is_cached: ClassVar[bool] = False
 
     @property
     def has_pairs(self) -> bool:
@@ -78,6 +84,19 @@ class RecordsTask(ClassificationTask):
         return (
             bool(self.read("train").columns["segment_ids"].any()) if self.trained_pairs is None else self.trained_pairs
         )
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses windows and the like: the texts are not known any more.
+
+        Raises:
+          InputError: says so.
+        """
+        super().check(config, settings)
+        if self.reading.long_text != TRUNCATE:
+            raise InputError(
+                f"--long_text={self.reading.long_text}: create_finetuning_data has truncated the texts of "
+                f"{self.meta_file} already; drop the flag"
+            )
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""

@@ -1,0 +1,182 @@
+"""A classifier of texts in Python: train it from lists, predict, load it again.
+
+Paper: section 4.1. It is what `run_classifier` trains, with the same settings and the same folder.
+
+Letters: N texts, C classes.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
+from bert_tf.finetuning.tasks.memory_task import NAME, MemoryTask, class_names, examples_of
+from bert_tf.finetuning.tasks.reading import Reading
+from bert_tf.report import run_report
+from bert_tf.runs import run_folder
+from bert_tf.settings import ClassifierSettings
+from bert_tf.tokenization import BertTokenizer
+from tfrecords.errors import InputError
+
+
+class TextClassifier:
+    """A trained classifier, or regression, of one or two texts.
+
+    Attributes:
+      folder: the run's folder; `export_saved_model` serves it.
+      labels: names of the classes; () for a regression.
+      scores: metrics on the dev data, where it was just trained.
+    """
+
+    def __init__(self, folder: str, scores: dict[str, float] | None = None):
+        self.folder, self.scores = os.fspath(folder), scores or {}
+        described = description.read(self.folder)
+        if described.kind not in (CLASSIFICATION, REGRESSION):
+            raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
+        self.labels = tuple(described.labels)
+        self._has_pairs, self._length = described.parameters["has_pairs"], described.max_seq_length
+        self._reading = Reading.of_parameters(described.parameters)
+        vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
+        self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
+        self._model = self._restored()
+        names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
+        self._logits = tf.function(
+            self._logits_of_texts, input_signature=[{name: tf.TensorSpec([None], tf.string) for name in names}]
+        )
+
+    @classmethod
+    def load(cls, folder: str) -> "TextClassifier":
+        """Loads a classifier from the folder that `train` or `run_classifier` wrote.
+
+        Raises:
+          InputError: the folder holds no finished classifier.
+        """
+        return cls(folder)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Sequence[str] | Sequence[tuple[str, str]],
+        labels: Sequence[str] | Sequence[int] | Sequence[float],
+        checkpoint: str,
+        output_dir: str,
+        *,
+        dev_texts: Sequence | None = None,
+        dev_labels: Sequence | None = None,
+        dev_share: float = 0.1,
+        **settings,
+    ) -> "TextClassifier":
+        """Trains a classifier. The same call resumes training that was stopped.
+
+        Args:
+          texts: strings, or pairs of strings.
+          labels: strings or integers name classes; floats are learned as numbers.
+          checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
+          output_dir: folder for checkpoints, predictions and report.
+          dev_texts: texts to evaluate on; None takes `dev_share` of `texts`, which then are not trained on.
+          dev_labels: their labels.
+          dev_share: from 0, which evaluates nothing, to below 1.
+          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `pooling`.
+
+        Returns:
+          The classifier with its `scores`.
+
+        Raises:
+          InputError: texts, labels or settings are wrong.
+        """
+        names = {field.name for field in dataclasses.fields(ClassifierSettings)}
+        if unknown := [name for name in settings if name not in names]:
+            raise InputError(f"{unknown[0]}: no such setting; `run_classifier --help` lists them")
+        splits, class_labels = _splits(texts, labels, dev_texts, dev_labels, dev_share, settings.get("random_seed"))
+        given = {"task_name": NAME, "data_dir": "texts in memory", "do_train": True, "do_eval": "dev" in splits, **settings}
+        parsed = ClassifierSettings(init_checkpoint=os.fspath(checkpoint), output_dir=os.fspath(output_dir), **given)
+        has_pairs = splits["train"][0].text_b is not None
+        task = MemoryTask(splits, has_pairs, class_labels, Reading.of_settings(parsed))
+        policy = keras.mixed_precision.global_policy()
+        try:
+            scores = run_finetuning(parsed, task, run_report.write)
+        finally:
+            keras.mixed_precision.set_global_policy(policy)
+        return cls(parsed.output_dir, scores)
+
+    def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | np.ndarray:
+        """Predicts the labels of N texts; of a regression the scores, float32 [N].
+
+        Raises:
+          InputError: a text is not a string, or not a pair where the classifier was trained on pairs.
+        """
+        logits = self._all_logits(texts, batch_size)
+        return [self.labels[best] for best in np.argmax(logits, axis=1)] if self.labels else logits[:, 0]
+
+    def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
+        """Predicts the probability of each class, float32 [N, C], in the order of `labels`.
+
+        Raises:
+          InputError: see `predict`; or it is a regression.
+        """
+        if not self.labels:
+            raise InputError(f"{self.folder}: is a regression, which has no probabilities; call predict")
+        return probabilities(self._all_logits(texts, batch_size))
+
+    def _all_logits(self, texts: Sequence, batch_size: int) -> np.ndarray:
+        examples = examples_of(texts)
+        if (examples[0].text_b is not None) != self._has_pairs:
+            raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
+        parts = []
+        for start in range(0, len(examples), batch_size):
+            batch = examples[start : start + batch_size]
+            columns = {"segment_a": tf.constant([example.text_a for example in batch])}
+            if self._has_pairs:
+                columns["segment_b"] = tf.constant([example.text_b for example in batch])
+            parts.append(self._logits(columns).numpy())
+        return np.concatenate(parts)
+
+    def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._reading.logits(texts, self._tokenizer, self._length, lambda inputs: self._model(inputs)["logits"])
+
+    def _restored(self) -> FineTunedBert:
+        """Returns the model with the weights of the folder's checkpoint, in float32."""
+        latest.check_there(self.folder)
+        found = latest.find(self.folder)
+        run_folder.check_finished(self.folder, found.step, allow_unfinished=False)
+        config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
+        policy = keras.mixed_precision.global_policy()
+        keras.mixed_precision.set_global_policy("float32")
+        try:
+            model = FineTunedBert(config, lambda config: make_head(self.labels, config, self._reading.pooling))
+        finally:
+            keras.mixed_precision.set_global_policy(policy)
+        tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
+        return model
+
+
+def _splits(texts, labels, dev_texts, dev_labels, dev_share: float, seed: int | None) -> tuple[dict, tuple[str, ...]]:
+    """Returns the examples of "train" and, unless there are none, "dev"; and the names of the classes."""
+    if (dev_texts is None) != (dev_labels is None):
+        raise InputError("dev_texts and dev_labels: give both or none")
+    if not 0 <= dev_share < 1:
+        raise InputError(f"dev_share={dev_share}: must be at least 0 and below 1")
+    labels = list(labels)
+    examples = examples_of(texts, labels)
+    names = class_names(labels)
+    if dev_texts is not None:
+        dev = examples_of(dev_texts, list(dev_labels), "dev_texts")
+        if strange := sorted({example.label for example in dev} - {*names}) if names else []:
+            raise InputError(f"dev_labels: {strange[0]!r} is not among the labels of the training data")
+        return {"train": examples, "dev": dev}, names
+    count = round(dev_share * len(examples)) or int(dev_share > 0)
+    if count >= len(examples):
+        raise InputError(f"dev_share={dev_share}: leaves none of {len(examples)} texts to train on; give more texts")
+    order = np.random.default_rng(seed or 0).permutation(len(examples))
+    train = [examples[i] for i in np.sort(order[count:])]
+    return {"train": train} | ({"dev": [examples[i] for i in np.sort(order[:count])]} if count else {}), names

@@ -1,0 +1,167 @@
+"""The sections of a fine-tuning's report that show the last evaluation, from `dev_predictions.jsonl`.
+
+Letters: N examples, C classes.
+"""
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_tf.finetuning import description
+from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.finetuning.tasks.scores import SCORES
+from bert_tf.report import classes, diagrams
+from bert_tf.report.page import scrolling, table
+
+# A larger matrix cannot be read.
+_MOST_CLASSES = 20
+_MOST_ERRORS = 20
+_MOST_CHARACTERS = 300
+
+
+def sections(folder: str) -> str:
+    """Returns the sections of a folder's last evaluation of classes, label sets or scores; "" if it has none."""
+    entries = evaluation_file.read(folder)
+    if not entries:
+        return ""
+    labels, example = list(description.read(folder).labels), entries[0]["label"]
+    if isinstance(example, list):
+        return _label_sets(entries, labels)
+    return _classes(entries, labels) if isinstance(example, str) else _regression(entries)
+
+
+def _label_sets(entries: Sequence[dict], labels: Sequence[str]) -> str:
+    """Shows a yes or no for each label: its four counts, its metrics, and the calibration of all decisions."""
+    truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
+    chances = np.array([entry["probabilities"] for entry in entries])
+    counts = [(a & b).sum(axis=0) for a, b in
+              ((truth, answers), (truth, ~answers), (~truth, answers), (~truth, ~answers))]  # fmt: skip
+    rows = [[label, *(f"{count[number]:,}" for count in counts)] for number, label in enumerate(labels)]
+    wrong = _worst([entry for entry, right in zip(entries, np.all(truth == answers, axis=1), strict=True) if not right])
+    listed = [[f"{e['loss']:.3g}", ", ".join(e["label"]), ", ".join(e["prediction"])] for e in wrong]
+    note = f"Of {np.sum(np.any(truth != answers, axis=1)):,} of {len(entries):,} examples, at least one label is wrong."
+    return "\n".join(
+        [
+            "<h2>Labels, found and missed</h2>" + table(["", "found", "missed", "added", "rightly absent"], rows),
+            "<h2>Labels</h2>" + class_table(classes.class_metrics(truth, answers), labels),
+            calibration_section(np.maximum(chances, 1 - chances).ravel(), ((chances > 0.5) == truth).ravel()),
+            _errors(note, ["loss", "true", "predicted"], listed, wrong),
+        ]
+    )
+
+
+def _classes(entries: Sequence[dict], labels: Sequence[str]) -> str:
+    ids = {label: number for number, label in enumerate(labels)}
+    truth, answers = (np.array([ids[entry[name]] for entry in entries]) for name in ("label", "prediction"))
+    confidence = np.array([max(entry["probabilities"]) for entry in entries])
+    matrix = classes.confusion_matrix(truth, answers, len(labels))
+    one_hot = np.eye(len(labels), dtype=bool)
+    parts = ["<h2>Confusion matrix</h2>" + confusions(matrix, labels)]
+    parts.append("<h2>Classes</h2>" + class_table(classes.class_metrics(one_hot[truth], one_hot[answers]), labels))
+    parts.append(calibration_section(confidence, truth == answers))
+    wrong = [entry for entry in entries if entry["label"] != entry["prediction"]]
+    note = f"{len(wrong):,} of {len(entries):,} answers are wrong."
+    rows = [
+        [f"{entry['loss']:.3g}", entry["label"], f"{entry['prediction']} ({max(entry['probabilities']):.0%})"]
+        for entry in _worst(wrong)
+    ]
+    parts.append(_errors(note, ["loss", "true", "predicted"], rows, _worst(wrong)))
+    return "\n".join(parts)
+
+
+def _regression(entries: Sequence[dict]) -> str:
+    truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
+    errors = answers - truth
+    rows = [[name.capitalize(), f"{SCORES[name](truth, answers):.4f}"] for name in ("pearson", "spearman")]
+    rows.append(["Root mean squared error", f"{np.sqrt(np.mean(errors**2)):.4g}"])
+    rows.append(["Mean absolute error", f"{np.mean(np.abs(errors)):.4g}"])
+    drawn = "".join(f"<div>{draw(truth, answers)}</div>" for draw in (diagrams.scatter, diagrams.residuals))
+    worst = [[f"{entry['prediction'] - entry['label']:+.3g}", f"{entry['label']:.4g}", f"{entry['prediction']:.4g}"]
+             for entry in _worst(entries)]  # fmt: skip
+    return (
+        f'<h2>Scores</h2><p class="note">{len(entries):,} examples of the dev data.</p>{table(["", "value"], rows)}'
+        f'<div class="curves">{drawn}</div>'
+        + _errors("The largest errors come first.", ["error", "true", "predicted"], worst, _worst(entries))
+    )
+
+
+def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
+    """Returns the matrix as a table; for many classes, a table of the pairs that are confused most often.
+
+    Args:
+      matrix: int [C, C], rows true, columns predicted.
+      labels: names of the C classes.
+    """
+    totals = np.maximum(matrix.sum(axis=1), 1)
+    if len(labels) > _MOST_CLASSES:
+        wrong = matrix - np.diag(np.diag(matrix))
+        order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_ERRORS]
+        pairs = [(row, column) for row, column in zip(*np.unravel_index(order, wrong.shape), strict=True)]
+        rows = [
+            [labels[row], labels[column], f"{wrong[row, column]:,}", f"{wrong[row, column] / totals[row]:.1%}"]
+            for row, column in pairs
+            if wrong[row, column]
+        ]
+        note = f"Of {len(labels)} classes, the pairs that are confused most often; shares are of the true class."
+        head = ["true", "predicted", "examples", "share"]
+        return f'<p class="note">{note}</p>' + (table(head, rows) if rows else "<p>None is confused.</p>")
+    note = "Rows are true classes, columns predicted ones. Shares are of the row."
+    head = "".join(f'<th class="number">{html.escape(label)}</th>' for label in labels)
+    body = []
+    for row, label in enumerate(labels):
+        cells = "".join(
+            _cell(count, count / totals[row], row == column) for column, count in enumerate(matrix[row].tolist())
+        )
+        body.append(f"<tr><th>{html.escape(label)}</th>{cells}</tr>")
+    matrix_table = f'<table class="confusion"><tr><th>true \\ predicted</th>{head}</tr>{"".join(body)}</table>'
+    return f'<p class="note">{note}</p>{scrolling(matrix_table)}'
+
+
+def _cell(count: int, share: float, is_right: bool) -> str:
+    if not count:
+        return '<td class="number">0</td>'
+    # The root makes small shares of errors visible.
+    color, strength = ("46, 158, 107", share) if is_right else ("217, 115, 13", share**0.5)
+    return (
+        f'<td class="number" style="background: rgba({color}, {0.6 * strength:.2f})">{count:,}'
+        f"<br/><small>{share:.1%}</small></td>"
+    )
+
+
+def class_table(metrics: classes.ClassMetrics, labels: Sequence[str]) -> str:
+    """Returns a table of the metrics of each label, and their mean."""
+    columns = (metrics.precision, metrics.recall, metrics.f1)
+    rows = [
+        [label, *(f"{column[number]:.3f}" for column in columns), f"{metrics.support[number]:,}"]
+        for number, label in enumerate(labels)
+    ]
+    rows.append(["mean of the classes", *(f"{column.mean():.3f}" for column in columns), f"{metrics.support.sum():,}"])
+    return table(["", "precision", "recall", "F1", "support"], rows)
+
+
+def calibration_section(confidence: np.ndarray, is_right: np.ndarray) -> str:
+    """Returns the expected calibration error and the reliability diagram; see `classes.calibration`."""
+    found = classes.calibration(confidence, is_right)
+    note = (
+        f"Expected calibration error {found.error:.4f}, 15 bins of equal width: the mean confidence is "
+        f"{confidence.mean():.1%}, and {np.mean(is_right):.1%} of the answers are right."
+    )
+    drawn = f'<div class="single">{diagrams.reliability(found)}</div>'
+    return f'<h2>Calibration</h2><p class="note">{note}</p>{drawn}'
+
+
+def _worst(entries: Sequence[dict]) -> list[dict]:
+    return sorted(entries, key=lambda entry: -entry["loss"])[:_MOST_ERRORS]
+
+
+def _errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], entries: Sequence[dict]) -> str:
+    """Returns a table of errors with their texts."""
+    texts = [[_short(entry[name]) for name in ("text_a", "text_b") if name in entry] for entry in entries]
+    both = ["text", "second text"][: len(texts[0])] if texts else []
+    drawn = table([*head, *both], [[*row, *text] for row, text in zip(rows, texts, strict=True)], numbers=False)
+    return f'<h2>Worst errors</h2><p class="note">{note}</p>' + (drawn if rows else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"

@@ -1,0 +1,126 @@
+"""What the report shows of a fine-tuning's last evaluation."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn import metrics
+
+from bert_tf.finetuning import description
+from bert_tf.finetuning.task import Split, encoded_split
+from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.finetuning.tasks.classification import Example, probabilities
+from bert_tf.report import classes, evaluation
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.classification import make_task
+from tests.bert_tf.test_report import check_stands_alone
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+@pytest.mark.parametrize("never", [None, 2])
+def test_confusions_and_metrics_of_classes_are_scikit_learns(never):
+    rng = np.random.default_rng(0)
+    labels, predictions = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    if never is not None:
+        labels[labels == never], predictions[predictions == never + 1] = 0, 0  # neither labeled nor predicted
+    np.testing.assert_array_equal(
+        classes.confusion_matrix(labels, predictions, 4), metrics.confusion_matrix(labels, predictions, labels=range(4))
+    )
+    one_hot = np.eye(4, dtype=bool)
+    found = classes.class_metrics(one_hot[labels], one_hot[predictions])
+    expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(4), zero_division=0)
+    np.testing.assert_allclose([found.precision, found.recall, found.f1, found.support], expected, rtol=1e-12)
+
+
+def test_metrics_of_several_labels_an_example_are_scikit_learns():
+    targets, answers = np.random.default_rng(1).random((2, 50, 3)) > 0.6
+    found = classes.class_metrics(targets, answers)
+    np.testing.assert_allclose(found.f1, metrics.f1_score(targets, answers, average=None), rtol=1e-12)
+
+
+def test_calibration_error_is_its_formula():
+    rng = np.random.default_rng(0)
+    confidence, right = np.append(rng.uniform(0.2, 1, 300), [1.0, 0.0, 1 / 3]), rng.random(303) > 0.3
+    expected = 0.0
+    for number in range(15):
+        low, high = number / 15, (number + 1) / 15
+        inside = (confidence > low) & (confidence <= high) | ((confidence == 0) & (number == 0))
+        if inside.any():
+            expected += inside.sum() / 303 * abs(right[inside].mean() - confidence[inside].mean())
+    found = classes.calibration(confidence, right)
+    assert found.error == pytest.approx(expected, rel=1e-12) and found.count.sum() == 303
+    certain = classes.calibration(np.ones(4), np.array([True, False, True, False]))
+    assert certain.error == 0.5 and certain.count.tolist() == [4]
+
+
+def folder_of(tmp_path, tokenizer, num_labels, examples, logits):
+    task = make_task(num_labels, has_pairs=examples[0].text_b is not None)
+    task.keep_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits)
+    description.write(str(tmp_path), description.describe(task, True, 16))
+    return str(tmp_path)
+
+
+def test_a_classifiers_answers_are_kept_and_shown(tokenizer, tmp_path):
+    texts = ["the <b>man</b>", "x" * 400, "you & me"]
+    examples = [Example(text, "other", label) for text, label in zip(texts, "010", strict=True)]
+    logits = np.array([[-3.0, 3.0], [1.0, 0.0], [2.0, 0.0]], np.float32)
+    folder = folder_of(tmp_path, tokenizer, 2, examples, logits)
+    lines = [json.loads(line) for line in (tmp_path / "dev_predictions.jsonl").read_text().splitlines()]
+    assert [line["index"] for line in lines] == [0, 1, 2] and [line["prediction"] for line in lines] == ["1", "0", "0"]
+    np.testing.assert_allclose([line["probabilities"] for line in lines], probabilities(logits), rtol=1e-6)
+    assert lines[0]["loss"] == pytest.approx(math.log1p(math.exp(6)))
+    page = evaluation.sections(folder)
+    check_stands_alone(page)
+    assert "the &lt;b&gt;man&lt;/b&gt;" in page and "x" * 299 + "…" in page and "x" * 300 not in page
+    assert "2 of 3 answers are wrong" in page and "you &amp; me" not in page, "only errors are listed"
+    assert page.index("&lt;b&gt;") < page.index("xxx"), "the highest loss comes first"
+    for heading in ("Confusion matrix", "Classes", "Calibration", "Worst errors"):
+        assert f"<h2>{heading}</h2>" in page
+    assert page.count("<svg") == 1
+
+
+def test_label_sets_show_the_counts_of_each_label(tmp_path):
+    examples = [Example("one", None, ("a",)), Example("two", None, ()), Example("three", None, ("a", "b"))]
+    targets = tf.constant([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    logits = np.array([[2.0, -3.0], [1.0, -1.0], [-0.5, 3.0]], np.float32)
+    split = Split(examples, {"label_ids": targets}, np.arange(3))
+    evaluation_file.write(str(tmp_path), split, logits, ("a", "b"), np.array([0.2, 0.5]))
+    description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), True, 16, {}))
+    lines = evaluation_file.read(str(tmp_path))
+    assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]
+    expected = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, logits), axis=1)
+    np.testing.assert_allclose([line["loss"] for line in lines], expected, rtol=1e-6)
+    np.testing.assert_allclose([line["probabilities"] for line in lines], tf.sigmoid(logits), rtol=1e-6)
+    page = evaluation.sections(str(tmp_path))
+    check_stands_alone(page)
+    cells = "".join(f'<td class="number">{count}</td>' for count in (2, 0, 1, 0))
+    assert f"<td>a</td>{cells}" in page and "Of 1 of 3 examples" in page and page.count("two") == 1
+
+
+def test_of_many_classes_the_most_confused_pairs_are_shown():
+    matrix = np.diag(np.full(30, 5))
+    matrix[3, 7], matrix[7, 3] = 15, 2
+    page = evaluation.confusions(matrix, [f"class {number}" for number in range(30)])
+    assert page.index("<td>class 3</td>") < page.index("<td>class 7</td>")
+    assert "75.0%" in page and page.count("<tr>") == 3
+    assert "None is confused" in evaluation.confusions(np.diag(np.full(30, 5)), [str(number) for number in range(30)])
+
+
+def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path):
+    examples = [Example("a", None, str(score)) for score in (1.0, 2.0, 5.0)]
+    folder = folder_of(tmp_path, tokenizer, 0, examples, np.array([[1.0], [2.5], [2.0]], np.float32))
+    page = evaluation.sections(folder)
+    check_stands_alone(page)
+    assert page.count("<svg") == 2 and "Pearson" in page and page.index("-3") < page.index("+0.5")
+
+
+def test_what_diverged_or_was_not_evaluated_has_no_section(tokenizer, tmp_path):
+    assert evaluation.sections(str(tmp_path)) == ""
+    folder = folder_of(tmp_path, tokenizer, 2, [Example("a", None, "1")], np.array([[np.nan, 0.0]], np.float32))
+    assert evaluation.sections(folder) == "" and evaluation_file.read(folder) == []

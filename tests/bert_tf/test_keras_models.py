@@ -1,0 +1,72 @@
+"""`BertEncoder` within a person's own Keras model."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+
+CONFIG = BertConfig(
+    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+    max_position_embeddings=16, initializer_range=0.2,
+)  # fmt: skip
+IDS = np.random.default_rng(0).integers(5, 50, (64, 12)).astype(np.int32)
+DATA = {"input_ids": IDS, "input_mask": np.ones_like(IDS), "segment_ids": np.zeros_like(IDS)}
+LABELS = (IDS[:, 1] > 27).astype(np.int32)
+
+
+def make_model(length):
+    inputs = {name: keras.Input([length], dtype=tf.int32, name=name) for name in DATA}
+    encoder = BertEncoder(CONFIG, name="bert")
+    logits = keras.layers.Dense(2, dtype="float32")(encoder(inputs)["pooled_output"])
+    return keras.Model(inputs, logits), encoder
+
+
+@pytest.mark.slow
+def test_fit_trains_the_embeddings_on_two_replicas_and_in_mixed_precision():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    # Collectives between CPU devices would remember the shapes of other strategies in this process.
+    reduction = tf.distribute.ReductionToOneDevice()
+    try:
+        with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction).scope():
+            model, encoder = make_model(None)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.Adam(5e-3), loss)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    before = encoder.embeddings.word_embeddings.numpy()
+    losses = model.fit(DATA, LABELS, batch_size=32, epochs=5, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+    assert np.abs(encoder.embeddings.word_embeddings.numpy() - before).max() > 1e-3
+    assert encoder.embeddings.word_embeddings.dtype == tf.float32
+
+
+@pytest.mark.parametrize("name", ["weights", "saved_model", "model.keras"])
+def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name):
+    model, _ = make_model(None)
+    path = str(tmp_path / name)
+    if name == "weights":
+        model.save_weights(path)
+        again, _ = make_model(None)
+        again.load_weights(path)
+    else:
+        model.save(path)
+        again = keras.models.load_model(path)
+        assert again.get_layer("bert").config == CONFIG
+    np.testing.assert_allclose(again(DATA), model(DATA), atol=1e-6)
+
+
+def test_gradients_reach_the_embeddings_of_rows_of_fixed_length():
+    model, encoder = make_model(12)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(DATA, training=True))
+    (gradient,) = tape.gradient(loss, [encoder.embeddings.word_embeddings])
+    assert np.abs(tf.convert_to_tensor(gradient)).max() > 0
+
+
+def test_a_frozen_encoder_has_no_trainable_weights():
+    model, encoder = make_model(None)
+    encoder.trainable = False
+    assert len(model.trainable_weights) == 2 and len(model.weights) == 2 + len(encoder.weights)
