@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.runs import run_folder
+from bert_tf.runs import evaluations, run_folder
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import KINDS, ServedModel
@@ -26,7 +26,7 @@ SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
 def export_saved_model(settings: ExportSettings) -> None:
-    """Exports the latest checkpoint of a fine-tuning run.
+    """Exports the best checkpoint of a fine-tuning run if it was evaluated during training, else the last.
 
     The folder appears under its name only when it is complete. `assets.extra/export.json` in it keeps the settings.
 
@@ -83,7 +83,7 @@ def _checkpoint(settings: ExportSettings) -> str:
     found = latest.find(source)
     if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
         run_folder.check_finished(source, found.step, settings.allow_unfinished)
-    return found.prefix
+    return evaluations.choose(source, found, settings.use_checkpoint).prefix
 
 
 def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:

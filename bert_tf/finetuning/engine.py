@@ -17,13 +17,14 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.runs import checkpoint_tokenizer, run_folder
+from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
@@ -108,9 +109,12 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     if settings.do_train:
         memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync)
     workers.check_same_facts(strategy, _same_on_workers(run))
-    keras.utils.set_random_seed(settings.random_seed)
+    keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope():
         model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
+    # tf.data mixes the global seed into each order, and nothing else draws from it from here on
+    tf.random.set_seed(settings.order_seed)
+    lower_layers.freeze(model.encoder, settings.frozen_layers)
     objective = FineTuningObjective(model, run.task)
     if settings.do_train:
         _train(run, objective, lock)
@@ -118,8 +122,9 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
         return {}
     found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
-    tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
-    scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
+    chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
+    tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+    scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
     return scores
@@ -131,6 +136,7 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     memory.require_memory(config, settings, settings.do_train)
+    lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
@@ -164,13 +170,35 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
         _write_description(run)
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
+    schedule = EvaluationSchedule(
+        settings,
+        strategy,
+        num_train_steps,
+        found.step,
+        run.task.files("dev"),
+        lambda step: _evaluate(run, objective, step),
+        run.task.metrics,
+    )
+    if schedule.has_ended():
+        return
+
     def records_of(step: int, position: Position) -> list[str]:
         position = position if step > found.step + 1 else start
         batch = next(iter(_batches(run, "train", settings.train_batch_size, start=position)(None)))
         return [_example_name(run, "train", row) for row in batch["row_ids"].numpy()]
 
     trainer = _make_trainer(run, objective, start, num_train_steps)
-    loop.train(trainer, settings, num_train_steps, found, records_of=records_of)
+    loop.train(
+        trainer,
+        settings,
+        num_train_steps,
+        found,
+        evaluate=lambda: schedule(int(trainer.global_step.numpy())),
+        records_of=records_of,
+        next_evaluation=schedule.next_after,
+        has_ended=schedule.has_ended,
+    )
+    schedule(int(trainer.global_step.numpy()))
 
 
 def _num_train_steps(run: _Run) -> int:
@@ -192,14 +220,15 @@ def _make_trainer(run: _Run, objective: FineTuningObjective, start: Position, nu
     settings, strategy = run.settings, run.strategy
     make_batches = _batches(run, "train", settings.train_batch_size, start=start)
     flops_per_row = run.task.training_flops(run.config, settings.max_seq_length)
+    flops_per_row -= lower_layers.flops_saved(run.config, settings)
+    rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
+    num_warmup_steps = _num_warmup_steps(settings, num_train_steps)
     with strategy.scope():
         return Trainer(
             objective,
             strategy,
-            random_seed=settings.random_seed,
-            optimizer=make_optimizer(
-                settings, settings.learning_rate, num_train_steps, _num_warmup_steps(settings, num_train_steps)
-            ),
+            random_seed=settings.weights_seed,
+            optimizer=make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps, rate_factor),
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
@@ -218,7 +247,7 @@ def _batches(run: _Run, split: str, batch_size: int, start: Position = BEGINNING
             max_seq_length=run.settings.max_seq_length,
             batch_size=batch_size,
             training=split == "train",
-            seed=run.settings.random_seed,
+            seed=run.settings.order_seed,
             start=start,
             input_context=input_context,
         )
@@ -242,8 +271,14 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
             "max_seq_length": settings.max_seq_length,
             **run.task.data_facts(),
         },
-        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps),
+        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | _protocol_facts(settings),
     )
+
+
+def _protocol_facts(settings: FineTuningSettings) -> dict:
+    """Returns the given flags that the weights depend on; a folder of an earlier version has none of them."""
+    defaults = {"data_seed": None, "model_seed": None, "frozen_layers": 0, "layer_learning_rate_decay": 1.0}
+    return {name: getattr(settings, name) for name, value in defaults.items() if getattr(settings, name) != value}
 
 
 def _same_on_workers(run: _Run) -> dict:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import latest
+from bert_tf.runs import evaluations
 from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import lock, writer
 from tfrecords.errors import InputError
@@ -152,7 +153,7 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
-    """Refuses a run whose training has not reached its last step, or has not begun.
+    """Refuses a run whose training has neither reached its last step nor ended early, or has not begun.
 
     Args:
       folder: the run's folder.
@@ -163,7 +164,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: names the step.
     """
     last = _last_step(folder)
-    if trained_steps >= last:
+    if trained_steps >= last or trained_steps == evaluations.read(folder).stopped_at:
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
     if not trained_steps:
@@ -180,7 +181,9 @@ def warn_if_unfinished(checkpoint: str) -> None:
       InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
-    if tf.io.gfile.exists(os.path.join(folder, NAME)) and 0 <= step < (last := _last_step(folder)):
+    if not tf.io.gfile.exists(os.path.join(folder, NAME)) or step == evaluations.read(folder).stopped_at:
+        return
+    if 0 <= step < (last := _last_step(folder)):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
 
 
