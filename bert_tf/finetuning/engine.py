@@ -17,11 +17,12 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description, lower_layers
+from bert_tf.finetuning import description, lower_layers, sweep, sweep_results
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
@@ -76,16 +77,20 @@ def run_finetuning(
     """
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings = checkpoint_tokenizer.with_casing(settings)
+        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings))
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = _prepare(_with_length(settings), task, strategy)
         try:
-            return _run(run, lock)
+            return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                if write_report and strategies.is_chief(strategy) and latest.prefixes(settings.output_dir):
+                if write_report and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
+
+
+def _has_results(folder: str) -> bool:
+    return bool(latest.prefixes(folder)) or sweep_results.exists(folder)
 
 
 def _with_length(settings: FineTuningSettings) -> FineTuningSettings:
@@ -105,9 +110,7 @@ def _with_length(settings: FineTuningSettings) -> FineTuningSettings:
 def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategies.check_batch_sizes(strategy, settings)
-    if settings.do_train:
-        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync)
+    _check_batches(run)
     workers.check_same_facts(strategy, _same_on_workers(run))
     keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope():
@@ -127,6 +130,32 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
+    return scores
+
+
+def _check_batches(run: _Run) -> None:
+    strategies.check_batch_sizes(run.strategy, run.settings)
+    if run.settings.do_train:
+        memory.require_batch_memory(run.config, run.settings, run.strategy.num_replicas_in_sync)
+        _num_train_steps(run)
+
+
+def _run_sweep(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
+    """Trains the trials of a sweep, each like a run of its own, on data that is read and encoded once."""
+    settings = run.settings
+    trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, _phase(run, 1), run.task), run.strategy)
+    for trial in trials.pending():
+        _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
+    if lock:
+        lock.make_folder()
+
+    def run_trial(settings: FineTuningSettings) -> dict[str, float]:
+        with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
+            return _run(dataclasses.replace(run, settings=settings), own)
+
+    scores = trials.run(run_trial)
+    if settings.do_predict:
+        _run(dataclasses.replace(run, settings=sweep.prediction_settings(settings, trials.results.best)), None)
     return scores
 
 
@@ -171,13 +200,7 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
     schedule = EvaluationSchedule(
-        settings,
-        strategy,
-        num_train_steps,
-        found.step,
-        run.task.files("dev"),
-        lambda step: _evaluate(run, objective, step),
-        run.task.metrics,
+        settings, strategy, run.task, num_train_steps, found.step, lambda step: _evaluate(run, objective, step)
     )
     if schedule.has_ended():
         return
@@ -187,18 +210,12 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
         batch = next(iter(_batches(run, "train", settings.train_batch_size, start=position)(None)))
         return [_example_name(run, "train", row) for row in batch["row_ids"].numpy()]
 
+    def evaluate() -> None:
+        schedule(int(trainer.global_step.numpy()))
+
     trainer = _make_trainer(run, objective, start, num_train_steps)
-    loop.train(
-        trainer,
-        settings,
-        num_train_steps,
-        found,
-        evaluate=lambda: schedule(int(trainer.global_step.numpy())),
-        records_of=records_of,
-        next_evaluation=schedule.next_after,
-        has_ended=schedule.has_ended,
-    )
-    schedule(int(trainer.global_step.numpy()))
+    loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
+    evaluate()
 
 
 def _num_train_steps(run: _Run) -> int:
@@ -271,14 +288,8 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
             "max_seq_length": settings.max_seq_length,
             **run.task.data_facts(),
         },
-        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | _protocol_facts(settings),
+        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | settings.training_facts,
     )
-
-
-def _protocol_facts(settings: FineTuningSettings) -> dict:
-    """Returns the given flags that the weights depend on; a folder of an earlier version has none of them."""
-    defaults = {"data_seed": None, "model_seed": None, "frozen_layers": 0, "layer_learning_rate_decay": 1.0}
-    return {name: getattr(settings, name) for name, value in defaults.items() if getattr(settings, name) != value}
 
 
 def _same_on_workers(run: _Run) -> dict:

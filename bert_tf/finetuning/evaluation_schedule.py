@@ -6,14 +6,15 @@ Paper: appendix A.3 (choice on the dev set).
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+import tensorflow as tf
 from absl import logging
 
 from bert_tf.distributed import strategies, workers
+from bert_tf.finetuning.task import Task
 from bert_tf.runs import evaluations, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training.metrics import Metric
 from tfrecords.errors import InputError
 
 
@@ -37,11 +38,10 @@ class EvaluationSchedule:
     Args:
       settings: of the run.
       strategy: where it trains; all workers call the same methods.
+      task: gives the dev data, and says of its metrics whether higher is better.
       num_train_steps: of the run.
       trained_steps: step of the checkpoint that it resumes from; the folder's evaluations of later ones are dropped.
-      dev_files: paths of the dev data.
       evaluate: evaluates the weights at a step on all workers, and returns the metrics, the main one first.
-      metrics: those that the task declares.
 
     Raises:
       InputError: the dev data has changed since the folder's first evaluation.
@@ -50,21 +50,20 @@ class EvaluationSchedule:
     def __init__(
         self,
         settings: FineTuningSettings,
-        strategy,
+        strategy: tf.distribute.Strategy,
+        task: Task,
         num_train_steps: int,
         trained_steps: int,
-        dev_files: Sequence[str],
         evaluate: Callable[[int], Mapping[str, float]],
-        metrics: Sequence[Metric],
     ):
         self._folder, self._strategy, self._evaluate = settings.output_dir, strategy, evaluate
         self._steps = evaluation_steps(settings, num_train_steps)
-        self._higher_is_better = {metric.name: metric.higher_is_better for metric in metrics}
+        self._higher_is_better = {metric.name: metric.higher_is_better for metric in task.metrics}
         self._recorded = evaluations.Evaluations()
         if not self._steps:
             return
         recorded = evaluations.read(self._folder).up_to(trained_steps)
-        data = tuple(run_folder.fingerprint(dev_files))
+        data = tuple(run_folder.fingerprint(task.files("dev")))
         if recorded.scores and recorded.data != data:
             raise InputError(
                 f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({', '.join(recorded.data)}, "

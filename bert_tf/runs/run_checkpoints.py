@@ -104,6 +104,16 @@ def put_aside_latest(folder: str) -> str:
     return others[0]
 
 
+def delete_all(folder: str) -> None:
+    """Deletes all checkpoints of a folder, which may be missing; its other files stay."""
+    if not tf.io.gfile.isdir(folder):
+        return
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(os.path.join(folder, STATE_NAME))
+    for prefix in _by_step(folder):
+        _remove(prefix)
+
+
 def check_space(folder: str, checkpoint_bytes: int) -> None:
     """Checks that the disk has space for the next checkpoint; warns if it lacks space for all that are kept.
 

@@ -239,9 +239,9 @@ def check_next(before: Phase, after: Phase) -> None:
             f"--next_phase: --num_train_steps={last} must be above the {first} of the phase before; "
             "steps are counted from the first step of the first phase"
         )
-    different = _differences(before.model, after.model)
+    different = differences(before.model, after.model)
     if not different and not _continues(before, after, first):
-        different = _differences(before.data, after.data) + _differences(before.optimizer, after.optimizer)
+        different = differences(before.data, after.data) + differences(before.optimizer, after.optimizer)
     if different:
         raise InputError(
             f"--next_phase: cannot continue the phase before ({'; '.join(different)}); it needs the same model, "
@@ -345,14 +345,15 @@ def _flag(name: str, phase: Phase) -> str:
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    if different := _differences(old, new):
+    if different := differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
             "give another folder, or the run's own settings to resume it"
         )
 
 
-def _differences(old: Mapping, new: Mapping) -> list[str]:
+def differences(old: Mapping, new: Mapping) -> list[str]:
+    """Describes each entry that differs, for messages; of two lists, the first that differs."""
     return [
         _difference(key, old.get(key), new.get(key))
         for key in dict.fromkeys([*old, *new])

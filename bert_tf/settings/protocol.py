@@ -63,6 +63,13 @@ class ProtocolSettings(DeviceSettings):
         return self.random_seed if self.model_seed is None else self.model_seed
 
     @property
+    def training_facts(self) -> dict:
+        """The given flags that the weights depend on; a folder of an earlier version has none of them."""
+        flags = ("data_seed", "model_seed", "frozen_layers", "layer_learning_rate_decay")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {name: getattr(self, name) for name in flags if getattr(self, name) != defaults[name]}
+
+    @property
     def grid(self) -> dict[str, tuple]:
         """The values of the settings that a sweep varies, by the settings' names.
 

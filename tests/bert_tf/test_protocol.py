@@ -116,6 +116,7 @@ def plain(folder, vocab_file, tmp_path_factory):
     return output
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     folder,
     vocab_file,
