@@ -4,7 +4,6 @@ Paper: appendix A.3 (search over batch size, learning rate and epochs), section 
 """
 
 import dataclasses
-import gc
 import json
 import os
 import time
@@ -21,7 +20,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
-from bert_tf.training import metrics_file
+from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 from tfrecords.errors import InputError
 
@@ -143,9 +142,9 @@ class Sweep:
             values = " ".join(f"{name}={value:g}" for name, value in trial.varied.items())
             logging.info("trial %d of %d: %s restart %d", number, len(self.results.trials), values, trial.restart)
             self._refuse_others(self.results.facts)
-            self._record(self._trained(trial, run_trial))
-            # weights and graphs form reference cycles; the next trial needs their memory
-            gc.collect()
+            with traced_graphs.released():
+                trained = self._trained(trial, run_trial)
+            self._record(trained)
         logging.info("the sweep's trials:\n%s", sweep_results.text_of(sweep_results.table(self.results)))
         best = self.results.best
         if not best:

@@ -199,7 +199,7 @@ def start(folder, vocab_file):
 def test_the_seeds_of_data_and_model_are_apart(start, tmp_path, monkeypatch):
     drawn = {}
 
-    def train(trainer, settings, num_train_steps, found, records_of, **more):
+    def train(trainer, settings, num_train_steps, found, evaluate, records_of, *more):
         masks = int(trainer.random_seed.numpy())
         name = os.path.basename(settings.output_dir)
         drawn[name] = (records_of(1, None), trainer.objective.model.head.kernel.numpy().tolist(), masks)
