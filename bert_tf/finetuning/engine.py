@@ -164,7 +164,8 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
-    memory.require_memory(config, settings, settings.do_train)
+    # frozen weights have no gradients and moments, so only the weights themselves are counted then
+    memory.require_memory(config, settings, settings.do_train and not settings.frozen_layers)
     lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)

@@ -10,8 +10,14 @@ from collections.abc import Callable
 from bert_tf.command_line import require, setting
 from bert_tf.settings.device import DeviceSettings
 
+# What a sweep varies, and the flag that lists the values.
+_GRID = {
+    "learning_rate": "sweep_learning_rates",
+    "train_batch_size": "sweep_batch_sizes",
+    "num_train_epochs": "sweep_epochs",
+}
 # What only a sweep reads.
-SWEEP_FLAGS = ("sweep_learning_rates", "sweep_batch_sizes", "sweep_epochs", "sweep_restarts", "keep_trials")
+SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "keep_trials")
 _LARGEST_SEED = (1 << 31) - 1
 
 
@@ -76,11 +82,8 @@ class ProtocolSettings(DeviceSettings):
         Raises:
           InputError: a list is empty, or has a value that is not a positive number, or has one twice.
         """
-        return {
-            "learning_rate": _numbers(self, "sweep_learning_rates", float),
-            "train_batch_size": _numbers(self, "sweep_batch_sizes", int),
-            "num_train_epochs": _numbers(self, "sweep_epochs", float),
-        }
+        kinds = {"train_batch_size": int}
+        return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
 
 
 def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
@@ -135,6 +138,12 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
             )
         return
     require(evaluates, "--sweep trains and compares on the dev data; add --do_train and --do_eval")
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    for name, flag in _GRID.items():
+        value = getattr(settings, name)
+        require(
+            value == defaults[name], f"--{name}={value} is not read by a sweep; give --{flag}={value} or drop --sweep"
+        )
     restarts = settings.sweep_restarts
     require(restarts >= 1, f"--sweep_restarts={restarts}: must be at least 1")
     highest = max(settings.order_seed, settings.weights_seed) + restarts - 1

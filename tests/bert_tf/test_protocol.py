@@ -206,6 +206,20 @@ def test_the_seeds_of_data_and_model_are_apart(prepared, tmp_path, monkeypatch):
     assert same == {"data": [False, True, True], "model": [True, False, False]}
 
 
+def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_file, tmp_path, monkeypatch):
+    counted = []
+
+    def require_memory(config, settings, training):
+        counted.append(training)
+        raise Killed
+
+    monkeypatch.setattr(engine.memory, "require_memory", require_memory)
+    for flag in ("--frozen_layers=0", "--frozen_layers=1"):
+        with pytest.raises(Killed):
+            run_finetuning(settings(folder, vocab_file, tmp_path, "--do_train", flag), FindTheWord(folder))
+    assert counted == [True, False]
+
+
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
     plain = engine._phase(prepared("out"), 12).optimizer
     for flag, message in [

@@ -46,6 +46,8 @@ def parsed(output, *flags):
         (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 stands there twice"),
         (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
         (["--sweep_restarts=3", "--data_seed=2147483646"], "the last seed would be 2147483648"),
+        (["--learning_rate=1e-4"], "--learning_rate=0.0001 is not read by a sweep; give --sweep_learning_rates=0.0001"),
+        (["--num_train_epochs=9"], "--num_train_epochs=9.0 is not read by a sweep; give --sweep_epochs=9.0"),
         (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop it"),
     ],
 )
@@ -194,7 +196,8 @@ def swept(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("swept")
     flags = ["--sweep", "--sweep_learning_rates=1e38,1e-2", "--sweep_batch_sizes=10", "--sweep_epochs=4"]
     do = ["--do_train", "--do_eval", "--do_predict", "--save_checkpoints_steps=5"]
-    run = settings(folder, vocab_file, output, *do, *flags)
+    defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
+    run = settings(folder, vocab_file, output, *do, *defaults, *flags)
 
     def save(folder, checkpoint, step):
         if step == 9:
