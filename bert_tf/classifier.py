@@ -23,7 +23,7 @@ from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, 
 from bert_tf.finetuning.tasks.memory_task import NAME, MemoryTask, class_names, examples_of
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.report import run_report
-from bert_tf.runs import run_folder
+from bert_tf.runs import evaluations, run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
@@ -46,6 +46,7 @@ class TextClassifier:
         self.labels = tuple(described.labels)
         self._has_pairs, self._length = described.parameters["has_pairs"], described.max_seq_length
         self._reading = Reading.of_parameters(described.parameters)
+        self._mean, self._deviation = described.parameters.get("mean", 0.0), described.parameters.get("deviation", 1.0)
         vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
         self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
         self._model = self._restored()
@@ -98,7 +99,8 @@ class TextClassifier:
         if unknown := [name for name in settings if name not in names]:
             raise InputError(f"{unknown[0]}: no such setting; `run_classifier --help` lists them")
         splits, class_labels = _splits(texts, labels, dev_texts, dev_labels, dev_share, settings.get("random_seed"))
-        given = {"task_name": NAME, "data_dir": "texts in memory", "do_train": True, "do_eval": "dev" in splits, **settings}
+        given = {"task_name": NAME, "data_dir": "texts in memory", "do_train": True, "do_eval": "dev" in splits}
+        given |= settings
         parsed = ClassifierSettings(init_checkpoint=os.fspath(checkpoint), output_dir=os.fspath(output_dir), **given)
         has_pairs = splits["train"][0].text_b is not None
         task = MemoryTask(splits, has_pairs, class_labels, Reading.of_settings(parsed))
@@ -116,7 +118,11 @@ class TextClassifier:
           InputError: a text is not a string, or not a pair where the classifier was trained on pairs.
         """
         logits = self._all_logits(texts, batch_size)
-        return [self.labels[best] for best in np.argmax(logits, axis=1)] if self.labels else logits[:, 0]
+        return (
+            [self.labels[best] for best in np.argmax(logits, axis=1)]
+            if self.labels
+            else logits[:, 0] * self._deviation + self._mean
+        )
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
         """Predicts the probability of each class, float32 [N, C], in the order of `labels`.
@@ -149,6 +155,7 @@ class TextClassifier:
         latest.check_there(self.folder)
         found = latest.find(self.folder)
         run_folder.check_finished(self.folder, found.step, allow_unfinished=False)
+        found = evaluations.choose(self.folder, found, "best")
         config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
         policy = keras.mixed_precision.global_policy()
         keras.mixed_precision.set_global_policy("float32")

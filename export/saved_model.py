@@ -1,5 +1,6 @@
 """From a run's folder to a SavedModel that TF Serving takes as it is."""
 
+import dataclasses
 import os
 import tempfile
 
@@ -10,10 +11,10 @@ from absl import logging
 from bert_tf import checkpoints, command_line
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.runs import run_folder
+from bert_tf.runs import evaluations, run_folder
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import KINDS, ServedModel
@@ -26,14 +27,17 @@ SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
 def export_saved_model(settings: ExportSettings) -> None:
-    """Exports the latest checkpoint of a fine-tuning run.
+    """Exports the best checkpoint of a fine-tuning run if it was evaluated during training, else the last.
 
     The folder appears under its name only when it is complete. `assets.extra/export.json` in it keeps the settings.
 
     Raises:
-      InputError: the folder holds no fine-tuning run or another task's, or `export_dir` is not empty.
+      InputError: the folder holds no fine-tuning run and no finished sweep, or another task's; or `export_dir` is not
+        empty.
     """
-    source, target = settings.checkpoint_dir, settings.export_dir.rstrip("/")
+    source = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
+    settings = dataclasses.replace(settings, checkpoint_dir=source)
+    target = settings.export_dir.rstrip("/")
     writer.check_new_folder(target, "export_dir")
     described = description.read(source)
     served_class = _served_class(settings, described)
@@ -83,7 +87,7 @@ def _checkpoint(settings: ExportSettings) -> str:
     found = latest.find(source)
     if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
         run_folder.check_finished(source, found.step, settings.allow_unfinished)
-    return found.prefix
+    return evaluations.choose(source, found, settings.use_checkpoint).prefix
 
 
 def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:

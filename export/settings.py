@@ -13,6 +13,10 @@ class ExportSettings:
     export_dir: str = setting("folder to write; TF Serving needs a version number as its name, as in models/mrpc/1")
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting("task that the run must have been trained on; empty: any", "", alias="task")
+    use_checkpoint: str = setting(
+        "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
+        "in training it is always the last", "best", choices=("best", "last"),
+    )  # fmt: skip
 
     def __post_init__(self):
         require_folder("export_dir", self.export_dir)

@@ -17,15 +17,17 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description, encoded_cache
+from bert_tf.finetuning import description, encoded_cache, lower_layers, sweep, sweep_results
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
+from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
-from bert_tf.runs import checkpoint_tokenizer, run_folder
+from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
@@ -84,16 +86,20 @@ def run_finetuning(
     """
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings = checkpoint_tokenizer.with_casing(settings)
+        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings))
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = _prepare(_with_length(settings), task, strategy)
         try:
-            return _run(run, lock)
+            return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                if write_report and strategies.is_chief(strategy) and latest.prefixes(settings.output_dir):
+                if write_report and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
+
+
+def _has_results(folder: str) -> bool:
+    return bool(latest.prefixes(folder)) or sweep_results.exists(folder)
 
 
 def _with_length(settings: FineTuningSettings) -> FineTuningSettings:
@@ -113,17 +119,13 @@ def _with_length(settings: FineTuningSettings) -> FineTuningSettings:
 def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, _model_facts(run))
-    strategies.check_batch_sizes(strategy, settings)
-    if settings.do_train:
-        # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
-        least = int(run.splits["train"].lengths.min()) if settings.pack_sequences else settings.max_seq_length
-        rows = settings.train_batch_size // strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
-        memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, (rows, least))
+    _check_batches(run)
     workers.check_same_facts(strategy, _same_on_workers(run))
-    keras.utils.set_random_seed(settings.random_seed)
+    keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope():
         model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
     model.encoder.fused_inference = True
+    lower_layers.freeze(model.encoder, settings.frozen_layers)
     objective = FineTuningObjective(model, run.task)
     if settings.do_train:
         _train(run, objective, lock)
@@ -132,10 +134,41 @@ def _run(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
     found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
     run.keep_caches()
-    tf.train.Checkpoint(model=model).restore(found.prefix).expect_partial()
-    scores = _evaluate(run, objective, found.step) if settings.do_eval else {}
+    chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
+    tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+    scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
+    return scores
+
+
+def _check_batches(run: _Run) -> None:
+    strategies.check_batch_sizes(run.strategy, run.settings)
+    settings, replicas = run.settings, run.strategy.num_replicas_in_sync
+    if settings.do_train:
+        # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
+        least = int(run.splits["train"].lengths.min()) if settings.pack_sequences else settings.max_seq_length
+        rows = settings.train_batch_size // replicas // settings.gradient_accumulation_steps
+        memory.require_batch_memory(run.config, settings, replicas, (rows, least))
+        _num_train_steps(run)
+
+
+def _run_sweep(run: _Run, lock: run_folder.Lock | None) -> dict[str, float]:
+    """Trains the trials of a sweep, each like a run of its own, on data that is read and encoded once."""
+    settings = run.settings
+    trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, _phase(run, 1), run.task), run.strategy)
+    for trial in trials.pending():
+        _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
+    if lock:
+        lock.make_folder()
+
+    def run_trial(settings: FineTuningSettings) -> dict[str, float]:
+        with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
+            return _run(dataclasses.replace(run, settings=settings), own)
+
+    scores = trials.run(run_trial)
+    if settings.do_predict:
+        _run(dataclasses.replace(run, settings=sweep.prediction_settings(settings, trials.results.best)), None)
     return scores
 
 
@@ -144,7 +177,9 @@ def _prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.S
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
-    memory.require_memory(config, settings, settings.do_train)
+    # frozen weights have no gradients and moments, so only the weights themselves are counted then
+    memory.require_memory(config, settings, settings.do_train and not settings.frozen_layers)
+    lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
@@ -190,13 +225,23 @@ def _train(run: _Run, objective: FineTuningObjective, lock: run_folder.Lock) -> 
         run.keep_caches()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
+    schedule = EvaluationSchedule(
+        settings, strategy, run.task, num_train_steps, found.step, lambda step: _evaluate(run, objective, step)
+    )
+    if schedule.has_ended():
+        return
+
     def records_of(step: int, position: Position) -> list[str]:
         position = position if step > found.step + 1 else start
         ids = plan.ids.reshape(-1, settings.train_batch_size)[_batches_before(run, position)]
         return [_example_name(run, "train", row) for row in ids]
 
+    def evaluate() -> None:
+        schedule(int(trainer.global_step.numpy()))
+
     trainer = _make_trainer(run, objective, plan, start, num_train_steps)
-    loop.train(trainer, settings, num_train_steps, found, records_of=records_of)
+    loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
+    evaluate()
 
 
 def _num_train_steps(run: _Run) -> int:
@@ -222,7 +267,7 @@ def _training_plan(run: _Run, num_train_steps: int) -> RowPlan:
         batch_size=settings.train_batch_size,
         num_batches=num_train_steps,
         shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
-        seed=settings.random_seed,
+        seed=settings.order_seed,
         packed_for=run.config if settings.pack_sequences else None,
     )
 
@@ -238,15 +283,17 @@ def _make_trainer(
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
     make_batches = _batches(run, "train", plan, settings.gradient_accumulation_steps, _batches_before(run, start))
-    flops_per_row = run.task.training_flops(run.config, plan.shape.width if plan.shape else settings.max_seq_length)
+    length = plan.shape.width if plan.shape else settings.max_seq_length
+    flops_per_row = run.task.training_flops(run.config, length)
+    flops_per_row -= lower_layers.flops_saved(run.config, settings.frozen_layers, length)
+    rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
+    num_warmup_steps = _num_warmup_steps(settings, num_train_steps)
     with strategy.scope():
         return Trainer(
             objective,
             strategy,
-            random_seed=settings.random_seed,
-            optimizer=make_optimizer(
-                settings, settings.learning_rate, num_train_steps, _num_warmup_steps(settings, num_train_steps)
-            ),
+            random_seed=settings.weights_seed,
+            optimizer=make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps, rate_factor),
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
@@ -289,7 +336,7 @@ def _phase(run: _Run, num_train_steps: int) -> run_folder.Phase:
             "max_seq_length": settings.max_seq_length,
             **run.task.data_facts(),
         },
-        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps),
+        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | settings.training_facts,
     )
 
 

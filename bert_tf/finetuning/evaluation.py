@@ -32,6 +32,21 @@ def evaluate_rows(
     Returns:
       The predictions [N, ...] in the order of the rows, and the mean loss, which means nothing without labels.
     """
+    if objective.evaluation_step is None:
+        objective.evaluation_step = _make_step(objective, task, strategy)
+    result, loss, weight = None, 0.0, 0.0
+    for batch in strategy.distribute_datasets_from_function(make_batches):
+        row_ids, predictions, losses, weights = (values.numpy() for values in objective.evaluation_step(batch))
+        if result is None:
+            result = np.zeros((num_rows, *predictions.shape[1:]), predictions.dtype)
+        real = row_ids < num_rows
+        result[row_ids[real]] = predictions[real]
+        loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
+    return result, loss / weight if weight else 0.0
+
+
+def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy) -> Callable:
+    """Returns the function of a batch that is traced once for all evaluations and predictions of an objective."""
 
     @tf.function
     def step(batch):
@@ -44,12 +59,4 @@ def evaluate_rows(
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 
-    result, loss, weight = None, 0.0, 0.0
-    for batch in strategy.distribute_datasets_from_function(make_batches):
-        row_ids, predictions, losses, weights = (values.numpy() for values in step(batch))
-        if result is None:
-            result = np.zeros((num_rows, *predictions.shape[1:]), predictions.dtype)
-        real = row_ids < num_rows
-        result[row_ids[real]] = predictions[real]
-        loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
-    return result, loss / weight if weight else 0.0
+    return step

@@ -88,10 +88,14 @@ class FineTuningObjective:
     Args:
       model: maps a batch to `logits`.
       task: computes the losses from them.
+
+    Attributes:
+      evaluation_step: the traced step of `evaluation.evaluate_rows`, kept from the first evaluation to the next; None.
     """
 
     def __init__(self, model: keras.Model, task: Task):
         self.model, self._task = model, task
+        self.evaluation_step: Callable | None = None
         self.metrics = task.metrics
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:

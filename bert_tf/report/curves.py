@@ -108,6 +108,34 @@ def panel(
         return svg(figure)
 
 
+def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool = False) -> str:
+    """Draws the values of some groups on one axis, a row for each group, and marks each group's mean.
+
+    Args:
+      title: the name of the values.
+      rows: names of the groups and their values, from top to bottom.
+      percent: whether values are fractions.
+
+    Returns:
+      An SVG element.
+    """
+    with matplotlib.rc_context(STYLE):
+        height = 0.7 + 0.26 * len(rows)
+        figure = Figure(figsize=(8.8, height))
+        axis = figure.add_axes((0.32, 0.35 / height, 0.64, 1 - 0.7 / height))
+        axis.grid(axis="x", color=GREY, alpha=0.3, linewidth=0.8)
+        for place, (_, values) in enumerate(rows):
+            axis.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.6, markersize=5)
+            if len(values) > 1:
+                axis.plot([sum(values) / len(values)], [place], "|", color=ORANGE, markersize=13, markeredgewidth=2)
+        axis.set_yticks(range(len(rows)), [label for label, _ in rows])
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        if percent:
+            axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+        axis.set_title(title)
+        return svg(figure)
+
+
 def svg(figure: Figure) -> str:
     """Returns a figure as an SVG element that refers to nothing outside itself."""
     target = io.StringIO()

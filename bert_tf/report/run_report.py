@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.tasks import memory_task
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import curves, evaluation, kinds, samples
+from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
 from bert_tf.report.page import folded, page, table
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file, progress
@@ -48,12 +49,15 @@ def write_or_refuse(output_dir: str) -> str:
     Raises:
       InputError: no run has trained there, or its metrics are missing, or its files cannot be read.
     """
-    if not run_folder.read_phases(output_dir):
+    is_sweep = sweep_results.exists(output_dir)
+    if not is_sweep and not run_folder.read_phases(output_dir):
         raise InputError(
             f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining or run_classifier"
         )
     files = [os.path.join(output_dir, name) for name in _METRICS]
-    if not any(map(tf.io.gfile.exists, files)):  # the report would be empty, and might replace a good one
+    if not is_sweep and not any(
+        map(tf.io.gfile.exists, files)
+    ):  # the report would be empty, and might replace a good one
         raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
@@ -70,6 +74,8 @@ def _reason(error: Exception) -> str:
 
 
 def _write(output_dir: str) -> str:
+    if sweep_results.exists(output_dir):
+        return sweep_report.write(output_dir, os.path.join(output_dir, NAME))
     recorded = metrics_file.read(output_dir, *_METRICS)
     # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]

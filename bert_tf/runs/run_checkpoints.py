@@ -1,7 +1,8 @@
 """Adds checkpoints to a run's folder without risk to those already there.
 
 A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names it, and
-the oldest ones are deleted. So the named checkpoint is complete after a kill, a power cut or a full disk.
+the oldest ones are deleted, except the best on the dev data. So the named checkpoint is complete after a kill, a power
+cut or a full disk.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from absl import logging
 
 from bert_tf.checkpoint_formats.latest import ResumePoint, indexes, prefixes, step_of
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
+from bert_tf.runs import evaluations
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -29,7 +31,7 @@ def at_step(folder: str, step: int) -> str:
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest ones beyond `KEPT`.
+    """Adds a checkpoint to a folder, then deletes the oldest ones beyond `KEPT`, but never the best one.
 
     Args:
       folder: the run's folder; local, or one that TensorFlow can write to.
@@ -62,8 +64,9 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
             f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example free "
             "disk space, and run the same command again to resume from them"
         ) from error
+    best = evaluations.read(folder).best_step
     for path in _by_step(folder):
-        if step_of(path) < step_of(kept[0]):
+        if step_of(path) < step_of(kept[0]) and step_of(path) != best:
             _remove(path)
     return prefix
 
@@ -99,6 +102,16 @@ def put_aside_latest(folder: str) -> str:
         return ""
     _put_aside(folder, ResumePoint(others[0], (latest,)))
     return others[0]
+
+
+def delete_all(folder: str) -> None:
+    """Deletes all checkpoints of a folder, which may be missing; its other files stay."""
+    if not tf.io.gfile.isdir(folder):
+        return
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(os.path.join(folder, STATE_NAME))
+    for prefix in _by_step(folder):
+        _remove(prefix)
 
 
 def check_space(folder: str, checkpoint_bytes: int) -> None:

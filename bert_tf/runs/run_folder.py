@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import latest
+from bert_tf.runs import evaluations
 from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import lock, writer
 from tfrecords.errors import InputError
@@ -152,7 +153,7 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
-    """Refuses a run whose training has not reached its last step, or has not begun.
+    """Refuses a run whose training has neither reached its last step nor ended early, or has not begun.
 
     Args:
       folder: the run's folder.
@@ -163,7 +164,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: names the step.
     """
     last = _last_step(folder)
-    if trained_steps >= last:
+    if trained_steps >= last or trained_steps == evaluations.read(folder).stopped_at:
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
     if not trained_steps:
@@ -180,7 +181,9 @@ def warn_if_unfinished(checkpoint: str) -> None:
       InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
-    if tf.io.gfile.exists(os.path.join(folder, NAME)) and 0 <= step < (last := _last_step(folder)):
+    if not tf.io.gfile.exists(os.path.join(folder, NAME)) or step == evaluations.read(folder).stopped_at:
+        return
+    if 0 <= step < (last := _last_step(folder)):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
 
 
@@ -236,9 +239,9 @@ def check_next(before: Phase, after: Phase) -> None:
             f"--next_phase: --num_train_steps={last} must be above the {first} of the phase before; "
             "steps are counted from the first step of the first phase"
         )
-    different = _differences(before.model, after.model)
+    different = differences(before.model, after.model)
     if not different and not _continues(before, after, first):
-        different = _differences(before.data, after.data) + _differences(before.optimizer, after.optimizer)
+        different = differences(before.data, after.data) + differences(before.optimizer, after.optimizer)
     if different:
         raise InputError(
             f"--next_phase: cannot continue the phase before ({'; '.join(different)}); it needs the same model, "
@@ -342,14 +345,15 @@ def _flag(name: str, phase: Phase) -> str:
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    if different := _differences(old, new):
+    if different := differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
             "give another folder, or the run's own settings to resume it"
         )
 
 
-def _differences(old: Mapping, new: Mapping) -> list[str]:
+def differences(old: Mapping, new: Mapping) -> list[str]:
+    """Describes each entry that differs, for messages; of two lists, the first that differs."""
     return [
         _difference(key, old.get(key), new.get(key))
         for key in dict.fromkeys([*old, *new])

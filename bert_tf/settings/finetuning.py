@@ -3,11 +3,12 @@
 import dataclasses
 
 from bert_tf.command_line import require, require_folder, require_positive, setting
-from bert_tf.settings.device import IGNORE_TOKENIZER, DeviceSettings
+from bert_tf.settings import protocol
+from bert_tf.settings.device import IGNORE_TOKENIZER
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningSettings(DeviceSettings):
+class FineTuningSettings(protocol.ProtocolSettings):
     """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
 
     bert_config_file: str = setting(
@@ -71,3 +72,4 @@ class FineTuningSettings(DeviceSettings):
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
         )
+        protocol.check(self, self.do_train, self.do_eval)

@@ -61,7 +61,10 @@ def accumulate(
     """
 
     def of_rows(rows, drawn):
-        with tf.GradientTape() as tape:
+        # only these weights are watched, so nothing is computed for the gradients of frozen layers below them
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in variables:
+                tape.watch(variable)
             terms = numerators(rows, drawn)
             loss = scaled(share_of_loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]

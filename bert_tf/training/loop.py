@@ -20,6 +20,7 @@ from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import resume, summaries
 from bert_tf.training.interruption import Interruption
+from bert_tf.training.metrics import NotFinite
 from bert_tf.training.progress import Progress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 from tfrecords import writer
@@ -61,6 +62,8 @@ def train(
     found: latest.ResumePoint,
     evaluate: Callable[[], None] | None = None,
     records_of: Callable[[int, Position], Sequence[str]] | None = None,
+    next_evaluation: Callable[[int], int | None] = lambda step: None,
+    has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
     """Trains up to a step, from the folder's newest complete checkpoint, or else from the model's own weights.
 
@@ -75,9 +78,12 @@ def train(
       evaluate: called at the start, and after every checkpoint but the last.
       records_of: names the records of a step's batch, given the step and the position of the data before it; for the
         message about a failed step.
+      next_evaluation: returns the next step after the given one at which a checkpoint is saved to be evaluated, beside
+        those of the settings; None for no further one.
+      has_ended: called after `evaluate`; True ends training before its last step.
 
     Raises:
-      InputError: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
+      NotFinite: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step
@@ -89,7 +95,9 @@ def train(
         while step < num_train_steps:
             if evaluate:
                 evaluate()
-            step = min(num_train_steps, (step // every + 1) * every)
+            if has_ended():
+                break
+            step = min(num_train_steps, (step // every + 1) * every, next_evaluation(step) or num_train_steps)
             run.train_to(step)
     finally:
         if run.shown:
@@ -165,7 +173,7 @@ class _Run:
         if self.shown:
             self.shown.update(step, _floats(output))
         if failed:
-            raise InputError(self._of_failed_step(failed))
+            raise NotFinite(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
         records = self._described_records(step)
@@ -198,7 +206,7 @@ class _Run:
         if self.saved and step == self._saved_step:
             return
         if name := self._trainer.not_finite():
-            raise InputError(
+            raise NotFinite(
                 f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
                 f"training diverged; {_REMEDY}"
             )

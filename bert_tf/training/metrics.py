@@ -16,6 +16,10 @@ from tfrecords.errors import InputError
 _LARGEST_EXPONENT = 88.0  # of float32
 
 
+class NotFinite(InputError):
+    """Training diverged: a loss, a gradient, a weight or an evaluation is not finite."""
+
+
 class Form(enum.Enum):
     """How people read a metric's value."""
 
@@ -99,11 +103,11 @@ def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
       checkpoint: what was evaluated, for the message.
 
     Raises:
-      InputError: names the metrics.
+      NotFinite: names the metrics.
     """
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
-        raise InputError(
+        raise NotFinite(
             f"{checkpoint} is of no use: its evaluation is not finite ({', '.join(bad)}); training diverged, or the "
             "evaluated data is damaged; take an earlier checkpoint, or lower --learning_rate in another --output_dir"
         )

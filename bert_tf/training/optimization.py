@@ -6,7 +6,7 @@ decay to the update rather than to the loss, and clips gradients to a global nor
 LAMB: You et al., "Large Batch Optimization for Deep Learning", algorithm 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 import tf_keras as keras
@@ -64,6 +64,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
       beta_2: decay of the second moment.
       epsilon: added to the square root.
       bias_correction: scale updates by c, as Adam's authors and tf-models-official do.
+      rate_factor: returns the factor of the learning rate for a weight; None: 1 for all. A configuration lacks it.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         bias_correction: bool = False,
+        rate_factor: Callable[[tf.Variable], float] | None = None,
         name: str = "AdamWeightDecay",
     ):
         super().__init__(name=name, jit_compile=False)
@@ -81,6 +83,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.weight_decay_rate = weight_decay_rate
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self._rate_factor = rate_factor or (lambda variable: 1.0)
 
     def build(self, var_list):
         """Creates both moments of every weight."""
@@ -91,6 +94,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
         # decided here, since within a step every replica but the first has its own name for a weight
         self._decayed = [decays(v) for v in var_list]
+        self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True
 
     def update_step(self, gradient, variable):
@@ -133,7 +137,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             gradient = tf.convert_to_tensor(gradient)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
-        rate = tf.cast(self.learning_rate, variable.dtype)
+        rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         large = variable.shape.num_elements() >= _LARGE
         stepped = (self._stepped_in_one_pass if large else self._stepped)(
             tf.convert_to_tensor(variable), tf.convert_to_tensor(m), tf.convert_to_tensor(v), gradient,

@@ -54,14 +54,27 @@ class Objective(Protocol):
 
 
 def make_optimizer(
-    settings: DeviceSettings, learning_rate: float, total_steps: int, warmup_steps: int
+    settings: DeviceSettings,
+    learning_rate: float,
+    total_steps: int,
+    warmup_steps: int,
+    rate_factor: Callable[[tf.Variable], float] | None = None,
 ) -> keras.optimizers.Optimizer:
-    """AdamW or LAMB with warm-up and decay; with dynamic loss scaling under float16."""
+    """AdamW or LAMB with warm-up and decay; with dynamic loss scaling under float16.
+
+    Args:
+      settings: the update rule.
+      learning_rate: peak of the schedule.
+      total_steps: step at which the rate is 0.
+      warmup_steps: steps of the warm-up.
+      rate_factor: returns the factor of the learning rate for a weight; None: 1 for all.
+    """
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
     if settings.optimizer == "lamb":
-        optimizer = optimization.Lamb(schedule)
+        optimizer = optimization.Lamb(schedule, rate_factor=rate_factor)
     else:
-        optimizer = optimization.AdamWeightDecay(schedule, bias_correction=settings.adam_bias_correction)
+        corrects = settings.adam_bias_correction
+        optimizer = optimization.AdamWeightDecay(schedule, bias_correction=corrects, rate_factor=rate_factor)
     if settings.dtype == "float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer

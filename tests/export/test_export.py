@@ -168,6 +168,7 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "export_dir": f"{folder}/model/1",
         "allow_unfinished": False,
         "task_name": "",
+        "use_checkpoint": "best",
     }
     assert kept == expected
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]

@@ -1,0 +1,86 @@
+"""The lower layers of the encoder in fine-tuning: frozen, or trained at lower rates.
+
+Lower layers hold what pre-training has learned about language in general, so they need less training than the head.
+
+Letters: L layers.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training import flops
+from tfrecords.errors import InputError
+
+# `--frozen_layers` of a run that trains only the head.
+_WHOLE_ENCODER = -1
+
+
+def check(config: BertConfig, settings: FineTuningSettings) -> None:
+    """Refuses to freeze more layers than there are.
+
+    Raises:
+      InputError: names the flag.
+    """
+    if settings.frozen_layers > config.num_hidden_layers:
+        raise InputError(
+            f"--frozen_layers={settings.frozen_layers}: the model has {config.num_hidden_layers} layers; give at most "
+            f"that, or {_WHOLE_ENCODER} to train only the head"
+        )
+
+
+def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
+    """Takes the lowest weights of an encoder out of its trainable weights.
+
+    Training computes no gradient of them, and the optimizer keeps no moments. Dropout still applies.
+
+    Args:
+      encoder: whose embeddings and lowest layers are frozen.
+      frozen_layers: number of layers; 0 freezes nothing, -1 the whole encoder with its pooler.
+    """
+    if frozen_layers == _WHOLE_ENCODER:
+        encoder.trainable = False
+    elif frozen_layers:
+        for layer in (encoder.embeddings, *encoder.blocks[:frozen_layers]):
+            layer.trainable = False
+
+
+def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
+    """Computes the FLOPs of a row's backward pass, two thirds of the whole, that frozen layers do not need.
+
+    Args:
+      config: shape of the model.
+      frozen_layers: see `FineTuningSettings`.
+      length: of the row.
+    """
+    if not frozen_layers:
+        return 0
+    frozen = config.num_hidden_layers if frozen_layers == _WHOLE_ENCODER else frozen_layers
+    layers = dataclasses.replace(config, num_hidden_layers=frozen)
+    return flops.training_flops(layers, length) * 2 // 3
+
+
+def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], float] | None:
+    """Returns a function from a weight to the factor of its learning rate.
+
+    The layers l = 0 to L - 1, counted from the lowest, have decay^(L - l). The embeddings have decay^(L + 1), pooler
+    and head 1.
+
+    Args:
+      encoder: whose weights learn at lower rates.
+      decay: above 0 and at most 1.
+
+    Returns:
+      None if all factors are 1.
+    """
+    if decay == 1.0:
+        return None
+    from_the_top = [*reversed(encoder.blocks), encoder.embeddings]
+    factors = {
+        id(weight): decay**power for power, layer in enumerate(from_the_top, start=1) for weight in layer.weights
+    }
+    return lambda weight: factors.get(id(weight), 1.0)

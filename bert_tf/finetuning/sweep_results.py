@@ -1,0 +1,222 @@
+"""`results.json` in a sweep's folder: its trials, their metrics, and the best of them.
+
+Paper: appendix A.3 (choice on the dev set).
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from bert_tf.settings import FineTuningSettings
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "results.json"
+TRIALS = "trials"
+PENDING, FINISHED, FAILED = "pending", "finished", "failed"
+# What the trials of a sweep differ in, beside the restart.
+VARIED = ("learning_rate", "train_batch_size", "num_train_epochs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A training of a sweep.
+
+    Attributes:
+      name: of its folder below `trials/`.
+      learning_rate: as the setting.
+      train_batch_size: as the setting.
+      num_train_epochs: as the setting.
+      restart: number from 1 of the training with these settings.
+      data_seed: as the setting; None for that of the command.
+      model_seed: as the setting; None for that of the command.
+      state: PENDING, FINISHED, or FAILED if it diverged.
+      scores: metrics on the dev data of a finished trial, the main one first.
+      error: why it failed.
+      seconds: that it took since it was last resumed.
+    """
+
+    name: str
+    learning_rate: float
+    train_batch_size: int
+    num_train_epochs: float
+    restart: int
+    data_seed: int | None
+    model_seed: int | None
+    state: str = PENDING
+    scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    error: str = ""
+    seconds: float | None = None
+
+    @property
+    def varied(self) -> dict[str, float]:
+        """The settings that it shares only with its restarts."""
+        return {name: getattr(self, name) for name in VARIED}
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The state of a sweep.
+
+    Attributes:
+      task: name of the task.
+      facts: what all trials have in common; another sweep has others.
+      trials: in the order of their training.
+      higher_is_better: whether a higher value of the main metric is better.
+    """
+
+    task: str
+    facts: Mapping
+    trials: tuple[Trial, ...]
+    higher_is_better: bool = True
+
+    @property
+    def metric(self) -> str:
+        """Name of the main metric; "" before the first trial is finished."""
+        return next((next(iter(trial.scores)) for trial in self.trials if trial.scores), "")
+
+    @property
+    def best(self) -> Trial | None:
+        """The best finished trial, the first of several equal ones."""
+        finished = [trial for trial in self.trials if trial.state == FINISHED]
+        sign = 1 if self.higher_is_better else -1
+        return max(finished, key=lambda trial: sign * trial.scores[self.metric], default=None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no trial is left to train."""
+        return all(trial.state != PENDING for trial in self.trials)
+
+    def with_trial(self, changed: Trial) -> "Results":
+        """Returns the results with another state of a trial."""
+        return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))
+
+    def combinations(self) -> list[dict]:
+        """Returns mean, sample standard deviation and best of the main metric over the restarts of each combination."""
+        groups: dict[tuple, list[Trial]] = {}
+        for trial in self.trials:
+            groups.setdefault(tuple(trial.varied.items()), []).append(trial)
+        rows = []
+        for varied, trials in groups.items():
+            values = [trial.scores[self.metric] for trial in trials if trial.state == FINISHED]
+            summary = {
+                "mean": statistics.fmean(values) if values else None,
+                "deviation": statistics.stdev(values) if len(values) > 1 else None,
+                "best": (max if self.higher_is_better else min)(values, default=None),
+            }
+            counts = {state: sum(trial.state == state for trial in trials) for state in (FINISHED, FAILED, PENDING)}
+            rows.append(dict(varied) | counts | summary)
+        return rows
+
+
+def planned_trials(settings: FineTuningSettings) -> list[Trial]:
+    """Returns the trials of a sweep: all combinations once, then all of them again for each restart."""
+    trials = []
+    for restart, values in itertools.product(
+        range(settings.sweep_restarts), itertools.product(*settings.grid.values())
+    ):
+        varied = dict(zip(settings.grid, values, strict=True))
+        rate, batch, epochs = (f"{varied[name]:.15g}" for name in VARIED)
+        seeds = (settings.data_seed, settings.model_seed)
+        if restart:
+            seeds = (settings.order_seed + restart, settings.weights_seed + restart)
+        name = f"lr{rate}_batch{batch}_epochs{epochs}_restart{restart + 1}"
+        trials.append(Trial(name, **varied, restart=restart + 1, data_seed=seeds[0], model_seed=seeds[1]))
+    return trials
+
+
+def folder_of(folder: str, trial: Trial) -> str:
+    """Returns the folder of a trial, given that of its sweep."""
+    return os.path.join(folder, TRIALS, trial.name)
+
+
+def exists(folder: str) -> bool:
+    """Whether a folder is a sweep's."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def read(folder: str) -> Results:
+    """Reads the results of a sweep's folder.
+
+    Raises:
+      InputError: the file is missing or damaged.
+    """
+    path = os.path.join(folder, NAME)
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+        known = {field.name for field in dataclasses.fields(Trial)}
+        trials = tuple(Trial(**{k: v for k, v in entry.items() if k in known}) for entry in entries["trials"])
+        found = Results(entries["task"], dict(entries["facts"]), trials, bool(entries["higher_is_better"]))
+        for trial in trials:
+            if trial.state == FINISHED and not math.isfinite(trial.scores[found.metric]):
+                raise ValueError(f"{found.metric} of {trial.name} is not finite")
+        return found
+    except tf.errors.NotFoundError as error:
+        raise InputError(f"{path}: no such file; give the --output_dir of a sweep") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: is not a sweep's, or is damaged ({error}); give another folder") from error
+
+
+def write(folder: str, results: Results) -> None:
+    """Writes the results into a sweep's folder, atomically."""
+    best = results.best
+    entries = {
+        "task": results.task,
+        "metric": results.metric,
+        "higher_is_better": results.higher_is_better,
+        "best": best and {"trial": best.name, "folder": f"{TRIALS}/{best.name}", "scores": dict(best.scores)},
+        "combinations": results.combinations(),
+        "trials": [dataclasses.asdict(trial) for trial in results.trials],
+        "facts": results.facts,
+    }
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+
+
+def best_folder(folder: str, allow_unfinished: bool) -> str:
+    """Returns the folder of the best trial of a sweep; any other folder as it is.
+
+    Args:
+      folder: of a run or of a sweep.
+      allow_unfinished: whether a sweep may have trials that are not trained yet.
+
+    Raises:
+      InputError: the sweep is not finished, or all of its trials failed.
+    """
+    if not exists(folder):
+        return folder
+    results = read(folder)
+    pending = sum(trial.state == PENDING for trial in results.trials)
+    if pending and not allow_unfinished:
+        raise InputError(
+            f"{folder}: {pending} of {len(results.trials)} trials of this sweep are not trained yet; run it again, or "
+            "give --allow_unfinished to take the best one so far"
+        )
+    if not results.best:
+        raise InputError(f"{folder}: no trial of this sweep has succeeded; see {os.path.join(folder, NAME)}")
+    return folder_of(folder, results.best)
+
+
+def table(results: Results) -> list[list[str]]:
+    """Returns head and rows of a table of the combinations, the best first."""
+    sign = -1 if results.higher_is_better else 1
+    head = ["learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best", "failed"]
+    rows = sorted(results.combinations(), key=lambda row: math.inf if row["mean"] is None else sign * row["mean"])
+    return [head, *(_cells(row) for row in rows)]
+
+
+def _cells(row: Mapping) -> list[str]:
+    scores = ["-" if row[name] is None else f"{row[name]:.4f}" for name in ("mean", "deviation", "best")]
+    return [*(f"{row[name]:g}" for name in VARIED), str(row[FINISHED]), *scores, str(row[FAILED])]
+
+
+def text_of(rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table as text, in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)

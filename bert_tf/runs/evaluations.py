@@ -1,0 +1,121 @@
+"""The evaluations of a run during its training, and what follows from them: the best checkpoint, and an early end.
+
+`evaluations.json` is replaced as a whole after each evaluation. Best checkpoint and early end are computed from it
+alone, so they never contradict the evaluations, whenever the run is killed.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.checkpoint_formats.tensor_bundle import damage
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "evaluations.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluations:
+    """What a run's evaluations on its dev data have found.
+
+    Attributes:
+      metric: name of the main metric; "" before the first evaluation.
+      higher_is_better: whether a higher value of it is better.
+      patience: evaluations in a row without a better value that end training; 0 for never.
+      data: fingerprint of the dev data.
+      scores: metrics by name, by the step of their checkpoint, in ascending order.
+    """
+
+    metric: str = ""
+    higher_is_better: bool = True
+    patience: int = 0
+    data: tuple[str, ...] = ()
+    scores: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def best_step(self) -> int | None:
+        """Step of the best checkpoint, the first of several equal ones; None before the first evaluation."""
+        sign = 1 if self.higher_is_better else -1
+        return max(self.scores, key=lambda step: sign * self.scores[step][self.metric], default=None)
+
+    @property
+    def stopped_at(self) -> int | None:
+        """Step at which the patience ended; None if it has not."""
+        steps = list(self.scores)
+        if not self.patience or not steps:
+            return None
+        return steps[-1] if len(steps) - 1 - steps.index(self.best_step) >= self.patience else None
+
+    def up_to(self, step: int) -> "Evaluations":
+        """Returns the evaluations of checkpoints up to a step; later checkpoints are lost."""
+        return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
+
+
+def read(folder: str) -> Evaluations:
+    """Reads the evaluations of a run's folder; none if it was never evaluated during training.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    path = os.path.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        return Evaluations()
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+        scores = {int(entry["step"]): entry["scores"] for entry in entries["evaluations"]}
+        metric, data = entries["metric"], tuple(entries["data"])
+        if any(not isinstance(values[metric], (int, float)) for values in scores.values()):
+            raise TypeError(f"{metric} is not a number")
+        ascending = dict(sorted(scores.items()))
+        return Evaluations(metric, bool(entries["higher_is_better"]), int(entries["patience"]), data, ascending)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
+
+
+def write(folder: str, evaluations: Evaluations) -> None:
+    """Writes the evaluations of a run's folder, atomically."""
+    entries = {
+        "metric": evaluations.metric,
+        "higher_is_better": evaluations.higher_is_better,
+        "patience": evaluations.patience,
+        "data": evaluations.data,
+        "best_step": evaluations.best_step,  # for people; readers compute it
+        "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
+    }
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+
+
+def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
+    """Returns the checkpoint to evaluate, predict or export with.
+
+    Args:
+      folder: the run's folder.
+      newest: its newest intact checkpoint.
+      use: "best" for the best one on the dev data if the run was evaluated during training; "last" for the newest.
+
+    Raises:
+      InputError: the best checkpoint is missing or damaged.
+    """
+    kept = read(folder).up_to(newest.step) if use == "best" else Evaluations()
+    step = kept.best_step
+    if step in (None, newest.step):
+        return newest
+    prefix = latest.numbered(folder).get(step, "")
+    if reason := damage(prefix) if prefix else f"{folder}/ckpt-{step} is missing":
+        raise InputError(
+            f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
+            "take the last one with --use_checkpoint=last"
+        )
+    logging.info(
+        "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (--use_checkpoint=last)",
+        prefix, kept.metric, kept.scores[step][kept.metric], newest.step,
+    )  # fmt: skip
+    return ResumePoint(prefix)

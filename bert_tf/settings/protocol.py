@@ -1,0 +1,172 @@
+"""Settings of the protocol of fine-tuning: evaluation during training, seeds, lower layers, sweeps.
+
+Paper: appendix A.3 (fine-tuning procedure).
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from bert_tf.command_line import require, setting
+from bert_tf.settings.device import DeviceSettings
+
+# What a sweep varies, and the flag that lists the values.
+_GRID = {
+    "learning_rate": "sweep_learning_rates",
+    "train_batch_size": "sweep_batch_sizes",
+    "num_train_epochs": "sweep_epochs",
+}
+# What only a sweep reads.
+SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "keep_trials")
+_LARGEST_SEED = (1 << 31) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolSettings(DeviceSettings):
+    """How a fine-tuning is evaluated, seeded, regularized by its lower layers, and repeated."""
+
+    eval_strategy: str = setting(
+        "when to evaluate on the dev data during training: never, after each epoch, or every --eval_steps steps; "
+        "always after the last step too", "no", choices=("no", "epoch", "steps"),
+    )  # fmt: skip
+    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0)
+    early_stopping_patience: int = setting(
+        "end training after this many evaluations in a row without a better main metric; 0: never", 0
+    )
+    use_checkpoint: str = setting(
+        "evaluate and predict with the checkpoint that was best on the dev data during training, or with the last one; "
+        "without --eval_strategy it is always the last", "best", choices=("best", "last"),
+    )  # fmt: skip
+    data_seed: int | None = setting("seed of the order of the training data; default: --random_seed", None)
+    model_seed: int | None = setting("seed of the new weights and of dropout; default: --random_seed", None)
+    frozen_layers: int = setting(
+        "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head", 0
+    )
+    layer_learning_rate_decay: float = setting(
+        "factor of the learning rate from each layer to the one below it: the head and the pooler have the full rate, "
+        "the top layer this share of it, the embeddings the smallest", 1.0,
+    )  # fmt: skip
+    sweep: bool = setting(
+        "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir; the best "
+        "on the dev data is kept", False,
+    )  # fmt: skip
+    sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5")
+    sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32")
+    sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4")
+    sweep_restarts: int = setting(
+        "--sweep: trainings of each combination, with other orders of the data and other new weights", 1
+    )
+    keep_trials: bool = setting("--sweep: keep the checkpoints of all trials, not of the best one alone", False)
+
+    @property
+    def order_seed(self) -> int:
+        """The seed of the order of the training data."""
+        return self.random_seed if self.data_seed is None else self.data_seed
+
+    @property
+    def weights_seed(self) -> int:
+        """The seed of the new weights and of dropout."""
+        return self.random_seed if self.model_seed is None else self.model_seed
+
+    @property
+    def training_facts(self) -> dict:
+        """The given flags that the weights depend on; a folder of an earlier version has none of them."""
+        flags = ("data_seed", "model_seed", "frozen_layers", "layer_learning_rate_decay")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {name: getattr(self, name) for name in flags if getattr(self, name) != defaults[name]}
+
+    @property
+    def grid(self) -> dict[str, tuple]:
+        """The values of the settings that a sweep varies, by the settings' names.
+
+        Raises:
+          InputError: a list is empty, or has a value that is not a positive number, or has one twice.
+        """
+        kinds = {"train_batch_size": int}
+        return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
+
+
+def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
+    """Refuses values out of range and flags that contradict each other.
+
+    Raises:
+      InputError: names the flags.
+    """
+    _check_evaluation(settings, do_train and do_eval)
+    _check_training(settings)
+    _check_sweep(settings, do_train and do_eval)
+
+
+def _check_evaluation(settings: ProtocolSettings, evaluates: bool) -> None:
+    strategy, every, patience = settings.eval_strategy, settings.eval_steps, settings.early_stopping_patience
+    require(
+        strategy == "no" or evaluates,
+        f"--eval_strategy={strategy} evaluates during training; add --do_train and --do_eval, or drop it",
+    )
+    require(every >= 0, f"--eval_steps={every}: must be at least 1")
+    require(
+        (strategy == "steps") == (every > 0),
+        f"--eval_strategy={strategy} with --eval_steps={every}: give --eval_strategy=steps and a number of steps, or "
+        "neither",
+    )
+    require(patience >= 0, f"--early_stopping_patience={patience}: must be at least 0")
+    require(
+        not patience or strategy != "no",
+        f"--early_stopping_patience={patience} needs evaluations; add --eval_strategy=epoch or steps",
+    )
+
+
+def _check_training(settings: ProtocolSettings) -> None:
+    for name in ("data_seed", "model_seed"):
+        seed = getattr(settings, name)
+        require(seed is None or 0 <= seed <= _LARGEST_SEED, f"--{name}={seed}: must lie between 0 and 2^31 - 1")
+    frozen, decay = settings.frozen_layers, settings.layer_learning_rate_decay
+    require(frozen >= -1, f"--frozen_layers={frozen}: must be a number of layers, 0 for none, or -1 for all")
+    require(0 < decay <= 1, f"--layer_learning_rate_decay={decay}: must be above 0 and at most 1")
+    require(
+        frozen != -1 or decay == 1,
+        f"--layer_learning_rate_decay={decay} has no effect with --frozen_layers=-1; drop one of them",
+    )
+
+
+def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
+    if not settings.sweep:
+        for field in dataclasses.fields(ProtocolSettings):
+            changed = getattr(settings, field.name) != field.default
+            require(
+                not (changed and field.name in SWEEP_FLAGS), f"--{field.name} is for a sweep; add --sweep or drop it"
+            )
+        return
+    require(evaluates, "--sweep trains and compares on the dev data; add --do_train and --do_eval")
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    for name, flag in _GRID.items():
+        value = getattr(settings, name)
+        require(
+            value == defaults[name], f"--{name}={value} is not read by a sweep; give --{flag}={value} or drop --sweep"
+        )
+    restarts = settings.sweep_restarts
+    require(restarts >= 1, f"--sweep_restarts={restarts}: must be at least 1")
+    highest = max(settings.order_seed, settings.weights_seed) + restarts - 1
+    require(
+        highest <= _LARGEST_SEED, f"--sweep_restarts={restarts}: the last seed would be {highest}; lower the first one"
+    )
+    _ = settings.grid
+
+
+def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]) -> tuple:
+    """Returns the numbers of a comma-separated flag."""
+    text = getattr(settings, name)
+    numbers = []
+    for word in text.split(","):
+        try:
+            number = kind(word)
+        except ValueError:
+            number = math.nan
+        require(
+            0 < number < math.inf,
+            f"--{name}={text}: {word.strip()!r} is not a {'whole ' if kind is int else ''}number above 0; give "
+            "numbers separated by commas",
+        )
+        require(number not in numbers, f"--{name}={text}: {word.strip()} stands there twice; drop one")
+        numbers.append(number)
+    return tuple(numbers)

@@ -1,0 +1,240 @@
+"""Sweeps: trials, their records, what a kill leaves, and the choice of the best."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.command_line import parse
+from bert_tf.distributed import strategies
+from bert_tf.finetuning import engine, sweep_results
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
+from bert_tf.finetuning.sweep_results import Results, Trial
+from bert_tf.report import run_report
+from bert_tf.runs import run_checkpoints
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training.metrics import NotFinite
+from tests.bert_tf import test_engine
+from tests.bert_tf.test_engine import FindTheWord, settings
+from tests.bert_tf.test_protocol import Killed, weights
+from tfrecords.errors import InputError
+
+folder = test_engine.folder  # the fixture of its toy task
+FACTS = {"model": "toy", "dev": ["dev.txt"]}
+RATES = [1e-3, 2e-3, 3e-3]
+
+
+def parsed(output, *flags):
+    given = ["--do_train", "--do_eval", "--sweep", "--sweep_batch_sizes=8", "--sweep_epochs=2", *flags]
+    return parse(FineTuningSettings, [f"--output_dir={output}", *given])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--nodo_eval"], "add --do_train and --do_eval"),
+        (["--sweep_learning_rates="], "--sweep_learning_rates=: '' is not a number above 0"),
+        (["--sweep_learning_rates=1e-5,x"], "'x' is not a number above 0"),
+        (["--sweep_learning_rates=1e-5,nan"], "'nan' is not a number above 0"),
+        (["--sweep_batch_sizes=16,1.5"], "'1.5' is not a whole number above 0"),
+        (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
+        (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 stands there twice"),
+        (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
+        (["--sweep_restarts=3", "--data_seed=2147483646"], "the last seed would be 2147483648"),
+        (["--learning_rate=1e-4"], "--learning_rate=0.0001 is not read by a sweep; give --sweep_learning_rates=0.0001"),
+        (["--num_train_epochs=9"], "--num_train_epochs=9.0 is not read by a sweep; give --sweep_epochs=9.0"),
+        (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop it"),
+    ],
+)
+def test_flags_of_no_sweep_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        parsed("out", *flags)
+
+
+def test_the_grid_of_the_paper_is_the_default():
+    run = parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--do_eval", "--sweep", "--sweep_restarts=2"])
+    trials = sweep_results.planned_trials(run)
+    assert len(trials) == 2 * 3 * 2 * 3 and len({trial.name for trial in trials}) == len(trials)
+    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", 5e-5, 16, 2.0, 1, None, None)
+    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", 2e-5, 32, 4.0, 2, 12346, 12346)
+    alone = ["--learning_rate=2e-5", "--train_batch_size=32", "--num_train_epochs=4", "--data_seed=12346"]
+    output = f"--output_dir=out/trials/{trials[-1].name}"
+    expected = parse(FineTuningSettings, [output, "--do_train", "--do_eval", "--model_seed=12346", *alone])
+    assert trial_settings(run, trials[-1]) == expected
+
+
+def finished(rate, restart, score):
+    return Trial(f"{rate}-{restart}", rate, 8, 2.0, restart, None, None, "finished", {"f1": score, "loss": 0.1})
+
+
+def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="diverged")
+    trials = (finished(1e-3, 1, 0.5), finished(2e-3, 1, 0.6), finished(1e-3, 2, 0.9), failed)
+    results = Results("toy", FACTS, trials)
+    first, second = results.combinations()
+    assert first == {
+        "learning_rate": 1e-3, "train_batch_size": 8, "num_train_epochs": 2.0, "finished": 2, "failed": 0,
+        "pending": 0, "mean": pytest.approx(0.7), "deviation": pytest.approx(np.std([0.5, 0.9], ddof=1)), "best": 0.9,
+    }  # fmt: skip
+    assert (second["mean"], second["deviation"], second["failed"]) == (0.6, None, 1)
+    assert results.best == trials[2]
+    assert dataclasses.replace(results, higher_is_better=False).best == trials[0]
+    sweep_results.write(str(tmp_path), results)
+    assert sweep_results.read(str(tmp_path)) == results
+    assert json.loads((tmp_path / "results.json").read_text())["best"]["folder"] == "trials/0.001-2"
+    text = sweep_results.text_of(sweep_results.table(results)).splitlines()
+    assert text[1].split() == ["0.001", "8", "2", "2", "0.7000", "0.2828", "0.9000", "0"]
+
+
+def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="the loss <diverged>")
+    pending = dataclasses.replace(finished(2e-3, 3, 0.0), state="pending", scores={})
+    trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
+    sweep_results.write(str(tmp_path), Results("toy", FACTS, trials))
+    page = open(run_report.write_or_refuse(str(tmp_path))).read()
+    assert "4 trials: 2 finished, 1 failed, 1 pending" in page and "f1 0.9000" in page
+    assert "<code>trials/0.001-2</code>" in page and "the loss &lt;diverged&gt;" in page
+    assert "rate 0.001, batch 8, epochs 2" in page and "0.2828" in page
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"accuracy": 0.5}', '{"trials": [{"name": 1}]}'])
+def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(InputError, match=r"results.json: is not a sweep's, or is damaged"):
+        sweep_results.best_folder(str(tmp_path), False)
+
+
+class Trials:
+    """Stands for training: writes a checkpoint and returns a score by the learning rate, or raises what it is given."""
+
+    def __init__(self, scores):
+        self.scores, self.trained = scores, []
+
+    def __call__(self, settings):
+        self.trained.append(settings.learning_rate)
+        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+        score = self.scores[settings.learning_rate]
+        if isinstance(score, BaseException):
+            raise score
+        return {"f1": score, "loss": 1.0}
+
+
+def sweep_of(output, *flags, facts=FACTS):
+    rates = f"--sweep_learning_rates={','.join(map(str, RATES))}"
+    task = FindTheWord("nowhere")
+    return Sweep(parsed(output, rates, *flags), task, lambda: dict(facts), strategies.make_strategy(parsed(output)))
+
+
+def kept(output):
+    """The learning rates of the trials that have a checkpoint."""
+    trials = sweep_results.read(str(output)).trials
+    return [t.learning_rate for t in trials if latest.prefixes(sweep_results.folder_of(str(output), t))]
+
+
+def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
+    scores = {1e-3: 0.5, 2e-3: NotFinite("it diverged"), 3e-3: Killed()}
+    first = Trials(scores)
+    with pytest.raises(Killed):
+        sweep_of(tmp_path).run(first)
+    states = {trial.learning_rate: trial.state for trial in sweep_results.read(str(tmp_path)).trials}
+    assert states == {1e-3: "finished", 2e-3: "failed", 3e-3: "pending"}
+    assert kept(tmp_path) == [1e-3, 3e-3]  # the failed one has none; the killed one resumes from its own
+    with pytest.raises(InputError, match="1 of 3 trials of this sweep are not trained yet"):
+        sweep_results.best_folder(str(tmp_path), False)
+    best = f"{tmp_path}/trials/lr0.001_batch8_epochs2_restart1"
+    assert sweep_results.best_folder(str(tmp_path), True) == best
+    again = Trials(scores | {3e-3: 0.7})
+    assert sweep_of(tmp_path).run(again) == {"f1": 0.7, "loss": 1.0}
+    assert again.trained == [3e-3] and kept(tmp_path) == [3e-3]
+    assert "eval_f1 = 0.7" in (tmp_path / "eval_results.txt").read_text()
+    more = Trials({4e-3: 0.6})  # further values join the sweep
+    assert sweep_of(tmp_path, "--sweep_learning_rates=4e-3").run(more) == {"f1": 0.7, "loss": 1.0}
+    assert more.trained == [4e-3] and kept(tmp_path) == [3e-3]
+
+
+def test_the_checkpoints_of_all_trials_are_kept_by_flag(tmp_path):
+    sweep_of(tmp_path, "--keep_trials").run(Trials(dict.fromkeys(RATES, 0.5)))
+    assert kept(tmp_path) == RATES
+
+
+def test_a_sweep_whose_trials_all_fail_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"all 3 trials of the sweep have failed \(it diverged\)"):
+        sweep_of(tmp_path).run(Trials(dict.fromkeys(RATES, NotFinite("it diverged"))))
+    with pytest.raises(InputError, match="no trial of this sweep has succeeded"):
+        sweep_results.best_folder(str(tmp_path), False)
+
+
+def test_other_settings_data_or_runs_are_refused(tmp_path):
+    facts = dict(FACTS)
+    running = sweep_of(tmp_path, facts=facts)
+    running._facts = lambda: facts
+
+    def trial(settings):
+        facts["dev"] = ["dev.txt, changed"]
+        return {"f1": 0.5}
+
+    with pytest.raises(InputError, match=r"other settings or data \(dev number 1 was 'dev.txt', is 'dev.txt, changed'"):
+        running.run(trial)
+    with pytest.raises(InputError, match=r"\(dtype was None, is 'bfloat16'\); give its own to resume it"):
+        sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
+    alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
+    with pytest.raises(InputError, match="holds a sweep; add its flags to resume it"):
+        with_best_trial(alone)
+    run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+    with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
+        sweep_of(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def swept(folder, vocab_file, tmp_path_factory):
+    """A sweep of a trial that diverges and one that was killed in the middle; its folder, settings and scores."""
+    output = tmp_path_factory.mktemp("swept")
+    flags = ["--sweep", "--sweep_learning_rates=1e38,1e-2", "--sweep_batch_sizes=10", "--sweep_epochs=4"]
+    do = ["--do_train", "--do_eval", "--do_predict", "--save_checkpoints_steps=5"]
+    defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
+    run = settings(folder, vocab_file, output, *do, *defaults, *flags)
+
+    def save(folder, checkpoint, step):
+        if step == 9:
+            raise Killed
+        return whole(folder, checkpoint, step)
+
+    whole = run_checkpoints.save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_checkpoints, "save", save)
+        with pytest.raises(Killed):
+            run_finetuning(run, FindTheWord(folder))
+    assert [trial.state for trial in sweep_results.read(str(output)).trials] == ["failed", "pending"]
+    reported = []
+    return output, run, run_finetuning(run, FindTheWord(folder), reported.append), reported
+
+
+@pytest.mark.slow
+def test_a_trial_has_the_weights_of_the_same_command_alone(folder, vocab_file, swept, tmp_path):
+    best = swept[0] / "trials/lr0.01_batch10_epochs4_restart1"
+    alone = settings(folder, vocab_file, tmp_path, "--do_train", "--do_eval", "--num_train_epochs=4")
+    assert run_finetuning(alone, FindTheWord(folder)) == swept[2]
+    expected, found = weights(tmp_path / "ckpt-9"), weights(best / "ckpt-9")
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, folder, vocab_file, monkeypatch):
+    output, run, scores, reported = swept
+    results = json.loads((output / "results.json").read_text())
+    best = output / results["best"]["folder"]
+    assert results["best"]["scores"] == scores and (best / "found.json").exists()
+    assert "is not finite" in results["trials"][0]["error"]
+    assert not list((output / "trials" / results["trials"][0]["name"]).glob("ckpt-*"))
+    assert reported == [str(output)]
+    monkeypatch.setattr(engine, "_train", lambda *arguments: pytest.fail("it is trained again"))
+    assert run_finetuning(run, FindTheWord(folder)) == scores
+    os.remove(best / "found.json")
+    run_finetuning(settings(folder, vocab_file, output, "--do_predict"), FindTheWord(folder))
+    assert (best / "found.json").exists()
