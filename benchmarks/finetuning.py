@@ -23,7 +23,7 @@ import time
 import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PEER = pathlib.Path(__file__).with_name("finetuning_peer.py")
+PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
 

@@ -283,8 +283,8 @@ def _make_trainer(
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
     make_batches = _batches(run, "train", plan, settings.gradient_accumulation_steps, _batches_before(run, start))
-    length = plan.shape.width if plan.shape else settings.max_seq_length
-    flops_per_row = run.task.training_flops(run.config, length)
+    length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
+    flops_per_row = run.task.training_flops(run.config, length, examples)
     flops_per_row -= lower_layers.flops_saved(run.config, settings.frozen_layers, length)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
     num_warmup_steps = _num_warmup_steps(settings, num_train_steps)

@@ -182,9 +182,15 @@ class Task(abc.ABC):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes prediction files into a folder, atomically, from the predictions [N, ...]; returns their paths."""
 
-    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
-        """Computes the model FLOPs of training on one row."""
-        return flops.training_flops(config, max_seq_length)
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
+        """Computes the model FLOPs of training on one row.
+
+        Args:
+          config: shape of the encoder.
+          length: of the row, in tokens.
+          examples: places for examples in a packed row.
+        """
+        return flops.training_flops(config, length, examples=examples)
 
 
 def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:

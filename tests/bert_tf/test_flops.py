@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.training import flops
-from tests.bert_tf.classification import make_classifier
+from tests.bert_tf.classification import make_classifier, make_task
 
 CONFIG = BertConfig(
     vocab_size=90, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
@@ -69,7 +69,7 @@ def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, exampl
 
 def test_the_formula_of_classification_counts_what_the_graph_does():
     counted = traced_flops(make_classifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
-    assert BATCH * flops.training_flops(CONFIG, LENGTH, outputs=3) == pytest.approx(counted, rel=0.01)
+    assert BATCH * make_task(3).training_flops(CONFIG, LENGTH) == pytest.approx(counted, rel=0.01)
 
 
 def test_base_takes_about_six_flops_a_weight_and_piece():

@@ -11,6 +11,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.reading import Reading
@@ -107,11 +108,11 @@ def test_each_example_counts_once_in_the_loss_and_has_the_mean_of_its_windows(to
     task = dataclasses.replace(make_task(2, has_pairs=False), reading=WINDOW)
     split = encoded_split(task, EXAMPLES, tokenizer, 7)
     assert split.example_ids.tolist() == [0, 1, 1, 1, 2, 2]
-    options = {"max_seq_length": 7, "batch_size": batch_size, "training": False}
+    plan = plan_evaluation(split.lengths, batch_size=batch_size, max_seq_length=7)
     objective = FineTuningObjective(Counter(), task)
     logits, loss = evaluate_rows(
         objective, task, tf.distribute.get_strategy(),
-        lambda context: row_batches(split, task, tokenizer, **options, input_context=context), len(split),
+        lambda context: row_batches(split, task, tokenizer, plan, max_seq_length=7, input_context=context), len(split),
     )  # fmt: skip
     labels = split.columns["label_ids"].numpy().astype(int)
     losses = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(6), labels]

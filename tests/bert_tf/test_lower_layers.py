@@ -69,10 +69,11 @@ def test_no_gradient_is_computed_below_the_frozen_layers():
         np.testing.assert_allclose(gradient, everything[id(weight)], rtol=1e-5, atol=1e-8)
     lower_layers.freeze(objective.model.encoder, -1)
     of_the_head = matrix_products()
-    # a layer: query, key and value at once; scores, their use, output; two of the feed-forward; then pooler and head
-    forward = 3 * 6 + 2
-    # two for each of the forward pass, but the lowest trained layer needs no gradient of its input
-    assert (of_one_layer, of_the_head) == (forward + 2 * (6 + 2) - 1, forward + 1)
+    # a layer: query, key and value at once; scores, their use, output; two of the feed-forward; then pooler and head.
+    # The last layer, computed only where it is read, has a product more: that of the queries.
+    forward = 3 * 6 + 1 + 2
+    # two for each of the forward pass, but the lowest trained layer, the last one, needs no gradient of its two inputs
+    assert (of_one_layer, of_the_head) == (forward + 2 * (7 + 2) - 2, forward + 1)
 
 
 def test_lower_layers_learn_at_lower_rates_by_the_formula():

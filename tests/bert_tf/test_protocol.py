@@ -181,10 +181,10 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def prepared(folder, vocab_file):
+def prepared(folder, vocab_file, tmp_path_factory):
     """A run whose data is read, and a function that gives it other flags."""
     flags = ["--do_train", "--num_train_epochs=5", "--do_lower_case"]
-    given = settings(folder, vocab_file, "none", *flags)
+    given = settings(folder, vocab_file, tmp_path_factory.mktemp("prepared"), *flags)
     run = engine._prepare(given, FindTheWord(folder), strategies.make_strategy(given))
     return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
 

@@ -210,9 +210,12 @@ class ClassificationTask(Task):
             writer.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
         return paths
 
-    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """See `Task`."""
-        return flops.training_flops(config, max_seq_length, outputs=len(self.labels) or 1)
+        whole = flops.training_flops(config, length, outputs=len(self.labels) or 1, examples=examples)
+        if self.reading.pooling != "cls":
+            return whole
+        return whole - flops.unread_position_flops(config, length, examples)
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -179,9 +179,9 @@ class JointTask(Task):
         """See `Task`."""
         return self.main.write_predictions(folder, split, predictions)
 
-    def training_flops(self, config: BertConfig, max_seq_length: int) -> int:
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """See `Task`."""
-        return self.main.training_flops(config, max_seq_length)
+        return self.main.training_flops(config, length, examples)
 
 
 @dataclasses.dataclass(frozen=True)

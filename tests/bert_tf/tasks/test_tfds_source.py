@@ -84,7 +84,8 @@ def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
     monkeypatch.setattr("tensorflow_datasets.core.utils.gcs_utils.exists", lambda path: False)
     with pytest.raises(InputError, match=message) as refused:
         find_task(settings(name, tmp_path)).read("train")
-    assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
+    message = str(refused.value).replace(str(tmp_path), "FOLDER")
+    assert "\n" not in message and len(message) < 250
 
 
 def test_flags_that_name_two_sets_are_refused(tmp_path):

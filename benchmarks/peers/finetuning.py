@@ -1,4 +1,4 @@
-"""Fine-tunes and predicts with Hugging Face's Trainer: the peer of finetuning.py.
+"""Fine-tunes and predicts with Hugging Face's Trainer: the peer of ../finetuning.py.
 
 The recipe is that of its run_glue example: dynamic padding, batches of like length, AdamW with
 linear warm-up and decay.
