@@ -82,7 +82,7 @@ TRAINING_DEFAULTS = {
                 "num_train_epochs": 3.0,
                 "warmup_proportion": 0.1,
                 **TRAINING_DEFAULTS,
-                # the original's 128 where the run's folder does not say it, see `engine._with_length`
+                # the original's 128 where the run's folder does not say it, see `prepared_run.with_length`
                 "max_seq_length": None,
             },
         ),

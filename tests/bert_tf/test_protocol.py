@@ -13,7 +13,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import engine
+from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import evaluation_steps
 from bert_tf.runs import evaluations, run_checkpoints, run_folder
@@ -185,7 +185,7 @@ def prepared(folder, vocab_file, tmp_path_factory):
     """A run whose data is read, and a function that gives it other flags."""
     flags = ["--do_train", "--num_train_epochs=5", "--do_lower_case"]
     given = settings(folder, vocab_file, tmp_path_factory.mktemp("prepared"), *flags)
-    run = engine._prepare(given, FindTheWord(folder), strategies.make_strategy(given))
+    run = prepared_run.prepare(given, FindTheWord(folder), strategies.make_strategy(given))
     return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
 
 
@@ -221,11 +221,11 @@ def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_f
 
 
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
-    plain = engine._phase(prepared("out"), 12).optimizer
+    plain = prepared_run.phase(prepared("out"), 12).optimizer
     for flag, message in [
         ("--data_seed=3", "data_seed was None, is 3"),
         ("--model_seed=3", "model_seed was None, is 3"),
         ("--frozen_layers=1", "frozen_layers was None, is 1"),
         ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was None, is 0.9"),
     ]:
-        assert run_folder.differences(plain, engine._phase(prepared("out", flag), 12).optimizer) == [message]
+        assert run_folder.differences(plain, prepared_run.phase(prepared("out", flag), 12).optimizer) == [message]

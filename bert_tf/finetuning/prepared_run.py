@@ -1,0 +1,203 @@
+"""A fine-tuning run before its first step: everything that is read, checked, encoded and planned."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
+from bert_tf.config import BertConfig
+from bert_tf.distributed import strategies
+from bert_tf.finetuning import description, encoded_cache, lower_layers
+from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.initial import check_initial
+from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
+from bert_tf.finetuning.task import Split, Task
+from bert_tf.input.record_order import Position
+from bert_tf.runs import run_folder
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import loop, memory
+from tfrecords.errors import InputError
+
+_DEFAULT_LENGTH = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedRun:
+    """What a run works with, all of it checked.
+
+    Attributes:
+      settings: as given, plus the paths of files and the row length that the user left out.
+      task: as given.
+      config: shape of the model.
+      tokenizer: from the run's vocabulary.
+      splits: "train", "dev", "test" to their rows, as far as the settings ask for them.
+      strategy: where to compute.
+      caches: functions that write the caches of `splits`, for when nothing can refuse the run any more.
+    """
+
+    settings: FineTuningSettings
+    task: Task
+    config: BertConfig
+    tokenizer: BertTokenizer
+    splits: dict[str, Split]
+    strategy: tf.distribute.Strategy
+    caches: list[Callable[[], None]]
+
+    def keep_caches(self) -> None:
+        """Writes the caches that are missing."""
+        while self.caches:
+            self.caches.pop()()
+
+
+def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy) -> PreparedRun:
+    """Reads and checks everything that a run needs, and encodes its data.
+
+    Raises:
+      InputError: settings, files or data do not fit.
+    """
+    config = checkpoints.read_config(settings.bert_config_file)
+    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
+    config.check_length(settings.max_seq_length, settings.bert_config_file)
+    # frozen weights have no gradients and moments, so only the weights themselves are counted then
+    memory.require_memory(config, settings, settings.do_train and not settings.frozen_layers)
+    lower_layers.check(config, settings)
+    if not settings.do_train:
+        latest.check_there(settings.output_dir)
+    task.check(config, settings)
+    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
+    task.check_examples(examples)
+    if starts_from := run_folder.initial_checkpoint(settings):
+        check_initial(starts_from, task, config, settings.reinitialize_head)
+    folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
+    cached = {
+        name: encoded_cache.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
+        for name, read in examples.items()
+    }
+    splits = {name: split for name, (split, _) in cached.items()}
+    caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
+    return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches)
+
+
+def with_length(settings: FineTuningSettings) -> FineTuningSettings:
+    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else 128.
+
+    Raises:
+      InputError: a trained model is evaluated with rows of another length.
+    """
+    length, folder = settings.max_seq_length, settings.output_dir
+    known = description.exists(folder) and latest.prefixes(folder)
+    trained = description.read(folder).max_seq_length if known else _DEFAULT_LENGTH
+    if known and length not in (None, trained) and not settings.do_train:
+        raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
+    return dataclasses.replace(settings, max_seq_length=length or trained)
+
+
+def num_train_steps(run: PreparedRun) -> int:
+    """Returns the number of steps of training.
+
+    Raises:
+      InputError: it is 0.
+    """
+    settings, rows = run.settings, len(run.splits["train"])
+    steps = int(rows / settings.train_batch_size * settings.num_train_epochs)
+    if steps < 1:
+        raise InputError(
+            f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "
+            f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
+        )
+    return steps
+
+
+def num_warmup_steps(settings: FineTuningSettings, num_train_steps: int) -> int:
+    """Returns the number of steps of linear warm-up."""
+    return int(num_train_steps * settings.warmup_proportion)
+
+
+def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
+    """Plans the whole run, also where it resumes, so that a resumed run has the same packed rows."""
+    settings = run.settings
+    return plan_training(
+        run.splits["train"].lengths,
+        batch_size=settings.train_batch_size,
+        num_batches=num_train_steps,
+        shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
+        seed=settings.order_seed,
+        packed_for=run.config if settings.pack_sequences else None,
+    )
+
+
+def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
+    """Plans one pass over a split, in batches with at most the tokens of `batch_size` padded rows."""
+    return plan_evaluation(
+        run.splits[split].lengths,
+        batch_size=batch_size,
+        max_seq_length=run.settings.max_seq_length,
+        shares=run.strategy.num_replicas_in_sync,
+        packed_for=run.config if run.settings.pack_sequences else None,
+    )
+
+
+def batches_before(run: PreparedRun, position: Position) -> int:
+    """Returns how many batches of training come before a position."""
+    rows = position.epoch * len(run.splits["train"]) + position.examples
+    return rows // run.settings.train_batch_size
+
+
+def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
+    """Returns a function from an input context to the batches of a split."""
+
+    def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+        return row_batches(
+            run.splits[split],
+            run.task,
+            run.tokenizer,
+            plan,
+            max_seq_length=run.settings.max_seq_length,
+            shares=run.strategy.num_replicas_in_sync * micro_batches,
+            micro_batches=micro_batches,
+            start=start,
+            input_context=input_context,
+        )
+
+    return make_batches
+
+
+def example_name(run: PreparedRun, split: str, row: int) -> str:
+    """Returns how messages name the example of a row."""
+    files = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split
+    return f"{files} example {run.splits[split].example_ids[row] + 1}"
+
+
+def phase(run: PreparedRun, num_train_steps: int) -> run_folder.Phase:
+    """Returns what identifies a run of so many steps; see `run_folder.Phase`."""
+    settings = run.settings
+    warmup = num_warmup_steps(settings, num_train_steps)
+    return run_folder.Phase(
+        settings=dataclasses.asdict(settings),
+        model=model_facts(run),
+        data={
+            "train": run.task.fingerprint("train"),
+            "max_seq_length": settings.max_seq_length,
+            **run.task.data_facts(),
+        },
+        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | settings.training_facts,
+    )
+
+
+def same_on_workers(run: PreparedRun) -> dict:
+    """Returns what must be the same on all workers; paths may differ."""
+    prints = {split: run.task.fingerprint(split) for split in run.splits}
+    data = prints.pop("train", "")
+    return {"model": model_facts(run), "data": data, "evaluation data": prints}
+
+
+def model_facts(run: PreparedRun) -> dict:
+    """Returns what identifies the model of a run; see `description.model_facts`."""
+    described = description.describe(run.task, run.settings.do_lower_case, run.settings.max_seq_length)
+    return description.model_facts(described, run.config, run.tokenizer.vocabulary)
