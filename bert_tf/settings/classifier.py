@@ -6,6 +6,9 @@ from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
 _OWN = ("own", "tsv")
+# The name of a task whose texts are in memory, and which therefore no flag names.
+IN_MEMORY = "texts"
+_SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
 # tf-models-official's modes, and the flags that they stand for.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
@@ -155,6 +158,10 @@ class ClassifierSettings(FineTuningSettings):
             "do_predict": "test_data_path",
         }
         has_paths = any(getattr(self, path) for path in paths.values())
+        if self.task_name == IN_MEMORY:
+            named = [name for name in (*paths.values(), *_SOURCES) if getattr(self, name)]
+            require(not named, f"--{''.join(named[:1])} and texts in memory are two sets of data; drop one")
+            return
         if self.tfds_name:
             self._check_tfds(has_paths)
             return
