@@ -128,6 +128,10 @@ class ClassifierSettings(FineTuningSettings):
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
         )
         require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")
+        require(
+            not (self.joint_tasks and self.input_meta_data_path),
+            "--joint_tasks trains on texts, and --input_meta_data_path gives rows of tokens; drop one",
+        )
         names, folders = self.joint_task_names, self.joint_folders
         require(
             len(names) == len(folders),
