@@ -6,8 +6,9 @@ Letters: N texts, C classes.
 """
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,34 +17,37 @@ import tf_keras as keras
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
-from bert_tf.finetuning.tasks.memory_task import NAME, MemoryTask, class_names, examples_of
+from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.finetuning.tasks.memory_source import examples_of, memory_source
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, read_thresholds, sigmoid
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.report import run_report
 from bert_tf.runs import evaluations, run_folder
-from bert_tf.settings import ClassifierSettings
+from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
 
 
 class TextClassifier:
-    """A trained classifier, or regression, of one or two texts.
+    """A trained classifier, of one label or several, or regression, of one or two texts.
 
     Attributes:
-      folder: the run's folder; `export_saved_model` serves it.
+      folder: the run's folder, of a sweep its best trial's; `export_saved_model` serves it.
       labels: names of the classes; () for a regression.
       scores: metrics on the dev data, where it was just trained.
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None):
-        self.folder, self.scores = os.fspath(folder), scores or {}
+        self.folder = sweep_results.best_folder(os.fspath(folder), allow_unfinished=False)
+        self.scores = scores or {}
         described = description.read(self.folder)
-        if described.kind not in (CLASSIFICATION, REGRESSION):
+        if described.kind not in (CLASSIFICATION, REGRESSION, MULTI_LABEL):
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
-        self.labels = tuple(described.labels)
+        self.labels, self._kind = tuple(described.labels), described.kind
         self._has_pairs, self._length = described.parameters["has_pairs"], described.max_seq_length
         self._reading = Reading.of_parameters(described.parameters)
         self._mean, self._deviation = described.parameters.get("mean", 0.0), described.parameters.get("deviation", 1.0)
@@ -68,7 +72,7 @@ class TextClassifier:
     def train(
         cls,
         texts: Sequence[str] | Sequence[tuple[str, str]],
-        labels: Sequence[str] | Sequence[int] | Sequence[float],
+        labels: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Collection[str]],
         checkpoint: str,
         output_dir: str,
         *,
@@ -81,13 +85,14 @@ class TextClassifier:
 
         Args:
           texts: strings, or pairs of strings.
-          labels: strings or integers name classes; floats are learned as numbers.
+          labels: strings or integers name classes; floats are learned as numbers; lists, tuples or sets of strings name
+            any number of labels of a text.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
           dev_texts: texts to evaluate on; None takes `dev_share` of `texts`, which then are not trained on.
           dev_labels: their labels.
           dev_share: from 0, which evaluates nothing, to below 1.
-          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `pooling`.
+          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `class_weights`.
 
         Returns:
           The classifier with its `scores`.
@@ -98,12 +103,13 @@ class TextClassifier:
         names = {field.name for field in dataclasses.fields(ClassifierSettings)}
         if unknown := [name for name in settings if name not in names]:
             raise InputError(f"{unknown[0]}: no such setting; `run_classifier --help` lists them")
-        splits, class_labels = _splits(texts, labels, dev_texts, dev_labels, dev_share, settings.get("random_seed"))
-        given = {"task_name": NAME, "data_dir": "texts in memory", "do_train": True, "do_eval": "dev" in splits}
-        given |= settings
+        if (dev_texts is None) != (dev_labels is None):
+            raise InputError("dev_texts and dev_labels: give both or none")
+        dev = None if dev_texts is None else (dev_texts, dev_labels)
+        source = memory_source(texts, labels, dev, dev_share, settings.get("random_seed") or 0)
+        given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": "dev" in source.splits} | settings
         parsed = ClassifierSettings(init_checkpoint=os.fspath(checkpoint), output_dir=os.fspath(output_dir), **given)
-        has_pairs = splits["train"][0].text_b is not None
-        task = MemoryTask(splits, has_pairs, class_labels, Reading.of_settings(parsed))
+        task = find_task(parsed, source)
         policy = keras.mixed_precision.global_policy()
         try:
             scores = run_finetuning(parsed, task, run_report.write)
@@ -111,28 +117,34 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         return cls(parsed.output_dir, scores)
 
-    def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | np.ndarray:
-        """Predicts the labels of N texts; of a regression the scores, float32 [N].
+    def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
+        """Predicts the labels of N texts.
+
+        Returns:
+          N labels; where a text has any number of labels, N tuples of the labels above the run's thresholds; of a
+          regression the scores, float32 [N].
 
         Raises:
           InputError: a text is not a string, or not a pair where the classifier was trained on pairs.
         """
-        logits = self._all_logits(texts, batch_size)
-        return (
-            [self.labels[best] for best in np.argmax(logits, axis=1)]
-            if self.labels
-            else logits[:, 0] * self._deviation + self._mean
-        )
+        if self._kind == REGRESSION:
+            return self._all_logits(texts, batch_size)[:, 0] * self._deviation + self._mean
+        found = self.probabilities(texts, batch_size)
+        if self._kind == CLASSIFICATION:
+            return [self.labels[best] for best in np.argmax(found, axis=1)]
+        above = found > read_thresholds(self.folder, self.labels)
+        return [tuple(itertools.compress(self.labels, row)) for row in above]
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
-        """Predicts the probability of each class, float32 [N, C], in the order of `labels`.
+        """Predicts the probability of each label, float32 [N, C], in the order of `labels`.
 
         Raises:
           InputError: see `predict`; or it is a regression.
         """
-        if not self.labels:
+        if self._kind == REGRESSION:
             raise InputError(f"{self.folder}: is a regression, which has no probabilities; call predict")
-        return probabilities(self._all_logits(texts, batch_size))
+        of_logits = sigmoid if self._kind == MULTI_LABEL else probabilities
+        return of_logits(self._all_logits(texts, batch_size))
 
     def _all_logits(self, texts: Sequence, batch_size: int) -> np.ndarray:
         examples = examples_of(texts)
@@ -165,25 +177,3 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
-
-
-def _splits(texts, labels, dev_texts, dev_labels, dev_share: float, seed: int | None) -> tuple[dict, tuple[str, ...]]:
-    """Returns the examples of "train" and, unless there are none, "dev"; and the names of the classes."""
-    if (dev_texts is None) != (dev_labels is None):
-        raise InputError("dev_texts and dev_labels: give both or none")
-    if not 0 <= dev_share < 1:
-        raise InputError(f"dev_share={dev_share}: must be at least 0 and below 1")
-    labels = list(labels)
-    examples = examples_of(texts, labels)
-    names = class_names(labels)
-    if dev_texts is not None:
-        dev = examples_of(dev_texts, list(dev_labels), "dev_texts")
-        if strange := sorted({example.label for example in dev} - {*names}) if names else []:
-            raise InputError(f"dev_labels: {strange[0]!r} is not among the labels of the training data")
-        return {"train": examples, "dev": dev}, names
-    count = round(dev_share * len(examples)) or int(dev_share > 0)
-    if count >= len(examples):
-        raise InputError(f"dev_share={dev_share}: leaves none of {len(examples)} texts to train on; give more texts")
-    order = np.random.default_rng(seed or 0).permutation(len(examples))
-    train = [examples[i] for i in np.sort(order[count:])]
-    return {"train": train} | ({"dev": [examples[i] for i in np.sort(order[:count])]} if count else {}), names

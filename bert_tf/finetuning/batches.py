@@ -72,6 +72,8 @@ def row_batches(
         rows = tf.where(real, row_ids, 0)
         columns = {name: tf.gather(column, rows) for name, column in split.columns.items()}
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
+        # Ragged columns lose the number of rows, which micro-batches and TPUs need.
+        inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}
         own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
         if places is None:

@@ -11,11 +11,11 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.finetuning import sweep_results
-from bert_tf.finetuning.tasks import memory_task
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
 from bert_tf.report.page import folded, page, table
 from bert_tf.runs import run_folder
+from bert_tf.settings import IN_MEMORY
 from bert_tf.training import metrics_file, progress
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
@@ -128,7 +128,7 @@ def render(
         parts.append(answers)
     if phases:
         parts.append(_settings_table(kind.settings, phases))
-        if phases[-1].settings.get("task_name") != memory_task.NAME:  # texts in memory have no command
+        if phases[-1].settings.get("task_name") != IN_MEMORY:  # texts in memory have no command
             parts.append(_commands(kind, phases))
     return page(f"{kind.title}: {name}", "\n".join(parts))
 

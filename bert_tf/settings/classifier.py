@@ -6,6 +6,9 @@ from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
 _OWN = ("own", "tsv")
+# The name of a task whose texts are in memory, and which therefore no flag names.
+IN_MEMORY = "texts"
+_SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
 # tf-models-official's modes, and the flags that they stand for.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
@@ -125,6 +128,10 @@ class ClassifierSettings(FineTuningSettings):
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
         )
         require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")
+        require(
+            not (self.joint_tasks and self.input_meta_data_path),
+            "--joint_tasks trains on texts, and --input_meta_data_path gives rows of tokens; drop one",
+        )
         names, folders = self.joint_task_names, self.joint_folders
         require(
             len(names) == len(folders),
@@ -155,6 +162,10 @@ class ClassifierSettings(FineTuningSettings):
             "do_predict": "test_data_path",
         }
         has_paths = any(getattr(self, path) for path in paths.values())
+        if self.task_name == IN_MEMORY:
+            named = [name for name in (*paths.values(), *_SOURCES) if getattr(self, name)]
+            require(not named, f"--{''.join(named[:1])} and texts in memory are two sets of data; drop one")
+            return
         if self.tfds_name:
             self._check_tfds(has_paths)
             return

@@ -1,5 +1,6 @@
 """`TextClassifier`: what a person calls from Python."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -8,8 +9,10 @@ import tensorflow as tf
 
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.tasks.memory_task import MemoryTask, class_names, examples_of
+from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.finetuning.tasks.memory_source import memory_source
 from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from tfrecords.errors import InputError
 
 PAIRS = [("the man", "who said so"), ("all of you", 'a "tab\t" and\nline')] * 10
@@ -76,7 +79,10 @@ def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),
         (["a", "b"], ["x"], "2 texts, but 1 labels"),
         (["a", "b"], ["x", "x "], "all labels are 'x'; a classifier needs at least two classes"),
-        (["a", "b"], ["x", None], r"the label of texts\[1\] is None"),
+        (["a", "b"], ["x", None], "the labels mix other values and strings"),
+        (["a", "b"], [None, None], r"the label of texts\[0\] is None"),
+        (["a", "b"], [["x"], [3]], r"the label of texts\[1\] has 3; give sets of strings"),
+        (["a", "b"], [[], ()], "no text has a label"),
         (["a", "b"], [1.0, float("nan")], r"the label of texts\[1\] is nan"),
         (["a", "b"], ["x", 1], "the labels mix integers and strings"),
         (["a", "\ud800"], ["x", "y"], r"texts\[1\]: has a lone surrogate"),
@@ -89,21 +95,58 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_unknown_settings_and_dev_labels_are_refused(tmp_path):
-    def train(**more):
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"epochs": 3}, "epochs: no such setting"),
+        ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or none"),
+        ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are of a regression and the labels of a class"),
+        ({"data_dir": "folder"}, "--data_dir and texts in memory are two sets of data"),
+        ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two sets of data"),
+    ],
+)
+def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp_path):
+    with pytest.raises(InputError, match=message):
         TextClassifier.train(["a", "b"], ["x", "y"], "nowhere", tmp_path, **more)
 
-    with pytest.raises(InputError, match="epochs: no such setting"):
-        train(epochs=3)
-    with pytest.raises(InputError, match="dev_texts and dev_labels: give both or none"):
-        train(dev_texts=["a"])
-    with pytest.raises(InputError, match="dev_labels: 'z' is not among the labels"):
-        train(dev_texts=["a"], dev_labels=["z"])
+
+def task_of(texts, labels, dev=None, **settings):
+    source = memory_source(texts, labels, dev, 0.0, 0)
+    return find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir="none", do_train=True, **settings), source)
 
 
-def test_floats_are_a_regression_and_other_labels_classes():
-    assert class_names([0.5, np.float32(2)]) == () and class_names([2, np.int64(10)]) == ("2", "10")
-    task = MemoryTask({"dev": examples_of(["a", "b"], [-1.5, 3e9])}, False, ())
-    assert [task.label_value(example.label) for example in task.read("dev")] == [-1.5, 3e9]
-    other = MemoryTask({"dev": examples_of(["a", "b"], [-1.5, 3e8])}, False, ())
-    assert task.fingerprint("dev") != other.fingerprint("dev")
+def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
+    task = task_of(["a", "b"], [0.5, np.float32(4e9)], (["c"], [-7.0]))
+    assert task.labels == () and (task.mean, task.deviation) == pytest.approx((2e9, 2e9))
+    assert [example.label for example in task.read("dev")] == ["-7.0"]
+    assert task.prediction(tf.constant([[1.0]]), {}).numpy() == pytest.approx(4e9)
+    assert task.fingerprint("train") != task_of(["a", "b"], [0.5, 4e8]).fingerprint("train")
+    with pytest.raises(InputError, match="--class_weights is for classes"):
+        task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
+
+
+def test_integers_are_classes_in_the_order_of_numbers_with_weights():
+    task = task_of(["a", "b", "c"], [10, np.int64(2), 10], (["d"], [3]), class_weights="balanced")
+    assert task.labels == ("2", "10") and task.class_weights == pytest.approx((1.5, 0.75))
+    with pytest.raises(InputError, match=r"dev_texts\[0\]: unknown label '3'; the task's labels are 2, 10"):
+        task.read("dev")
+
+
+def test_sets_are_any_number_of_labels():
+    task = task_of(["a", "b", "c"], [{"y", "x"}, [], ("z",)])
+    assert task.kind == "multi_label" and task.labels == ("x", "y", "z")
+    np.testing.assert_array_equal(task.label_ids(task.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+
+
+@pytest.mark.slow
+def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
+    texts, labels = ["the man", "who said so", "all of you"] * 6, [{"a"}, set(), {"a", "b"}] * 6
+    options = {"max_seq_length": 16, "train_batch_size": 6, "num_train_epochs": 10.0, "learning_rate": 5e-3}
+    model = TextClassifier.train(texts, labels, checkpoint, tmp_path / "out", dev_texts=texts, dev_labels=labels,
+                                 class_weights="balanced", tune_thresholds=True, **options)  # fmt: skip
+    assert {"micro_f1", "subset_accuracy"} < model.scores.keys()
+    found, thresholds = model.probabilities(texts[:3]), json.loads((tmp_path / "out/thresholds.json").read_text())
+    expected = [tuple(name for name, p in zip("ab", row, strict=True) if p > thresholds[name]) for row in found]
+    assert model.predict(texts[:3]) == expected
+    (tmp_path / "out/thresholds.json").write_text('{"a": 0.0, "b": 1.0}')
+    assert model.predict(texts[:3]) == [("a",)] * 3

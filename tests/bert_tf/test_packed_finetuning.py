@@ -101,3 +101,13 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
             np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
         if micro_batches == 1:
             np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("has_pairs", [False, True])
+def test_all_shapes_of_a_batch_are_static(tokenizer, has_pairs, packed):
+    task = make_task(3, has_pairs)
+    split = encoded_split(task, examples("pairs", tokenizer), tokenizer, 32)
+    plan = plan_training(split.lengths, batch_size=8, num_batches=1, packed_for=CONFIG if packed else None)
+    specs = row_batches(split, task, tokenizer, plan, max_seq_length=32).element_spec
+    assert {name for name, spec in specs.items() if None in spec.shape} == set()

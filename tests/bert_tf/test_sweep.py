@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import run_classifier
 from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies
@@ -15,9 +16,10 @@ from bert_tf.finetuning import engine, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
+from bert_tf.finetuning.tasks import find
 from bert_tf.report import run_report
 from bert_tf.runs import run_checkpoints
-from bert_tf.settings import FineTuningSettings
+from bert_tf.settings import ClassifierSettings, FineTuningSettings
 from bert_tf.training.metrics import NotFinite
 from tests.bert_tf import test_engine
 from tests.bert_tf.test_engine import FindTheWord, settings
@@ -238,3 +240,11 @@ def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, fo
     os.remove(best / "found.json")
     run_finetuning(settings(folder, vocab_file, output, "--do_predict"), FindTheWord(folder))
     assert (best / "found.json").exists()
+
+
+def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeypatch):
+    sweep_results.write(str(tmp_path), Results("own", FACTS, (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
+    monkeypatch.setattr(find, "find_task", lambda settings: settings.output_dir)
+    monkeypatch.setattr(engine, "run_finetuning", lambda settings, task, write_report: task)
+    flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
+    assert run_classifier.main(parse(ClassifierSettings, flags)) == f"{tmp_path}/trials/0.001-2"

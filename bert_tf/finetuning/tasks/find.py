@@ -8,20 +8,25 @@ from bert_tf.finetuning.tasks.joint import JointTask, check_joint
 from bert_tf.finetuning.tasks.own_data import NAMES, own_task
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
+from bert_tf.finetuning.tasks.sources import Source
 from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
 
-def find_task(settings: ClassifierSettings) -> ClassificationTask | JointTask:
+def find_task(settings: ClassifierSettings, source: Source | None = None) -> ClassificationTask | JointTask:
     """Returns the task that `--task_name` names, in any case of letters, with or without hyphens.
 
     With `--joint_tasks`, the task is trained together with these.
+
+    Args:
+      settings: name the task and its data.
+      source: of a user's own data, if no flags name it.
 
     Raises:
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
     reading = Reading.of_settings(settings)
-    task = dataclasses.replace(_main_task(settings), reading=reading)
+    task = dataclasses.replace(own_task(settings, source) if source else _main_task(settings), reading=reading)
     if not settings.joint_tasks:
         return task
     others = [

@@ -95,6 +95,11 @@ class JointTask(Task):
         tasks = self._tasks if split == "train" else (self.main,)
         return [path for task in tasks for path in task.files(split)]
 
+    def fingerprint(self, split: str) -> list[str]:
+        """See `Task`."""
+        tasks = self._tasks if split == "train" else (self.main,)
+        return [entry for task in tasks for entry in task.fingerprint(split)]
+
     def read(self, split: str) -> list[Example]:
         """Reads the training data of all tasks, one task after the other, or the main task's dev or test data.
 

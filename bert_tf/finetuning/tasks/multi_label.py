@@ -34,7 +34,7 @@ class MultiLabelTask(OwnTask):
     """Any number of labels for each example: an independent decision for each label.
 
     Attributes:
-      run_folder: whose thresholds decide; 0.5 where it has none.
+      run_folder: whose thresholds decide in an evaluation; 0.5 where it has none.
       tune_thresholds: whether an evaluation chooses the threshold of each label anew.
     """
 
@@ -80,17 +80,15 @@ class MultiLabelTask(OwnTask):
         right = tf.reduce_all((logits > 0) == (labels > 0), axis=1)
         return {"loss": tf.reduce_mean(losses, axis=1), "subset_accuracy": tf.cast(right, tf.float32)}
 
-    def thresholds(self) -> np.ndarray:
-        """Returns the threshold of each label, float32 [C]."""
-        return read_thresholds(self.run_folder, self.labels)
-
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes micro F1, macro F1 and subset accuracy from logits [N, C]."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         return set_scores(labels, probabilities > self._chosen(labels, probabilities))
 
     def _chosen(self, labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        return best_thresholds(labels, probabilities) if self.tune_thresholds else self.thresholds()
+        if self.tune_thresholds:
+            return best_thresholds(labels, probabilities)
+        return read_thresholds(self.run_folder, self.labels)
 
     def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
         """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
@@ -116,7 +114,7 @@ class MultiLabelTask(OwnTask):
         thresholds, as a JSON list.
         """
         probabilities = sigmoid(predictions)
-        above = probabilities > self.thresholds()
+        above = probabilities > read_thresholds(folder, self.labels)
         results = [list(map(repr, row.tolist())) for row in probabilities]
         named = [["index", "labels", *(f"probability of {label}" for label in self.labels)]]
         for number, row in enumerate(results):

@@ -21,7 +21,7 @@ from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.finetuning.tasks.own_task import LARGEST_SCORE, OwnTask
 from bert_tf.finetuning.tasks.sources import FileSource, Placed, Source
 from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
-from bert_tf.settings import ClassifierSettings
+from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from tfrecords.errors import InputError
 
 # The name of a task over a user's own data, and its earlier name.
@@ -43,26 +43,30 @@ _SCORES = {
 }
 
 
-def own_task(settings: ClassifierSettings) -> OwnTask:
+def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnTask:
     """Returns the task over a user's own data.
 
     Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in train.
+
+    Args:
+      settings: say what is learned and how.
+      source: of the examples; None for the one that the settings name.
 
     Raises:
       InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
     known = _run_in(settings.output_dir)
-    if settings.tfds_name:
-        source = _tfds_source(settings, known)
-        kind = source.kind
-    else:
-        kind = _kind(settings, known)
-        source = _file_source(settings, known, kind)
+    if not source:
+        make_source = _tfds_source if settings.tfds_name else _file_source
+        source = make_source(settings, known)
+    kind = source.kind or _kind(settings, known)
     official = _glue_scores(settings)
     scores = official or _SCORES[kind]
     name = known.task_name if known else settings.task_name.lower() or NAMES[0]
     if settings.tune_thresholds and kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
+    if settings.class_weights and kind == REGRESSION:
+        raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
     if kind == REGRESSION:
         mean, deviation = (0.0, 1.0) if official else _scale(source, known)
         return OwnTask(name, source, (), scores, mean=mean, deviation=deviation)
@@ -79,7 +83,7 @@ def _run_in(output_dir: str) -> TaskDescription | None:
     if not (latest.prefixes(output_dir) and description.exists(output_dir)):
         return None
     found = description.read(output_dir)
-    return found if found.task_name in NAMES else None
+    return found if found.task_name in (*NAMES, IN_MEMORY) else None
 
 
 def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
@@ -90,7 +94,7 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
     return known.kind if known else CLASSIFICATION
 
 
-def _file_source(settings: ClassifierSettings, known: TaskDescription | None, kind: str) -> FileSource:
+def _file_source(settings: ClassifierSettings, known: TaskDescription | None) -> FileSource:
     facts = _facts(settings, known, _DEFAULTS)
     paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
     return FileSource(
@@ -104,7 +108,7 @@ def _file_source(settings: ClassifierSettings, known: TaskDescription | None, ki
         has_header=facts["has_header"],
         quoted=facts["quoted"],
         separator=facts["label_separator"],
-        has_label_sets=kind == MULTI_LABEL,
+        has_label_sets=_kind(settings, known) == MULTI_LABEL,
     )
 
 
@@ -216,7 +220,7 @@ def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]
         return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
     scores = np.array([_score(placed) for placed in source.read("train")])
     if np.ptp(scores) == 0:
-        raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check --label_column")
+        raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
     return float(scores.mean()), float(scores.std())
 
 

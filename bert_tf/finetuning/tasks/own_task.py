@@ -69,6 +69,10 @@ class OwnTask(ClassificationTask):
         """See `Task`."""
         return self.source.files(split)
 
+    def fingerprint(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.fingerprint(split)
+
     def read(self, split: str) -> list[Example]:
         """Reads train, dev or test and checks every label.
 

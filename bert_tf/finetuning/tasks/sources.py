@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bert_tf.finetuning.tasks import tables
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.json_lines import meaning
+from bert_tf.runs import run_folder
 from tfrecords.errors import InputError
 
 
@@ -47,7 +48,11 @@ class Source(abc.ABC):
     def facts(self) -> Mapping[str, Any]:
         """Returns what decides how the data is read, as JSON: names of flags and their values."""
 
-    def read(self, split: str) -> list[Placed]:
+    def fingerprint(self, split: str) -> list[str]:
+        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
+        return run_folder.fingerprint(self.files(split))
+
+    def read(self, split: str) -> Sequence[Placed]:
         """Returns the examples of a split, which are read once; those of "test" have no label.
 
         Raises:
@@ -58,11 +63,11 @@ class Source(abc.ABC):
         return self._known[split]
 
     @functools.cached_property
-    def _known(self) -> dict[str, list[Placed]]:
+    def _known(self) -> dict[str, Sequence[Placed]]:
         return {}
 
     @abc.abstractmethod
-    def _read(self, split: str) -> list[Placed]:
+    def _read(self, split: str) -> Sequence[Placed]:
         """Reads the examples of a split."""
 
 

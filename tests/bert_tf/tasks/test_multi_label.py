@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -128,6 +129,7 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     assert [row.split("\t")[2:] for row in rows] == [["1.0", "1.0", "1.0", "1"], ["1.0", "1.0", "1.0", "2"]]
     plain = make(tmp_path, CONTENT)
     assert plain.scores(dev, logits)["subset_accuracy"] == 1.0, "a later evaluation uses them"
+    plain = dataclasses.replace(plain, run_folder="of a sweep, whose best trial predicts")
     plain.write_predictions(str(tmp_path), dev, logits)
     predicted = [row.split("\t")[1] for row in (tmp_path / "test_predictions.tsv").read_text().splitlines()]
     assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']

@@ -1,0 +1,190 @@
+"""Examples from lists of texts and labels in memory."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, Example
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
+from bert_tf.finetuning.tasks.sources import Placed, Source, label_text
+from tfrecords.errors import InputError
+from tfrecords.flag_parsing import is_utf8
+
+_KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
+
+
+@dataclasses.dataclass(frozen=True)
+class MemorySource(Source):
+    """Lists of texts and labels.
+
+    Attributes:
+      splits: "train" and perhaps "dev" to their examples.
+      kind: of the task, from the type of the labels.
+      labels: names of the classes; () for a regression.
+    """
+
+    splits: Mapping[str, Sequence[Placed]]
+    kind: str
+    labels: tuple[str, ...]
+
+    @property
+    def has_pairs(self) -> bool:
+        """See `Source`."""
+        return self.splits["train"][0].example.text_b is not None
+
+    @property
+    def has_label_sets(self) -> bool:
+        """See `Source`."""
+        return self.kind == MULTI_LABEL
+
+    def files(self, split: str) -> list[str]:
+        """Returns no files."""
+        return []
+
+    def facts(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        return {}
+
+    def fingerprint(self, split: str) -> list[str]:
+        """Returns the number of examples and a hash of their texts and labels."""
+        rows = [(example.text_a, example.text_b, example.label) for _, example in self.splits[split]]
+        return [f"{len(rows):,} examples, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"]
+
+    def _read(self, split: str) -> Sequence[Placed]:
+        if split not in self.splits:
+            raise InputError(f"there are no {split} texts in memory; call predict for texts without labels")
+        return self.splits[split]
+
+
+def memory_source(
+    texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None, dev_share: float, seed: int
+) -> MemorySource:
+    """Returns the source of lists of texts and labels.
+
+    Args:
+      texts: strings, or pairs of strings.
+      labels: strings or integers that name classes, floats to learn, or lists, tuples or sets of strings.
+      dev: texts and labels to evaluate on; None for a share of `texts`, which then are not trained on.
+      dev_share: that share, from 0 to below 1.
+      seed: draws it.
+
+    Raises:
+      InputError: says which text or label is wrong.
+    """
+    if not 0 <= dev_share < 1:
+        raise InputError(f"dev_share={dev_share}: must be at least 0 and below 1")
+    labels = list(labels)
+    kind = _kind_of(labels)
+    placed = _placed(examples_of(texts, labels), "texts")
+    names = () if kind == REGRESSION else _class_names(labels)
+    if dev is not None:
+        dev_texts, dev_labels = dev[0], list(dev[1])
+        if (found := _kind_of(dev_labels)) != kind:
+            raise InputError(f"dev_labels: are of a {found} and the labels of a {kind}; give labels of one kind")
+        return MemorySource({"train": placed, "dev": _placed(examples_of(dev_texts, dev_labels, "dev_texts"),
+                                                             "dev_texts")}, kind, names)  # fmt: skip
+    count = round(dev_share * len(placed)) or int(dev_share > 0)
+    if count >= len(placed):
+        raise InputError(f"dev_share={dev_share}: leaves none of {len(placed)} texts to train on; give more texts")
+    order = np.random.default_rng(seed).permutation(len(placed))
+    parts = {"train": np.sort(order[count:]), "dev": np.sort(order[:count])}
+    return MemorySource({name: [placed[i] for i in part] for name, part in parts.items() if len(part)}, kind, names)
+
+
+def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "texts") -> list[Example]:
+    """Converts texts and labels to examples.
+
+    Args:
+      texts: strings, or pairs of strings.
+      labels: see `memory_source`; None for texts without labels.
+      what: name of the texts in messages.
+
+    Raises:
+      InputError: says which text or label is wrong.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{what}: is one string; give a list of texts")
+    texts = list(texts)
+    if not texts:
+        raise InputError(f"{what}: is empty; give at least one text")
+    pairs = [_pair(text, f"{what}[{number}]") for number, text in enumerate(texts)]
+    for number, (_, second) in enumerate(pairs):
+        if (second is None) != (pairs[0][1] is None):
+            raise InputError(f"{what}[{number}]: single texts and pairs are mixed; give all texts in one form")
+    if labels is None:
+        return [Example(first, second, None) for first, second in pairs]
+    if len(labels) != len(texts):
+        raise InputError(f"{len(texts)} {what}, but {len(labels)} labels; give one label for each text")
+    named = [_label(label, f"the label of {what}[{number}]") for number, label in enumerate(labels)]
+    return [Example(*pair, label) for pair, label in zip(pairs, named, strict=True)]
+
+
+def _placed(examples: Sequence[Example], what: str) -> list[Placed]:
+    return [Placed(f"{what}[{number}]", example) for number, example in enumerate(examples)]
+
+
+def _kind_of(labels: Sequence) -> str:
+    """Returns the kind of the task.
+
+    Raises:
+      InputError: labels of different types are mixed.
+    """
+    types = {_type(label) for label in labels}
+    if len(types) > 1:
+        raise InputError(f"the labels mix {' and '.join(sorted(types))}; give labels of one kind")
+    return _KINDS.get("".join(types), CLASSIFICATION)
+
+
+def _type(label) -> str:
+    if isinstance(label, (list, tuple, set, frozenset)):
+        return "sets"
+    if isinstance(label, str):
+        return "strings"
+    if isinstance(label, numbers.Integral):
+        return "integers"
+    return "floats" if isinstance(label, numbers.Real) else "other values"
+
+
+def _class_names(labels: Sequence) -> tuple[str, ...]:
+    """Returns the names of classes: strings in alphabetical order, integers in ascending order.
+
+    Raises:
+      InputError: there is only one class, or no text has a label.
+    """
+    is_sets = _type(labels[0]) == "sets"
+    each = {name for label in labels for name in label} if is_sets else set(labels)
+    names = tuple(dict.fromkeys(_label(name, "a label") for name in sorted(each)))
+    if not names:
+        raise InputError("no text has a label; give at least two different labels")
+    if len(names) < 2:
+        raise InputError(f"all labels are {names[0]!r}; a classifier needs at least two classes")
+    return names
+
+
+def _pair(text, where: str) -> tuple[str, str | None]:
+    parts = text if isinstance(text, (tuple, list)) else (text, None)
+    if len(parts) != 2 or not isinstance(parts[0], str) or not isinstance(parts[1], (str, type(None))):
+        raise InputError(f"{where}: is {text!r:.60}; give a string, or a pair of strings")
+    if not all(map(is_utf8, filter(None, parts))):
+        raise InputError(f"{where}: has a lone surrogate, which is no character; decode the text as UTF-8")
+    return parts[0], parts[1]
+
+
+def _label(label, where: str) -> str | tuple[str, ...]:
+    if _type(label) == "sets":
+        if strange := [name for name in label if not isinstance(name, str)]:
+            raise InputError(f"{where} has {strange[0]!r:.60}; give sets of strings")
+        return tuple(sorted({label_text(where, name) for name in label}))
+    if isinstance(label, str):
+        return label_text(where, label)
+    if isinstance(label, numbers.Integral):
+        return str(int(label))
+    if isinstance(label, numbers.Real) and math.isfinite(label):
+        return repr(float(label))
+    raise InputError(f"{where} is {label!r:.60}; give a string, an integer, a finite float, or a set of strings")
