@@ -10,7 +10,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.row_plan import plan_training
+from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.tokenization import BertTokenizer
@@ -101,3 +101,11 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
             np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
         if micro_batches == 1:
             np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())
+
+
+def test_a_single_example_is_evaluated(tokenizer):
+    task = make_task(3)
+    split = encoded_split(task, [Example("the man", "said so", "1")], tokenizer, 32)
+    plan = plan_evaluation(split.lengths, batch_size=8, max_seq_length=32, packed_for=CONFIG)
+    batch = next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=32)))
+    assert tf.reduce_sum(batch["input_mask"]) == split.lengths.sum()
