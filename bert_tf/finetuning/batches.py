@@ -112,7 +112,7 @@ def _packed(
         return tf.reshape(laid[:-1], [rows, size])
 
     def tokens(values):
-        values = tf.broadcast_to(values, used.shape)
+        values = tf.broadcast_to(values, [size, length])  # of one row, no static shape is known
         return laid(values, (own_row * width + start)[:, tf.newaxis] + column, used, width)
 
     sequence_ids = tokens(number[:, tf.newaxis] + 1)

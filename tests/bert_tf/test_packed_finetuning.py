@@ -10,7 +10,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.row_plan import plan_training
+from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.tokenization import BertTokenizer
@@ -111,3 +111,11 @@ def test_all_shapes_of_a_batch_are_static(tokenizer, has_pairs, packed):
     plan = plan_training(split.lengths, batch_size=8, num_batches=1, packed_for=CONFIG if packed else None)
     specs = row_batches(split, task, tokenizer, plan, max_seq_length=32).element_spec
     assert {name for name, spec in specs.items() if None in spec.shape} == set()
+
+
+def test_a_single_example_is_evaluated(tokenizer):
+    task = make_task(3)
+    split = encoded_split(task, [Example("the man", "said so", "1")], tokenizer, 32)
+    plan = plan_evaluation(split.lengths, batch_size=8, max_seq_length=32, packed_for=CONFIG)
+    batch = next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=32)))
+    assert tf.reduce_sum(batch["input_mask"]) == split.lengths.sum()

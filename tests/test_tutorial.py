@@ -1,0 +1,145 @@
+"""The commands of docs/tutorial.md, in their order and to the letter, on tiny data and a tiny checkpoint.
+
+They run within the test's process, since a process for each would import TensorFlow anew.
+"""
+
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf import glue_submission, run_classifier
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from export import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.tasks import test_records_task
+from tests.bert_tf.tasks.test_glue_layouts import MNLI, MNLI_DEV, NLI, mnli, write_files
+from tests.bert_tf.tasks.test_glue_results import make_run
+from tfrecords.errors import InputError
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
+SCRIPTS = {
+    "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
+    "run_classifier": (ClassifierSettings, run_classifier.main),
+    "export_saved_model": (ExportSettings, export_saved_model.main),
+    "glue_submission": (GlueSubmissionSettings, glue_submission.main),
+}
+# What of the page a tiny model and a few examples cannot show in seconds.
+SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
+CLASSES = ("entailment", "neutral", "contradiction")
+
+
+def blocks() -> list[str]:
+    """Returns the page's commands and Python programs."""
+    found = re.findall(r"(?:^ {4}.*\n)+|^```python\n[\s\S]*?^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return [block for block in found if block.startswith("```") or block.split()[0] in (*SCRIPTS, "python")]
+
+
+def run(block: str) -> None:
+    if block.startswith("```"):
+        exec(compile(block.removeprefix("```python\n").removesuffix("```"), "tutorial.md", "exec"), {})
+        return
+    words = shlex.split(block.replace("\\\n", " "))
+    if words[0] == "python":
+        words = [words[2].rpartition(".")[2], *words[3:]]
+    settings_class, main = SCRIPTS[words[0]]
+    small = [] if "--sweep" in words else SMALL.get(words[0], [])
+    main(parse(settings_class, [*words[1:], *small]))
+
+
+def text(number: int) -> str:
+    return f"{('the man said so', 'not one of these')[number % 2]} {'now ' * (number % 7)}{number}"
+
+
+def write(path: str, content: str) -> None:
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(content)
+
+
+def write_checkpoint(vocab_file: str) -> None:
+    config = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+    write("uncased/bert_config.json", config.to_json_string())
+    write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
+    tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
+
+
+def write_own_data() -> None:
+    label = ("good", "bad")
+    write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
+    write("new.csv", "text\nA warm film\nI left\n")
+    sets = [["sport"], ["sport", "money"], []]
+    lines = [json.dumps({"text": text(i), "label": sets[i % 3]}) for i in range(24)]
+    for split in ("train", "dev", "test"):
+        write(f"topics/{split}.jsonl", "\n".join(lines) + "\n")
+        write(f"stars/{split}.csv", "text,stars\n" + "".join(f"{text(i)},{i % 2 + i / 10}\n" for i in range(24)))
+        pairs = [f"{text(i)},that is {i},{('yes', 'no')[i % 2]}\n" for i in range(24)]
+        write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
+
+
+def write_glue(folder: pathlib.Path) -> None:
+    mnli_lines = [(i, text(i), "it is so", CLASSES[i % 3]) for i in range(32)]
+    header = f"{MNLI}\tlabel1\tgold_label\n"
+    train = header + "".join(mnli(i, a, b, label, label) for i, a, b, label in mnli_lines)
+    dev = MNLI_DEV + "".join(mnli(i, a, b, *["neutral"] * 5, label) for i, a, b, label in mnli_lines[:6])
+    (folder / "glue").mkdir()
+    write_files(folder / "glue/MNLI", "MNLI", **{"train.tsv": train, "dev_matched.tsv": dev})
+    rte = f"{NLI}\tlabel\n" + "".join(f"{i}\t{text(i)}\tb\t{'not_' * (i % 2)}entailment\n" for i in range(32))
+    write_files(folder / "glue/RTE", "RTE", **{"train.tsv": rte, "dev.tsv": rte})
+    write_files(folder / "glue/WNLI", "WNLI")
+    write_files(folder / "glue/AX", "AX", **{"../MNLI/train.tsv": train})
+    (folder / "runs").mkdir()
+    metrics = {"QQP": "f1", "QNLI": "accuracy", "SST-2": "accuracy", "CoLA": "matthews_correlation"}
+    for task, metric in (metrics | {"STS-B": "spearman", "MRPC": "f1"}).items():
+        make_run(folder / "runs" / task, task, [task], **{metric: 0.5})
+
+
+@pytest.mark.slow
+def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(vocab_file)
+    write_own_data()
+    write_glue(tmp_path)
+    (tmp_path / "mrpc").mkdir()
+    test_records_task.create(tmp_path / "mrpc", vocab_file)
+    found = blocks()
+    assert len(found) == 21
+    with tfds.testing.mock_data(num_examples=20):
+        for block in found:
+            run(block)
+    assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
+    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip"):
+        assert (tmp_path / path).exists(), path
+
+
+# The flags that cause the messages of the page's table, in its order.
+CAUSES = (
+    "--data_dir=none",
+    "--data_dir=reviews --text_a_column=review",
+    "--data_dir=comma",
+    "--data_dir=empty",
+    "--data_dir=quoted",
+    "--data_dir=numbers",
+    "--data_dir=reviews --init_checkpoint=nowhere",
+    "--data_dir=reviews",
+)
+
+
+def test_the_pages_messages_are_those_of_the_script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("reviews/train.csv", "text,label\na,good\nb,bad\n")
+    write("comma/train.csv", "text,label\na,good\nb, c,bad\n")
+    write("empty/train.csv", "text,label\na,good\nb,\n")
+    write("quoted/train.tsv", 'text\tlabel\n"a"\tgood\n"b"\tbad\n')
+    write("numbers/train.csv", "text,label\n" + "".join(f"a{i},{i}.5\n" for i in range(30)))
+    messages = re.findall(r"^\| `(.*?)` \|", PAGE.read_text(encoding="utf-8").partition("| message |")[2], re.MULTILINE)
+    for flags, message in zip(CAUSES, messages, strict=False):
+        with pytest.raises(InputError, match=re.escape(message)):
+            flags = ["--task_name=own", "--do_train", "--output_dir=out", *flags.split()]
+            run_classifier.main(parse(ClassifierSettings, flags))
