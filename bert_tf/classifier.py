@@ -132,7 +132,7 @@ class TextClassifier:
         found = self.probabilities(texts, batch_size)
         if self._kind == CLASSIFICATION:
             return [self.labels[best] for best in np.argmax(found, axis=1)]
-        above = found > read_thresholds(self.folder, self.labels)
+        above = found > read_thresholds(self.folder, self.labels, self._step)
         return [tuple(itertools.compress(self.labels, row)) for row in above]
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
@@ -150,6 +150,8 @@ class TextClassifier:
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size}: must be at least 1")
         parts = []
         for start in range(0, len(examples), batch_size):
             batch = examples[start : start + batch_size]
@@ -168,6 +170,7 @@ class TextClassifier:
         found = latest.find(self.folder)
         run_folder.check_finished(self.folder, found.step, allow_unfinished=False)
         found = evaluations.choose(self.folder, found, "best")
+        self._step = found.step
         config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
         policy = keras.mixed_precision.global_policy()
         keras.mixed_precision.set_global_policy("float32")

@@ -10,6 +10,7 @@ import errno
 import json
 import logging as python_logging
 import math
+import numbers
 import os
 import re
 import signal
@@ -23,6 +24,11 @@ from absl import logging as absl_logging
 from tfrecords.errors import InputError
 from tfrecords.flag_parsing import is_utf8, parse_flags
 
+_NUMBERS = {
+    bool: (bool, "true or false"),
+    int: (numbers.Integral, "an integer"),
+    float: (numbers.Real, "a number"),
+}
 _DEFINERS = {
     bool: flags.DEFINE_boolean,
     int: flags.DEFINE_integer,
@@ -153,6 +159,21 @@ def require(condition: bool, message: str) -> None:
     """Raises InputError with the message unless the condition is true."""
     if not condition:
         raise InputError(message)
+
+
+def check_values(settings) -> None:
+    """Raises InputError for a value that a flag could not have: no number, or none of its choices."""
+    types = typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value, kind = getattr(settings, field.name), _plain(types[field.name])
+        if value is None or value is field.default:
+            continue
+        choices = field.metadata["choices"]
+        require(not choices or value in choices, f"--{field.name}={value!r}: must be one of {', '.join(choices)}")
+        if kind in _NUMBERS:
+            accepted, what = _NUMBERS[kind]
+            right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
+            require(right, f"--{field.name}={value!r}: must be {what}")
 
 
 def require_positive(settings, *names: str) -> None:

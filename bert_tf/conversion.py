@@ -25,6 +25,7 @@ from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import multi_label
 from bert_tf.finetuning.tasks.classification import REGRESSION
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME
 from bert_tf.runs import checkpoint_tokenizer, run_folder
@@ -124,9 +125,9 @@ def _write_tokenizer(
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
-        thresholds = os.path.join(tokenizer.folder, THRESHOLDS_NAME)
-        if task.kind == MULTI_LABEL and tf.io.gfile.exists(thresholds):
-            tf.io.gfile.copy(thresholds, os.path.join(folder, THRESHOLDS_NAME))
+        if task.kind == MULTI_LABEL and tf.io.gfile.exists(os.path.join(tokenizer.folder, THRESHOLDS_NAME)):
+            thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels)
+            multi_label.write_thresholds(folder, task.labels, thresholds, step=None)
     if settings.format != "hugging_face":
         return
     if not vocab_file:

@@ -50,6 +50,7 @@ def export_saved_model(settings: ExportSettings) -> None:
     config = BertConfig.from_json_file(config_file)
     tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
     _check_files(source, described, config, tokenizer)
+    described = served_class.completed(described, source, latest.step_of(checkpoint))
     model = FineTunedBert(config, served_class.head(described))
     restored = tf.train.Checkpoint(model=model).restore(checkpoint)
     restored.assert_existing_objects_matched().expect_partial()
@@ -58,7 +59,7 @@ def export_saved_model(settings: ExportSettings) -> None:
         with open(labels_file, "w", encoding="utf-8") as file:
             file.writelines(f"{label}\n" for label in described.labels)
         assets = {"config": config_file, "vocabulary": vocab_file, "labels": labels_file}
-        served = served_class(model, tokenizer, served_class.completed(described, source), assets)
+        served = served_class(model, tokenizer, described, assets)
         with writer.atomic_folder(target) as temporary:
             tf.saved_model.save(served, temporary, signatures={"serving_default": served.serving_default()})
             writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
@@ -95,7 +96,14 @@ def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertCo
     if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_folder.NAME)):
         return
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
-    trained = run_folder.read_phases(checkpoint_dir)[-1].model
+    phase = run_folder.read_phases(checkpoint_dir)[-1]
+    trained = phase.model
+    length = phase.data.get("max_seq_length", described.max_seq_length)
+    if described.max_seq_length != length:
+        raise InputError(
+            f"{os.path.join(checkpoint_dir, description.NAME)}: is not the run's own (max_seq_length was {length} in "
+            f"training, is {described.max_seq_length}); copy the run's folder again"
+        )
     for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
         if trained.get(fact, value) != value:
             raise InputError(

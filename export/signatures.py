@@ -47,9 +47,9 @@ class ServedModel(tf.Module, abc.ABC):
         """Returns a function that makes the head of the task, for `FineTunedBert`."""
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str) -> TaskDescription:
-        """Adds to the description what the answers need besides it from a run's folder; nothing by default."""
-        del folder
+    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds what the answers need from a run's folder for its checkpoint of a step; nothing by default."""
+        del folder, step
         return description
 
     @abc.abstractmethod
@@ -120,9 +120,9 @@ class ServedMultiLabel(_ServedClassification):
     """Any number of labels: see `answer`. `assets/labels.txt` names the C labels in their order."""
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str) -> TaskDescription:
+    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds the thresholds of the run."""
-        return multi_label.with_thresholds(description, folder)
+        return multi_label.with_thresholds(description, folder, step)
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Decides on each label.

@@ -26,7 +26,7 @@ FOLDER = "encoded"
 # A change of tokenization or of the file format makes caches of earlier versions useless.
 _VERSION = 1
 _ROWS_PER_RECORD = 4096
-_LENGTHS, _EXAMPLE_IDS = "lengths of rows", "example_ids"
+_LENGTHS, _EXAMPLE_IDS, _TOTAL = "lengths of rows", "example_ids", "number of all rows"
 
 
 def cached_split(
@@ -83,6 +83,7 @@ def _key(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_
 def _write(path: str, split: Split) -> None:
     tf.io.gfile.makedirs(os.path.dirname(path))
     columns = {**split.columns, _EXAMPLE_IDS: tf.constant(split.example_ids), _LENGTHS: tf.constant(split.lengths)}
+    columns[_TOTAL] = tf.fill([len(split)], len(split))  # tells a file that lacks its last records
     with writer.atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
         for begin in range(0, max(1, len(split)), _ROWS_PER_RECORD):
             rows = {name: column[begin : begin + _ROWS_PER_RECORD] for name, column in columns.items()}
@@ -104,8 +105,8 @@ def _read(path: str, examples: Sequence[Any]) -> Split:
     parts = list(map(_parsed, tf.data.TFRecordDataset(path).as_numpy_iterator()))
     columns = {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
     example_ids, lengths = columns.pop(_EXAMPLE_IDS).numpy(), columns.pop(_LENGTHS).numpy()
-    if len(example_ids) and int(np.max(example_ids)) >= len(examples):
-        raise ValueError("not the cache of these examples")
+    if np.any(columns.pop(_TOTAL).numpy() != len(example_ids)) or (len(example_ids) == 0) != (len(examples) == 0):
+        raise ValueError("some records are missing")
     return Split(examples, columns, example_ids, lengths)
 
 

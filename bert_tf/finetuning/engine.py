@@ -87,6 +87,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
     run.keep_caches()
     chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
+    run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
@@ -220,7 +221,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int) -> di
         metrics_file.record(folder, "dev", step, scores)
         results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
         metrics_file.write_results(folder, results)
-        run.task.keep_evaluation(folder, split, predictions)
+        run.task.keep_evaluation(folder, split, predictions, step)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 

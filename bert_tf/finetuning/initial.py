@@ -38,6 +38,12 @@ def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: 
     if not description.exists(folder):
         return
     trained = description.read(folder)
+    pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained, task))
+    if pooling != wanted:
+        logging.warning(
+            "the head was trained with --pooling=%s and starts with %s; --reinitialize_head draws a new one",
+            pooling, wanted,
+        )  # fmt: skip
     if (trained.kind, len(trained.labels)) == (task.kind, len(task.labels)) and trained.labels != tuple(task.labels):
         logging.warning(
             "the head was trained on %s with the labels %s and starts as that of %s; --reinitialize_head draws a new "

@@ -175,8 +175,13 @@ class Task(abc.ABC):
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:  # noqa: B027 - a default
-        """Writes what a task keeps of an evaluation besides its scores, atomically; nothing by default."""
+    def keep_evaluation(  # noqa: B027 - a default
+        self, folder: str, split: Split, predictions: np.ndarray, step: int
+    ) -> None:
+        """Writes what a task keeps of the evaluation of a step besides its scores, atomically; nothing by default."""
+
+    def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
+        """Refuses what `keep_evaluation` wrote for another step than that of the checkpoint that is used now."""
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:

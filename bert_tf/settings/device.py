@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, require_positive, setting
+from bert_tf.command_line import check_values, require, require_positive, setting
 
 IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
 
@@ -49,6 +49,7 @@ class DeviceSettings:
     )  # fmt: skip
 
     def __post_init__(self):
+        check_values(self)
         require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
         require_positive(self, "gradient_accumulation_steps")
         require(

@@ -145,8 +145,11 @@ def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
     model = TextClassifier.train(texts, labels, checkpoint, tmp_path / "out", dev_texts=texts, dev_labels=labels,
                                  class_weights="balanced", tune_thresholds=True, **options)  # fmt: skip
     assert {"micro_f1", "subset_accuracy"} < model.scores.keys()
-    found, thresholds = model.probabilities(texts[:3]), json.loads((tmp_path / "out/thresholds.json").read_text())
+    found, thresholds = (
+        model.probabilities(texts[:3]),
+        json.loads((tmp_path / "out/thresholds.json").read_text())["thresholds"],
+    )
     expected = [tuple(name for name, p in zip("ab", row, strict=True) if p > thresholds[name]) for row in found]
     assert model.predict(texts[:3]) == expected
-    (tmp_path / "out/thresholds.json").write_text('{"a": 0.0, "b": 1.0}')
+    (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3

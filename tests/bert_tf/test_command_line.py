@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -413,3 +414,21 @@ def test_a_flag_with_another_name_takes_both():
         assert (
             command_line.parse(PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=7"]).iterations_per_loop == 7
         )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"pooling": "sum"}, "--pooling='sum': must be one of cls, mean, max"),
+        ({"eval_strategy": "epochs"}, "--eval_strategy='epochs': must be one of no, epoch, steps"),
+        ({"learning_rate": "big"}, "--learning_rate='big': must be a number"),
+        ({"train_batch_size": 2.5}, "--train_batch_size=2.5: must be an integer"),
+        ({"train_batch_size": True}, "--train_batch_size=True: must be an integer"),
+        ({"do_eval": 1}, "--do_eval=1: must be true or false"),
+    ],
+)
+def test_settings_that_python_gives_are_checked_like_flags(values, message):
+    given = {"task_name": "MRPC", "data_dir": "d", "output_dir": "o", "do_train": True}
+    ClassifierSettings(**given, num_train_epochs=3, pooling=None)
+    with pytest.raises(InputError, match=re.escape(message)):
+        ClassifierSettings(**given, **values)

@@ -296,11 +296,11 @@ def test_scores_in_a_users_range_and_label_sets_keep_their_meaning(values, sourc
         read = found.read(["head/dense/kernel", "head/dense/bias"])
         assert (read["head/dense/kernel"][0, 0], read["head/dense/bias"][0]) == expected, format
     description.write(str(source), TaskDescription("multi_label", "own", ["x"], True, 7, {}))
-    (source / "thresholds.json").write_text('{"x": 0.25}')
+    (source / "thresholds.json").write_text('{"step": 7, "thresholds": {"x": 0.25}}')
     convert(source, tmp_path / "sets", "hugging_face")
     assert json.loads((tmp_path / "sets/config.json").read_text())["problem_type"] == "multi_label_classification"
     convert(source, tmp_path / "ours", "bert_tf")
-    assert (tmp_path / "ours/thresholds.json").read_text() == '{"x": 0.25}'
+    assert json.loads((tmp_path / "ours/thresholds.json").read_text()) == {"step": None, "thresholds": {"x": 0.25}}
 
 
 def test_a_missing_vocabulary_is_reported_for_hugging_face(source, tmp_path, caplog):

@@ -76,9 +76,13 @@ def test_another_text_label_vocabulary_length_or_task_is_another_cache(tokenizer
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:-3], lambda data: b"", lambda data: data[:40] + b"x" + data[41:]]
-)
-def test_a_damaged_cache_is_written_again(tokenizer, tmp_path, damage):
+    "damage",
+    [lambda data: data[:-3], lambda data: b"", lambda data: data[:40] + b"x" + data[41:],
+     lambda data: data[: 16 + int.from_bytes(data[:8], "little")]],
+    ids=["cut", "empty", "changed", "first_record_only"],
+)  # fmt: skip
+def test_a_damaged_cache_is_written_again(tokenizer, tmp_path, damage, monkeypatch):
+    monkeypatch.setattr(encoded_cache, "_ROWS_PER_RECORD", 2)
     task = make_task(2)
     expected = cached_split("train", task, EXAMPLES, tokenizer, 16, str(tmp_path))
     (path,) = tmp_path.iterdir()

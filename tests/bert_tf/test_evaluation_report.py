@@ -61,7 +61,7 @@ def test_calibration_error_is_its_formula():
 
 def folder_of(tmp_path, tokenizer, num_labels, examples, logits):
     task = make_task(num_labels, has_pairs=examples[0].text_b is not None)
-    task.keep_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits)
+    task.keep_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits, 1)
     description.write(str(tmp_path), description.describe(task, True, 16))
     return str(tmp_path)
 

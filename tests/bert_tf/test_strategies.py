@@ -209,7 +209,7 @@ def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
     return [
         f"--data_dir={tmp_path}", "--task_name=tsv", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out",
         f"--bert_config_file={runs}/dropout.json", "--max_seq_length=16", "--train_batch_size=8", "--eval_batch_size=4",
-        "--predict_batch_size=4", "--learning_rate=1e-2", "--num_train_epochs=8", "--do_train", "--do_eval",
+        "--predict_batch_size=4", "--learning_rate=5e-3", "--num_train_epochs=16", "--do_train", "--do_eval",
     ]  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     # what only the first one may write is there once
     assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"
     results = dict(line.split(" = ") for line in (out / "eval_results.txt").read_text().splitlines())
-    assert results["global_step"] == "40" and float(results["eval_accuracy"]) == 1.0
+    assert results["global_step"] == "80" and float(results["eval_accuracy"]) == 1.0
     assert len((out / "test_results.tsv").read_text().splitlines()) == 9
     again = run_classifier(parse(ClassifierSettings, [*classify, "--nodo_train"]))
     np.testing.assert_allclose(again["loss"], float(results["eval_loss"]), rtol=1e-5)

@@ -111,7 +111,7 @@ def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path
     answers = signature(tmp_path / "sets")(text_a=tf.constant(texts))
     assert answers.keys() == {"probabilities", "predicted"}
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
-    thresholds = json.loads((tmp_path / "sets/run/thresholds.json").read_text())
+    thresholds = json.loads((tmp_path / "sets/run/thresholds.json").read_text())["thresholds"]
     np.testing.assert_array_equal(answers["predicted"], predictions > np.float32(list(thresholds.values())))
     assert answers["predicted"].dtype == tf.bool and answers["predicted"].shape == [8, 2]
 
@@ -130,8 +130,10 @@ def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thre
 
     model = make_classifier(config, 2)
     description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
-    (tmp_path / "thresholds.json").write_text('{"y": 0.999, "x": 0.001}')
-    described = ServedMultiLabel.completed(description, str(tmp_path))
+    (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 4; run --do_eval"):
+        ServedMultiLabel.completed(description, str(tmp_path), 4)
+    described = ServedMultiLabel.completed(description, str(tmp_path), 3)
     answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)
     assert answers["predicted"].numpy().tolist() == [[True, False]] * 2
     assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99

@@ -117,7 +117,7 @@ class ClassificationTask(Task):
             return self.labels.index(text)
         low, high = self.score_range
         try:
-            score = float(text)
+            score = float(text.replace("_", " "))  # Python's own numbers may hold underscores
         except ValueError as error:
             raise InputError(f"the score {text!r} is not a number") from error
         if not math.isfinite(score):
@@ -176,7 +176,7 @@ class ClassificationTask(Task):
         answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
         return scores.compute(self.score_names, labels, answers)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         evaluation_file.write(folder, split, predictions, self.labels)
 

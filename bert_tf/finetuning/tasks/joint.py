@@ -167,9 +167,9 @@ class JointTask(Task):
         """See `Task`."""
         return self.main.by_example(split, predictions)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
         """See `Task`."""
-        self.main.keep_evaluation(folder, split, predictions)
+        self.main.keep_evaluation(folder, split, predictions, step)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         """See `Task`; the examples of other tasks are not compared."""

@@ -90,22 +90,28 @@ class MultiLabelTask(OwnTask):
             return best_thresholds(labels, probabilities)
         return read_thresholds(self.run_folder, self.labels)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray) -> None:
+    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
         """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
         evaluation_file.write(folder, split, predictions, self.labels, chosen)
         if self.tune_thresholds:
-            entries = {label: float(value) for label, value in zip(self.labels, chosen, strict=True)}
-            writer.write_text(
-                os.path.join(folder, THRESHOLDS_NAME), json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
-            )
+            write_thresholds(folder, self.labels, chosen, step)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
         lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
         values = label_scores(labels, probabilities > chosen)
         for name, threshold, row in zip(self.labels, chosen, values, strict=True):
             lines.append("\t".join([name, repr(float(threshold)), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
         writer.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
+
+    def check_checkpoint(self, folder: str, step: int) -> None:
+        """Refuses thresholds that were tuned on another checkpoint, unless they are tuned anew.
+
+        Raises:
+          InputError: says of which step they are.
+        """
+        if not self.tune_thresholds:
+            read_thresholds(folder, self.labels, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
@@ -123,11 +129,23 @@ class MultiLabelTask(OwnTask):
         return self.write_tables(folder, results, named)
 
 
-def read_thresholds(folder: str, labels: Sequence[str]) -> np.ndarray:
+def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray, step: int | None) -> None:
+    """Writes the threshold of each label, for the checkpoint of a step; None is for any, where there is only one."""
+    values = {label: float(value) for label, value in zip(labels, thresholds, strict=True)}
+    text = json.dumps({"step": step, "thresholds": values}, indent=2, ensure_ascii=False)
+    writer.write_text(os.path.join(folder, THRESHOLDS_NAME), text + "\n")
+
+
+def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None) -> np.ndarray:
     """Returns the threshold of each label that a run's folder holds, float32 [C]; 0.5 without a file.
 
+    Args:
+      folder: of the run.
+      labels: C names.
+      step: of the checkpoint that they are for; None does not compare.
+
     Raises:
-      InputError: the file is damaged or of other labels.
+      InputError: the file is damaged, or of other labels or another checkpoint.
     """
     path = os.path.join(folder, THRESHOLDS_NAME)
     if not folder or not tf.io.gfile.exists(path):
@@ -135,14 +153,23 @@ def read_thresholds(folder: str, labels: Sequence[str]) -> np.ndarray:
     try:
         with tf.io.gfile.GFile(path) as file:
             entries: Mapping[str, Any] = json.load(file)
-        return np.array([float(entries[label]) for label in labels], np.float32)
+        found = np.array([float(entries["thresholds"][label]) for label in labels], np.float32)
+        tuned_on = entries["step"]
+        if not np.all((found >= 0) & (found <= 1)):
+            raise ValueError("a threshold is not between 0 and 1")
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is damaged ({error!r}); evaluate with --tune_thresholds again") from error
+    if None not in (step, tuned_on) and step != tuned_on:
+        raise InputError(
+            f"{path}: the thresholds were tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run "
+            "--do_eval --tune_thresholds with this checkpoint first (--use_checkpoint names it)"
+        )
+    return found
 
 
-def with_thresholds(description: TaskDescription, folder: str) -> TaskDescription:
-    """Returns a description whose parameters hold the `thresholds` of a run's folder."""
-    thresholds = read_thresholds(folder, description.labels).tolist()
+def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
+    """Returns a description whose parameters hold the `thresholds` of a run's folder, for its checkpoint of a step."""
+    thresholds = read_thresholds(folder, description.labels, step).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 
 

@@ -234,6 +234,6 @@ def _score(placed: Placed) -> float:
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        return math.isfinite(float(text.replace("_", " ")))  # Python's own numbers may hold underscores
     except ValueError:
         return False

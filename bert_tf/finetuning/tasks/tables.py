@@ -129,8 +129,9 @@ def _read_delimited(
     delimiter = "," if layout.format == "csv" else "\t"
     quoted = layout.format == "csv" or layout.quoted
     rows = list(_quoted_rows(path, lines, delimiter) if quoted else plain_rows(lines, delimiter))
-    while rows and len(rows[0][1]) > 1 and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
-        rows.pop()  # blank lines at the end
+    # Blank lines at the end; in a file of one column without quotes, they could be empty texts.
+    while rows and (quoted or len(rows[0][1]) > 1) and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
+        rows.pop()
     if len(rows) <= layout.has_header:
         return []
     header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
@@ -153,6 +154,8 @@ def check_width(
     if len(row) == width:
         return
     hint = _QUOTE_HINT if not quoted and any(cell.startswith(_QUOTE) for cell in row) else ""
+    if not row:
+        raise InputError(f"{path}, line {line}: is blank; remove the line")
     if delimiter == ",":
         hint = "; put cells that hold commas, quotes or newlines in double quotes"
     raise InputError(
@@ -213,4 +216,4 @@ def _hint(header: Sequence[str], delimiter: str, quoted: bool) -> str:
     for other, name in _PUNCTUATION.items():
         if len(header) == 1 and other != delimiter and other in header[0]:
             return f"; {_PUNCTUATION[delimiter]} must separate columns, not {name}"
-    return "; name it by the flags that end in _column"
+    return "; own data names its columns by the flags that end in _column"

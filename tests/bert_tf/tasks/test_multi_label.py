@@ -121,8 +121,8 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     logits = np.array([[-1.0, -3.0], [-2.0, 1.0], [-2.0, 0.5], [-2.0, 2.0]], np.float32)
     dev = Split(task.read("train"), {"label_ids": tf.constant(labels)}, np.arange(4))
     assert task.scores(dev, logits) == {"micro_f1": 1.0, "macro_f1": 1.0, "subset_accuracy": 1.0}
-    task.keep_evaluation(str(tmp_path), dev, logits)
-    chosen = json.loads((tmp_path / "thresholds.json").read_text())
+    task.keep_evaluation(str(tmp_path), dev, logits, 5)
+    chosen = json.loads((tmp_path / "thresholds.json").read_text())["thresholds"]
     assert 0.12 < chosen["x"] < 0.27 and 0.62 < chosen["y"] < 0.74
     header, *rows = (tmp_path / "eval_labels.tsv").read_text().splitlines()
     assert header == "label\tthreshold\tprecision\trecall\tf1\texamples"
@@ -133,6 +133,11 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     plain.write_predictions(str(tmp_path), dev, logits)
     predicted = [row.split("\t")[1] for row in (tmp_path / "test_predictions.tsv").read_text().splitlines()]
     assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']
-    (tmp_path / "thresholds.json").write_text('{"x": 1}')
-    with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
-        multi_label.read_thresholds(str(tmp_path), ("x", "y"))
+    plain.check_checkpoint(str(tmp_path), 5)
+    task.check_checkpoint(str(tmp_path), 6)  # tunes them anew
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 5, not on that of step 6"):
+        plain.check_checkpoint(str(tmp_path), 6)
+    for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
+        (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
+        with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
+            multi_label.read_thresholds(str(tmp_path), ("x", "y"))
