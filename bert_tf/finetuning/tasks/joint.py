@@ -132,7 +132,7 @@ class JointTask(Task):
         return {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """See `classification.model_inputs`: an empty `segment_b` is no second text."""
+        """See `Reading.model_inputs`; a row whose `segment_b` is empty has one text."""
         return self.main.model_inputs(columns, tokenizer, max_seq_length)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
