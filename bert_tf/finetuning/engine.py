@@ -33,6 +33,9 @@ from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tfrecords import writer
 
+# Predictions and loss of the rows of the dev split, by the step of the weights.
+DevOutputs = dict[int, tuple[np.ndarray, float]]
+
 
 def run_finetuning(
     settings: FineTuningSettings, task: Task, write_report: Callable[[str], None] | None = None
@@ -79,8 +82,9 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     model.encoder.fused_inference = True
     lower_layers.freeze(model.encoder, settings.frozen_layers)
     objective = FineTuningObjective(model, run.task)
+    dev_outputs: DevOutputs = {}
     if settings.do_train:
-        _train(run, objective, lock)
+        _train(run, objective, lock, dev_outputs)
     if not (settings.do_eval or settings.do_predict):
         return {}
     found = resume.find(settings.output_dir, strategy)
@@ -89,7 +93,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
-    scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
+    scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
     return scores
@@ -127,7 +131,8 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
     return scores
 
 
-def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock) -> None:
+def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
+    """Trains; `dev_outputs` gets those of the newest evaluation and of the best one, which may be needed again."""
     settings, strategy = run.settings, run.strategy
     num_train_steps = prepared_run.num_train_steps(run)
     phase = prepared_run.phase(run, num_train_steps)
@@ -150,7 +155,12 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
 
     schedule = EvaluationSchedule(
-        settings, strategy, run.task, num_train_steps, found.step, lambda step: _evaluate(run, objective, step)
+        settings,
+        strategy,
+        run.task,
+        num_train_steps,
+        found.step,
+        lambda step: _evaluate(run, objective, step, dev_outputs),
     )
     if schedule.has_ended():
         return
@@ -161,7 +171,10 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         return [prepared_run.example_name(run, "train", row) for row in ids]
 
     def evaluate() -> None:
-        schedule(int(trainer.global_step.numpy()))
+        step = int(trainer.global_step.numpy())
+        schedule(step)
+        for other in dev_outputs.keys() - {step, schedule.best_step}:
+            del dev_outputs[other]
 
     trainer = _make_trainer(run, objective, plan, start, num_train_steps)
     loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
@@ -210,15 +223,23 @@ def _predictions(
     )
 
 
-def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int) -> dict[str, float]:
-    """Evaluates on the dev split and writes `eval_results.txt` with the original's names."""
+def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
+    """Evaluates on the dev split and writes `eval_results.txt` with the original's names.
+
+    The model runs only if `dev_outputs` lack the step; they get what it computes. The files are always written, since
+    they may be those of another step.
+    """
     folder = run.settings.output_dir
-    predictions, loss = _predictions(run, objective, "dev", run.settings.eval_batch_size)
+    is_new = step not in dev_outputs
+    if is_new:
+        dev_outputs[step] = _predictions(run, objective, "dev", run.settings.eval_batch_size)
+    predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
-        logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
-        metrics_file.record(folder, "dev", step, scores)
+        if is_new:
+            logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
+            metrics_file.record(folder, "dev", step, scores)
         results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
         metrics_file.write_results(folder, results)
         run.task.keep_evaluation(folder, split, predictions, step)

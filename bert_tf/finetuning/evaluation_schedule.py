@@ -91,6 +91,11 @@ class EvaluationSchedule:
         # no worker may read the file before this evaluation is in it
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, evaluations.NAME))
 
+    @property
+    def best_step(self) -> int | None:
+        """Step of the best evaluation so far; None if there is none."""
+        return self._recorded.best_step
+
     def next_after(self, step: int) -> int | None:
         """Returns the step of the next evaluation after a step; None if there is none."""
         return next((due for due in self._steps if due > step), None)

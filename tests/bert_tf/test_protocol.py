@@ -126,9 +126,10 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
 ):
     run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY), []
 
-    def evaluate(run, objective, step):
+    def predictions(run, objective, split, batch_size):
+        step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
         evaluated.append((step, objective.model.head.kernel.numpy()))
-        return {"exact_rows": SCORES[step], "loss": 1.0}
+        return np.full([24, 16], SCORES[step]), 1.0
 
     def write(folder, found):
         if 4 in found.scores:
@@ -136,7 +137,8 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
         write_evaluations(folder, found)
 
     write_evaluations = evaluations.write
-    monkeypatch.setattr(engine, "_evaluate", evaluate)
+    monkeypatch.setattr(engine, "_predictions", predictions)
+    monkeypatch.setattr(FindTheWord, "scores", lambda task, split, found: {"exact_rows": float(found[0, 0])})
     monkeypatch.setattr(run_checkpoints, "KEPT", 1)
     monkeypatch.setattr(evaluations, "write", write)
     with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
@@ -144,15 +146,18 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     assert latest.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
     monkeypatch.setattr(evaluations, "write", write_evaluations)
     assert run_finetuning(run, FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
-    # 9 is as good as 4, but not better; the best checkpoint is evaluated once more at the end
-    assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9, 4]
-    for (_, first), (_, again) in [(evaluated[1], evaluated[2]), (evaluated[1], evaluated[5])]:
-        np.testing.assert_array_equal(first, again)
+    # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
+    assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
+    np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
+    assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files are those of the best"
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
     assert sorted(latest.numbered(str(tmp_path))) == [4, 9]
     _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
     _assert_a_finished_run_stays_as_it_is(run, tmp_path, folder, monkeypatch)
+    np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
 
 
 def _assert_same_weights(ours, theirs):
