@@ -26,7 +26,7 @@ from bert_tf.finetuning.tasks.memory_source import examples_of, memory_source
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, read_thresholds, sigmoid
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.report import run_report
-from bert_tf.runs import evaluations, run_folder
+from bert_tf.runs import chosen_checkpoint, run_folder
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
@@ -41,7 +41,7 @@ class TextClassifier:
       scores: metrics on the dev data, where it was just trained.
     """
 
-    def __init__(self, folder: str, scores: dict[str, float] | None = None):
+    def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
         self.folder = sweep_results.best_folder(os.fspath(folder), allow_unfinished=False)
         self.scores = scores or {}
         described = description.read(self.folder)
@@ -53,20 +53,24 @@ class TextClassifier:
         self._mean, self._deviation = described.parameters.get("mean", 0.0), described.parameters.get("deviation", 1.0)
         vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
         self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
-        self._model = self._restored()
+        self._model = self._restored(use_checkpoint)
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(
             self._logits_of_texts, input_signature=[{name: tf.TensorSpec([None], tf.string) for name in names}]
         )
 
     @classmethod
-    def load(cls, folder: str) -> "TextClassifier":
+    def load(cls, folder: str, use_checkpoint: str = "best") -> "TextClassifier":
         """Loads a classifier from the folder that `train` or `run_classifier` wrote.
+
+        Args:
+          folder: of the run, or of a sweep.
+          use_checkpoint: "best" or "last"; see `--use_checkpoint` of `run_classifier`.
 
         Raises:
           InputError: the folder holds no finished classifier.
         """
-        return cls(folder)
+        return cls(folder, use_checkpoint=use_checkpoint)
 
     @classmethod
     def train(
@@ -115,7 +119,7 @@ class TextClassifier:
             scores = run_finetuning(parsed, task, run_report.write)
         finally:
             keras.mixed_precision.set_global_policy(policy)
-        return cls(parsed.output_dir, scores)
+        return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
     def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
         """Predicts the labels of N texts.
@@ -164,12 +168,12 @@ class TextClassifier:
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
         return self._reading.logits(texts, self._tokenizer, self._length, lambda inputs: self._model(inputs)["logits"])
 
-    def _restored(self) -> FineTunedBert:
+    def _restored(self, use_checkpoint: str) -> FineTunedBert:
         """Returns the model with the weights of the folder's checkpoint, in float32."""
         latest.check_there(self.folder)
         found = latest.find(self.folder)
         run_folder.check_finished(self.folder, found.step, allow_unfinished=False)
-        found = evaluations.choose(self.folder, found, "best")
+        found = chosen_checkpoint.choose(self.folder, found, use_checkpoint)
         self._step = found.step
         config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
         policy = keras.mixed_precision.global_policy()

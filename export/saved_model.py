@@ -14,7 +14,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.runs import evaluations, run_folder
+from bert_tf.runs import chosen_checkpoint, run_folder
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from export.signatures import KINDS, ServedModel
@@ -88,7 +88,7 @@ def _checkpoint(settings: ExportSettings) -> str:
     found = latest.find(source)
     if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
         run_folder.check_finished(source, found.step, settings.allow_unfinished)
-    return evaluations.choose(source, found, settings.use_checkpoint).prefix
+    return chosen_checkpoint.choose(source, found, settings.use_checkpoint).prefix
 
 
 def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.task import Task
+from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -81,6 +83,28 @@ def write(folder: str, description: TaskDescription) -> None:
 def exists(folder: str) -> bool:
     """Whether a folder has a `task.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def of_run(settings: FineTuningSettings) -> TaskDescription | None:
+    """Returns the description of the run in `output_dir`; None if nothing is trained there.
+
+    A training writes the file anew if it was deleted, and `run.json` refuses settings of another run. Anything else
+    would take defaults for what the run was trained with.
+
+    Raises:
+      InputError: the file is damaged, or is missing and no training writes it anew.
+    """
+    folder = settings.output_dir
+    if not latest.prefixes(folder):
+        return None
+    if exists(folder):
+        return read(folder)
+    if settings.do_train:
+        return None
+    raise InputError(
+        f"{os.path.join(folder, NAME)}: no such file, and without it nobody knows how {folder} was trained; copy the "
+        "run's folder again, or repeat the command of its training, which writes the file anew"
+    )
 
 
 def read(folder: str) -> TaskDescription:

@@ -25,7 +25,7 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
-from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
+from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.session import session
@@ -90,7 +90,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
     run.keep_caches()
-    chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
+    chosen = chosen_checkpoint.choose(settings.output_dir, found, settings.use_checkpoint)
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}

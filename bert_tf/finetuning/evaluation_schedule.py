@@ -69,6 +69,11 @@ class EvaluationSchedule:
                 f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({', '.join(recorded.data)}, "
                 f"now {', '.join(data)}); restore that data, or delete this file to choose among later checkpoints"
             )
+        if missing := [step for step in self._steps if step < trained_steps and step not in recorded.scores]:
+            logging.warning(
+                "%s has no evaluation of step %s; the best checkpoint is chosen among those of other steps",
+                os.path.join(self._folder, evaluations.NAME), ", ".join(map(str, missing)),
+            )  # fmt: skip
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
         # all workers have read the file when the chief writes it
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})

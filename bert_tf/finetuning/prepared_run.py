@@ -91,8 +91,8 @@ def with_length(settings: FineTuningSettings) -> FineTuningSettings:
       InputError: a trained model is evaluated with rows of another length.
     """
     length, folder = settings.max_seq_length, settings.output_dir
-    known = description.exists(folder) and latest.prefixes(folder)
-    trained = description.read(folder).max_seq_length if known else _DEFAULT_LENGTH
+    known = description.of_run(settings)
+    trained = known.max_seq_length if known else _DEFAULT_LENGTH
     if known and length not in (None, trained) and not settings.do_train:
         raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
     return dataclasses.replace(settings, max_seq_length=length or trained)

@@ -10,11 +10,7 @@ import os
 from collections.abc import Mapping
 
 import tensorflow as tf
-from absl import logging
 
-from bert_tf.checkpoint_formats import latest
-from bert_tf.checkpoint_formats.latest import ResumePoint
-from bert_tf.checkpoint_formats.tensor_bundle import damage
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -58,6 +54,11 @@ class Evaluations:
         return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
 
 
+def exists(folder: str) -> bool:
+    """Whether a folder has an `evaluations.json`."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
 def read(folder: str) -> Evaluations:
     """Reads the evaluations of a run's folder; none if it was never evaluated during training.
 
@@ -65,7 +66,7 @@ def read(folder: str) -> Evaluations:
       InputError: the file is damaged.
     """
     path = os.path.join(folder, NAME)
-    if not tf.io.gfile.exists(path):
+    if not exists(folder):
         return Evaluations()
     try:
         with tf.io.gfile.GFile(path) as file:
@@ -91,31 +92,3 @@ def write(folder: str, evaluations: Evaluations) -> None:
         "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
     }
     writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
-
-
-def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
-    """Returns the checkpoint to evaluate, predict or export with.
-
-    Args:
-      folder: the run's folder.
-      newest: its newest intact checkpoint.
-      use: "best" for the best one on the dev data if the run was evaluated during training; "last" for the newest.
-
-    Raises:
-      InputError: the best checkpoint is missing or damaged.
-    """
-    kept = read(folder).up_to(newest.step) if use == "best" else Evaluations()
-    step = kept.best_step
-    if step in (None, newest.step):
-        return newest
-    prefix = latest.numbered(folder).get(step, "")
-    if reason := damage(prefix) if prefix else f"{folder}/ckpt-{step} is missing":
-        raise InputError(
-            f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
-            "take the last one with --use_checkpoint=last"
-        )
-    logging.info(
-        "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (--use_checkpoint=last)",
-        prefix, kept.metric, kept.scores[step][kept.metric], newest.step,
-    )  # fmt: skip
-    return ResumePoint(prefix)

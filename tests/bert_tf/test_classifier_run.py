@@ -94,6 +94,17 @@ def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, v
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--max_seq_length=16"))
 
 
+def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it_anew(
+    inputs, vocab_file, trained, tmp_path
+):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    (folder / "task.json").unlink()
+    with pytest.raises(InputError, match=r"task.json: no such file, .* repeat the command of its training"):
+        run_classifier(settings(inputs, vocab_file, folder, "--do_eval"))
+    run_classifier(settings(inputs, vocab_file, folder, "--do_train"))
+    assert (folder / "task.json").read_text() == (trained[0] / "task.json").read_text()
+
+
 @pytest.fixture
 def unfinished(trained, tmp_path):
     """A run of 60 steps whose command asked for 100."""

@@ -17,6 +17,7 @@ from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import evaluation_steps
 from bert_tf.runs import evaluations, run_checkpoints, run_folder
+from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
 from export import saved_model
@@ -95,8 +96,23 @@ def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
     tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
     newest = ResumePoint(f"{tmp_path}/ckpt-6")
     with pytest.raises(InputError, match=r"its best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"):
-        evaluations.choose(str(tmp_path), newest, "best")
-    assert evaluations.choose(str(tmp_path), newest, "last") == newest
+        choose(str(tmp_path), newest, "best")
+    assert choose(str(tmp_path), newest, "last") == newest
+
+
+def test_lost_evaluations_are_not_taken_for_a_run_without_any(tmp_path):
+    tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
+    newest = ResumePoint(f"{tmp_path}/ckpt-6")
+    for strategy in ("epoch", "no"):
+        optimizer = {"num_train_steps": 6, "num_schedule_steps": 6}
+        phase = run_folder.Phase({"eval_strategy": strategy}, {}, {"train": strategy}, optimizer)
+        (tmp_path / run_folder.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+        if strategy == "no":
+            assert choose(str(tmp_path), newest, "best") == newest
+            continue
+        with pytest.raises(InputError, match=r"evaluations.json: no such file.*strategy=epoch.*--use_checkpoint=last"):
+            choose(str(tmp_path), newest, "best")
+        assert choose(str(tmp_path), newest, "last") == newest
 
 
 def weights(prefix):

@@ -18,6 +18,7 @@ from bert_tf.finetuning.task import LOSS, Split
 from bert_tf.finetuning.tasks import evaluation_file, example_checks
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.own_task import OwnTask
+from bert_tf.runs import run_folder
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -145,10 +146,15 @@ def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None)
       step: of the checkpoint that they are for; None does not compare.
 
     Raises:
-      InputError: the file is damaged, or of other labels or another checkpoint.
+      InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is given.
     """
     path = os.path.join(folder, THRESHOLDS_NAME)
     if not folder or not tf.io.gfile.exists(path):
+        if step is not None and _was_tuned(folder):
+            raise InputError(
+                f"{path}: no such file, though the run's thresholds were tuned; copy the run's folder again, or tune "
+                "them again with --do_eval --tune_thresholds"
+            )
         return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
     try:
         with tf.io.gfile.GFile(path) as file:
@@ -165,6 +171,19 @@ def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None)
             "--do_eval --tune_thresholds with this checkpoint first (--use_checkpoint names it)"
         )
     return found
+
+
+def _was_tuned(folder: str) -> bool:
+    """Whether a run's settings or its last evaluation tell of thresholds other than the default."""
+    path = os.path.join(folder, LABEL_SCORES_NAME)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path) as file:
+            rows = [line.split("\t") for line in file.read().splitlines()[1:]]
+        if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
+            return True
+    if not tf.io.gfile.exists(os.path.join(folder, run_folder.NAME)):
+        return False
+    return any(phase.settings.get("tune_thresholds") for phase in run_folder.read_phases(folder))
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:

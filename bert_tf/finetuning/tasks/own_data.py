@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import class_weights, glue
@@ -55,7 +54,9 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     Raises:
       InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
-    known = _run_in(settings.output_dir)
+    known = description.of_run(settings)
+    if known and known.task_name not in (*NAMES, IN_MEMORY):
+        known = None
     if not source:
         make_source = _tfds_source if settings.tfds_name else _file_source
         source = make_source(settings, known)
@@ -76,14 +77,6 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
         more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
         return MultiLabelTask(name, source, labels, scores, class_weights=weights, **more)
     return OwnTask(name, source, labels, scores, class_weights=weights)
-
-
-def _run_in(output_dir: str) -> TaskDescription | None:
-    """Returns the description of a run over own data in this folder; None if there is none."""
-    if not (latest.prefixes(output_dir) and description.exists(output_dir)):
-        return None
-    found = description.read(output_dir)
-    return found if found.task_name in (*NAMES, IN_MEMORY) else None
 
 
 def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:

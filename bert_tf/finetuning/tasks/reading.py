@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Columns, Split
 from bert_tf.settings import ClassifierSettings
@@ -38,9 +37,8 @@ class Reading:
     @classmethod
     def of_settings(cls, settings: ClassifierSettings) -> "Reading":
         """Returns what the flags say; what they leave out is as in the run's folder, or by default."""
-        folder = settings.output_dir
-        known = latest.prefixes(folder) and description.exists(folder)
-        trained = cls.of_parameters(description.read(folder).parameters) if known else cls()
+        known = description.of_run(settings)
+        trained = cls.of_parameters(known.parameters) if known else cls()
         given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
         return dataclasses.replace(trained, **{name: value for name, value in given.items() if value is not None})
 

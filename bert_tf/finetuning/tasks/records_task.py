@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Columns
@@ -197,7 +196,7 @@ def records_task(settings: ClassifierSettings) -> RecordsTask:
         meta["max_seq_length"],
         meta.get("label_type") == "float",
         bool(meta.get("has_sample_weights")),
-        _pairs_of_run(settings.output_dir, name),
+        _pairs_of_run(settings, name),
     )
 
 
@@ -232,8 +231,6 @@ def read_meta(path: str) -> Mapping[str, Any]:
     return meta
 
 
-def _pairs_of_run(folder: str, name: str) -> bool | None:
-    if not (latest.prefixes(folder) and description.exists(folder)):
-        return None
-    found = description.read(folder)
-    return bool(found.parameters.get("has_pairs")) if found.task_name == name else None
+def _pairs_of_run(settings: ClassifierSettings, name: str) -> bool | None:
+    found = description.of_run(settings)
+    return bool(found.parameters.get("has_pairs")) if found and found.task_name == name else None

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import multi_label
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.multi_label import best_thresholds, label_scores, set_scores
+from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
@@ -141,3 +143,22 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
         (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
         with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
             multi_label.read_thresholds(str(tmp_path), ("x", "y"))
+    (tmp_path / "thresholds.json").unlink()
+    _assert_lost_thresholds_are_refused(plain, task, tmp_path)
+
+
+def _assert_lost_thresholds_are_refused(plain, tuning, folder):
+    """The last evaluation tells of them, or else the settings of the run."""
+    phase = run_folder.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
+    described = description.describe(plain, True, 8)
+    for evidence in ("the last evaluation", "the settings"):
+        with pytest.raises(InputError, match=r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"):
+            plain.check_checkpoint(str(folder), 5)
+        with pytest.raises(InputError, match=r"thresholds.json: no such file"):
+            multi_label.with_thresholds(described, str(folder), 5)
+        tuning.check_checkpoint(str(folder), 5)
+        if evidence == "the last evaluation":
+            (folder / "eval_labels.tsv").unlink()
+            plain.check_checkpoint(str(folder), 5)  # 0.5 for each label, as without tuning
+            (folder / "ckpt-5.index").touch()
+            (folder / run_folder.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))

@@ -1,0 +1,60 @@
+"""Which of a run's checkpoints is evaluated, predicts and is exported.
+
+Paper: appendix A.3 (choice on the dev set).
+"""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.checkpoint_formats.tensor_bundle import damage
+from bert_tf.runs import evaluations, run_folder
+from bert_tf.runs.evaluations import Evaluations
+from tfrecords.errors import InputError
+
+_LAST = "take the last one with --use_checkpoint=last"
+
+
+def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
+    """Returns the checkpoint to evaluate, predict or export with.
+
+    Args:
+      folder: the run's folder.
+      newest: its newest intact checkpoint.
+      use: "best" for the best one on the dev data if the run was evaluated during training; "last" for the newest.
+
+    Raises:
+      InputError: the best checkpoint is unknown, missing or damaged.
+    """
+    if use == "best":
+        _refuse_lost_evaluations(folder)
+    kept = evaluations.read(folder).up_to(newest.step) if use == "best" else Evaluations()
+    step = kept.best_step
+    if step in (None, newest.step):
+        return newest
+    prefix = latest.numbered(folder).get(step, "")
+    if reason := damage(prefix) if prefix else f"{folder}/ckpt-{step} is missing":
+        raise InputError(
+            f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
+            f"{_LAST}"
+        )
+    logging.info(
+        "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (--use_checkpoint=last)",
+        prefix, kept.metric, kept.scores[step][kept.metric], newest.step,
+    )  # fmt: skip
+    return ResumePoint(prefix)
+
+
+def _refuse_lost_evaluations(folder: str) -> None:
+    """Refuses a run that was evaluated during training, but whose evaluations are not there."""
+    if evaluations.exists(folder) or not tf.io.gfile.exists(os.path.join(folder, run_folder.NAME)):
+        return
+    given = {phase.settings.get("eval_strategy", "no") for phase in run_folder.read_phases(folder)} - {"no"}
+    if given:
+        raise InputError(
+            f"{os.path.join(folder, evaluations.NAME)}: no such file, though the run was trained with "
+            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or {_LAST}"
+        )
