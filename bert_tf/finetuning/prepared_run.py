@@ -85,17 +85,22 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
 
 
 def with_length(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else 128.
+    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else the default.
+
+    The default is 128 tokens, or all positions of a model with fewer.
 
     Raises:
       InputError: a trained model is evaluated with rows of another length.
     """
     length, folder = settings.max_seq_length, settings.output_dir
-    known = description.of_run(settings)
-    trained = known.max_seq_length if known else _DEFAULT_LENGTH
-    if known and length not in (None, trained) and not settings.do_train:
-        raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
-    return dataclasses.replace(settings, max_seq_length=length or trained)
+    if known := description.of_run(settings):
+        trained = known.max_seq_length
+        if length not in (None, trained) and not settings.do_train:
+            raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
+        return dataclasses.replace(settings, max_seq_length=length or trained)
+    if length is None:
+        length = min(_DEFAULT_LENGTH, checkpoints.read_config(settings.bert_config_file).max_position_embeddings)
+    return dataclasses.replace(settings, max_seq_length=length)
 
 
 def num_train_steps(run: PreparedRun) -> int:

@@ -59,7 +59,9 @@ class ClassifierSettings(FineTuningSettings):
     id_column: str = setting("own data: column with a name for each example, for test_predictions.tsv", "")
     data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
     class_weights: str = setting(
-        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object", ""
+        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
+        "other=weight is for all that are not named",
+        "",
     )
     tune_thresholds: bool = setting(
         "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "

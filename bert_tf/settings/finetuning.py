@@ -25,7 +25,9 @@ class FineTuningSettings(protocol.ProtocolSettings):
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     max_seq_length: int | None = setting(
-        "tokens in a row, [CLS] and [SEP] included; default: as the run's folder says, else 128", None
+        "tokens in a row, [CLS] and [SEP] included; default: as the run's folder says, else 128 or, if fewer, "
+        "the model's positions",
+        None,
     )
     allow_unfinished: bool = setting("evaluate and predict with a checkpoint of unfinished training", False)
     do_train: bool = setting("train on the training data", False)

@@ -207,6 +207,14 @@ def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     assert metrics["pearson"] > 0.9 and metrics["loss"] < 0.7
 
 
+def test_rows_of_a_model_with_few_positions_are_as_long_as_these(inputs, vocab_file, trainings, tmp_path):
+    given = dataclasses.replace(settings(inputs, vocab_file, tmp_path / "out", "--do_train"), max_seq_length=None)
+    for positions, length in ((32, 32), (500, 128)):
+        config = config_with(inputs, tmp_path, max_position_embeddings=positions).partition("=")[2]
+        run_classifier(dataclasses.replace(given, bert_config_file=config))
+        assert trainings.pop()[0].settings.max_seq_length == length
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

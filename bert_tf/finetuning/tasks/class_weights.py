@@ -12,6 +12,8 @@ import numpy as np
 from tfrecords.errors import InputError
 
 BALANCED = "balanced"
+# Gives the weight of all classes that are not named, unless a class has this name.
+OTHER = "other"
 
 
 def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
@@ -21,8 +23,8 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
     the learning rate keeps its meaning; only the ratios of the weights count.
 
     Args:
-      text: `balanced`, for the inverse of the counts, or `label=weight,label=weight`, or a JSON object. Labels that are
-        left out weigh 1.
+      text: `balanced`, for the inverse of the counts, or `label=weight,label=weight`, or a JSON object. Each label has
+        a weight there, or `other` has the weight of those that are left out.
       labels: C names.
       counts: training examples of each label.
 
@@ -30,7 +32,7 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
       C factors.
 
     Raises:
-      InputError: a label is unknown, or a weight is not above 0.
+      InputError: a label is unknown or lacks a weight, or a weight is not above 0.
     """
     counts = np.asarray(counts, np.float64)
     given = 1 / np.maximum(counts, 1) if text == BALANCED else _given(text, labels)
@@ -50,17 +52,24 @@ def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_e
 
 
 def _given(text: str, labels: Sequence[str]) -> np.ndarray:
-    weights = dict.fromkeys(labels, 1.0)
-    for label, weight in _parse(text).items():
-        if label not in weights:
-            raise InputError(f"--class_weights: unknown label {label!r}; the labels are {', '.join(labels)}")
-        try:
-            weights[label] = float(weight)
-        except (TypeError, ValueError):
-            weights[label] = math.nan
-        if not 0 < weights[label] < math.inf:
-            raise InputError(f"--class_weights: the weight {weight!r} of {label!r} is not a finite number above 0")
-    return np.array(list(weights.values()))
+    given = {label: _weight(label, weight) for label, weight in _parse(text).items()}
+    if unknown := [label for label in given if label not in (*labels, OTHER)]:
+        raise InputError(f"--class_weights: unknown label {unknown[0]!r}; the labels are {', '.join(labels)}")
+    missing = [label for label in labels if label not in given]
+    if missing and (OTHER not in given or OTHER in labels):
+        rest = "" if OTHER in labels else f", or add {OTHER}=1 for all that are not named"
+        raise InputError(f"--class_weights: {', '.join(missing)} without a weight; name every class{rest}")
+    return np.array([given[label] if label in given else given[OTHER] for label in labels])
+
+
+def _weight(label: str, weight: object) -> float:
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"--class_weights: the weight {weight!r} of {label!r} is not a finite number above 0")
+    return value
 
 
 def _parse(text: str) -> Mapping[str, object]:

@@ -322,7 +322,7 @@ def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_trai
     tasks = [
         find_task(settings("own", tmp_path, regression=True)),
         find_task(settings("own", tmp_path, class_weights="balanced")),
-        find_task(settings("tsv", tmp_path, multi_label=True, label_separator="|", class_weights="0=2")),
+        find_task(settings("tsv", tmp_path, multi_label=True, label_separator="|", class_weights="0=2,other=1")),
     ]
     train.unlink()
     for task in tasks:
@@ -355,9 +355,9 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     rows = "text\tlabel\n" + "a\tx\n" * 6 + "b\ty\n" * 2
     balanced = own(tmp_path, rows, class_weights="balanced")
     assert balanced.class_weights == pytest.approx((8 / 12, 2.0))  # n / (C n_c)
-    given = own(tmp_path, rows, class_weights="y=3")
+    given = own(tmp_path, rows, class_weights="x=1,y=3")
     assert given.class_weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
-    assert own(tmp_path, rows, class_weights='{"y": 3}') == given
+    assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}') == given
     assert balanced.parameters == {"has_pairs": False, "class_weights": list(balanced.class_weights)}
     logits, batch = tf.constant([[0.0, 0.0], [0.0, 0.0]]), {"label_ids": tf.constant([0.0, 1.0])}
     np.testing.assert_allclose(balanced.losses(logits, batch)["loss"], np.log(2) * np.array([8 / 12, 2.0]), rtol=1e-6)
@@ -366,11 +366,19 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [("z=1", "unknown label 'z'; the labels are x, y"), ("x=-1", "weight '-1' of 'x' is not"), ("x=nan", "not a fin"),
-     ("x", "write balanced, or label=weight"), ("{", "or a JSON object"), ("x=a", "weight 'a' of 'x'")],
+     ("x", "write balanced, or label=weight"), ("{", "or a JSON object"), ("x=a", "weight 'a' of 'x'"),
+     ("y=3", "x without a weight; name every class, or add other=1 for all that are not named")],
 )  # fmt: skip
 def test_bad_class_weights_are_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", class_weights=text)
+
+
+def test_a_class_named_other_has_its_own_weight(tmp_path):
+    rows = "text\tlabel\na\tother\nb\ty\n"
+    assert own(tmp_path, rows, class_weights="y=3,other=1").class_weights == pytest.approx((0.5, 1.5))
+    with pytest.raises(InputError, match="y without a weight; name every class$"):
+        own(tmp_path, rows, class_weights="other=1")
 
 
 def test_a_score_of_any_size_is_learned_in_units_of_its_deviation(tmp_path):
