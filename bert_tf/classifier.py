@@ -42,7 +42,7 @@ class TextClassifier:
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
-        self.folder = sweep_results.best_folder(os.fspath(folder), allow_unfinished=False)
+        self.folder = sweep_results.best_folder(_path(folder, "folder"), allow_unfinished=False)
         self.scores = scores or {}
         described = description.read(self.folder)
         if described.kind not in (CLASSIFICATION, REGRESSION, MULTI_LABEL):
@@ -110,9 +110,11 @@ class TextClassifier:
         if (dev_texts is None) != (dev_labels is None):
             raise InputError("dev_texts and dev_labels: give both or none")
         dev = None if dev_texts is None else (dev_texts, dev_labels)
-        source = memory_source(texts, labels, dev, dev_share, settings.get("random_seed") or 0)
+        seed = settings.get("random_seed")
+        source = memory_source(texts, labels, dev, dev_share, seed if isinstance(seed, int) else 0)
         given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": "dev" in source.splits} | settings
-        parsed = ClassifierSettings(init_checkpoint=os.fspath(checkpoint), output_dir=os.fspath(output_dir), **given)
+        paths = {"init_checkpoint": _path(checkpoint, "checkpoint"), "output_dir": _path(output_dir, "output_dir")}
+        parsed = ClassifierSettings(**paths, **given)
         task = find_task(parsed, source)
         policy = keras.mixed_precision.global_policy()
         try:
@@ -154,8 +156,8 @@ class TextClassifier:
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
-        if batch_size < 1:
-            raise InputError(f"batch_size={batch_size}: must be at least 1")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise InputError(f"batch_size={batch_size!r}: must be a whole number above 0")
         parts = []
         for start in range(0, len(examples), batch_size):
             batch = examples[start : start + batch_size]
@@ -184,3 +186,9 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
+
+
+def _path(value, name: str) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise InputError(f"{name}: is {value!r:.60}; give a path")
+    return os.fspath(value)

@@ -27,7 +27,6 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import multi_label
 from bert_tf.finetuning.tasks.classification import REGRESSION
-from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
@@ -125,7 +124,9 @@ def _write_tokenizer(
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
-        if task.kind == MULTI_LABEL and tf.io.gfile.exists(os.path.join(tokenizer.folder, THRESHOLDS_NAME)):
+        if task.kind == multi_label.MULTI_LABEL and tf.io.gfile.exists(
+            os.path.join(tokenizer.folder, multi_label.THRESHOLDS_NAME)
+        ):
             thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels)
             multi_label.write_thresholds(folder, task.labels, thresholds, step=None)
     if settings.format != "hugging_face":
@@ -164,7 +165,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
     if task:
-        entries |= hugging_face.task_entries(task.labels, task.kind == REGRESSION, task.kind == MULTI_LABEL)
+        entries |= hugging_face.task_entries(task.labels, task.kind == REGRESSION, task.kind == multi_label.MULTI_LABEL)
     return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
 
 

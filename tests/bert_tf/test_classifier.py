@@ -68,12 +68,23 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
 def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
     with pytest.raises(InputError, match="was trained on pairs"):
         trained[0].predict(["the man"])
+    with pytest.raises(InputError, match="texts: is of type NoneType"):
+        trained[0].predict(None)
+    with pytest.raises(InputError, match="batch_size='2': must be a whole number"):
+        trained[0].predict(PAIRS, batch_size="2")
 
 
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        ("a text", ["a"], "texts: is one string; give a list of texts"),
+        ("a text", ["a"], "texts: is one string; give a list"),
+        (None, ["a"], "texts: is of type NoneType; give a list"),
+        (["a", "b"], None, "labels: is of type NoneType; give a list"),
+        (["a", "b"], 3, "labels: is of type int; give a list"),
+        (["a", "b"], "xy", "labels: is one string; give a list"),
+        ({"a", "b"}, ["x", "y"], "texts: is of type set; give a list"),
+        (["a", "b"], {"a": "x", "b": "y"}, "labels: is of type dict; give a list"),
+        (["a", "b"], np.array(3), "labels: is of type ndarray; give a list"),
         ([], [], "texts: is empty"),
         (["a", 3], ["x", "y"], r"texts\[1\]: is 3; give a string, or a pair of strings"),
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),
@@ -99,6 +110,11 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
     ("more", "message"),
     [
         ({"epochs": 3}, "epochs: no such setting"),
+        ({"checkpoint": None}, "checkpoint: is None; give a path"),
+        ({"output_dir": 3}, "output_dir: is 3; give a path"),
+        ({"random_seed": "x"}, "--random_seed='x': must be an integer"),
+        ({"dev_share": "0.1"}, "dev_share='0.1': must be"),
+        ({"dev_texts": ["a"], "dev_labels": "x"}, "dev_labels: is one string; give a list"),
         ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or none"),
         ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are of a regression and the labels of a class"),
         ({"data_dir": "folder"}, "--data_dir and texts in memory are two sets of data"),
@@ -106,8 +122,14 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
     ],
 )
 def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp_path):
+    given = {"checkpoint": "nowhere", "output_dir": tmp_path, **more}
     with pytest.raises(InputError, match=message):
-        TextClassifier.train(["a", "b"], ["x", "y"], "nowhere", tmp_path, **more)
+        TextClassifier.train(["a", "b"], ["x", "y"], **given)
+
+
+def test_a_folder_that_is_no_path_is_refused():
+    with pytest.raises(InputError, match="folder: is None; give a path"):
+        TextClassifier.load(None)
 
 
 def task_of(texts, labels, dev=None, **settings):

@@ -115,16 +115,7 @@ class ClassificationTask(Task):
             if text not in self.labels:
                 raise InputError(f"unknown label {text!r}; the task's labels are {', '.join(self.labels)}")
             return self.labels.index(text)
-        low, high = self.score_range
-        try:
-            score = float(text.replace("_", " "))  # Python's own numbers may hold underscores
-        except ValueError as error:
-            raise InputError(f"the score {text!r} is not a number") from error
-        if not math.isfinite(score):
-            raise InputError(f"the score {text!r} is not a finite number; mend the line or remove it")
-        if not low <= score <= high:
-            raise InputError(f"the score {text} is outside {low:g} to {high:g}")
-        return score
+        return parse_score(text, self.score_range)
 
     def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples.
@@ -216,6 +207,24 @@ class ClassificationTask(Task):
         if self.reading.pooling != "cls":
             return whole
         return whole - flops.unread_position_flops(config, length, examples)
+
+
+def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.inf)) -> float:
+    """Converts the label of a regression to its score.
+
+    Raises:
+      InputError: it is not a finite number, or is out of range.
+    """
+    low, high = score_range
+    try:
+        score = float(text.replace("_", " "))  # Python's own numbers may hold underscores
+    except ValueError as error:
+        raise InputError(f"the score {text!r} is not a number; mend the line or remove it") from error
+    if not math.isfinite(score):
+        raise InputError(f"the score {text!r} is not a finite number; mend the line or remove it")
+    if not low <= score <= high:
+        raise InputError(f"the score {text} is outside {low:g} to {high:g}")
+    return score
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

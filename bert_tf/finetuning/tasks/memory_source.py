@@ -77,14 +77,14 @@ def memory_source(
     Raises:
       InputError: says which text or label is wrong.
     """
-    if not 0 <= dev_share < 1:
-        raise InputError(f"dev_share={dev_share}: must be at least 0 and below 1")
-    labels = list(labels)
+    if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
+        raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
+    labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
     placed = _placed(examples_of(texts, labels), "texts")
     names = () if kind == REGRESSION else _class_names(labels)
     if dev is not None:
-        dev_texts, dev_labels = dev[0], list(dev[1])
+        dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
         if (found := _kind_of(dev_labels)) != kind:
             raise InputError(f"dev_labels: are of a {found} and the labels of a {kind}; give labels of one kind")
         return MemorySource({"train": placed, "dev": _placed(examples_of(dev_texts, dev_labels, "dev_texts"),
@@ -108,9 +108,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     Raises:
       InputError: says which text or label is wrong.
     """
-    if isinstance(texts, (str, bytes)):
-        raise InputError(f"{what}: is one string; give a list of texts")
-    texts = list(texts)
+    texts = _list_of(texts, what)
     if not texts:
         raise InputError(f"{what}: is empty; give at least one text")
     pairs = [_pair(text, f"{what}[{number}]") for number, text in enumerate(texts)]
@@ -123,6 +121,22 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
         raise InputError(f"{len(texts)} {what}, but {len(labels)} labels; give one label for each text")
     named = [_label(label, f"the label of {what}[{number}]") for number, label in enumerate(labels)]
     return [Example(*pair, label) for pair, label in zip(pairs, named, strict=True)]
+
+
+def _list_of(values: Any, what: str) -> list:
+    """Returns a list, an array, a column of a table or the like as a list.
+
+    Raises:
+      InputError: it is none of these.
+    """
+    if isinstance(values, (str, bytes)):
+        raise InputError(f"{what}: is one string; give a list")
+    try:
+        if isinstance(values, (Mapping, set, frozenset)):
+            raise TypeError("it has no order")
+        return list(values)
+    except TypeError as error:
+        raise InputError(f"{what}: is of type {type(values).__name__}; give a list") from error
 
 
 def _placed(examples: Sequence[Example], what: str) -> list[Placed]:

@@ -3,7 +3,6 @@
 What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,9 +14,9 @@ from absl import logging
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import class_weights, glue
-from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION
+from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, parse_score
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
-from bert_tf.finetuning.tasks.own_task import LARGEST_SCORE, OwnTask
+from bert_tf.finetuning.tasks.own_task import OwnTask
 from bert_tf.finetuning.tasks.sources import FileSource, Placed, Source
 from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
@@ -218,15 +217,15 @@ def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]
 
 
 def _score(placed: Placed) -> float:
-    """Returns a score; see `ClassificationTask.label_value`."""
-    text = placed.example.label
-    if not _is_number(text) or abs(float(text)) > LARGEST_SCORE:
-        raise InputError(f"{placed.place}: the score {text!r} is not a finite number; mend the line or remove it")
-    return float(text)
+    try:
+        return parse_score(placed.example.label, OwnTask.score_range)
+    except InputError as error:
+        raise InputError(f"{placed.place}: {error}") from error
 
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text.replace("_", " ")))  # Python's own numbers may hold underscores
-    except ValueError:
+        parse_score(text)
+    except InputError:
         return False
+    return True

@@ -153,6 +153,11 @@ class FileSource(Source):
             parts = _list_in(cell)
             if parts is None:
                 parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
+                if "" in parts:
+                    raise InputError(
+                        f"{place}: the labels {cell.strip()!r} have an empty one beside a separator "
+                        f"({self.separator!r}); remove that separator, or give another --label_separator"
+                    )
         if not isinstance(parts, list):
             raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, [] for none")
         labels = tuple(label_text(place, part) for part in parts)

@@ -45,7 +45,9 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
     [
         ("csv", "text,label\na,x\nb,z\n", {"labels": "x,y"}, "line 3: unknown label 'z'; the task's labels are x, y"),
         ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: names a label twice"),
-        ("csv", 'text,label\na,"x,,y"\n', {}, "line 2: the label is empty"),
+        ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: the labels 'x,,y' have an empty one .*remove that separator"),
+        ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' .* beside a separator \('\|'\)"),
+        ("jsonl", '{"text": "a", "label": ["x", ""]}', {}, "line 1: the label is empty"),
         ("csv", "text,label\na,\nb,\n", {}, "check --label_column and --label_separator"),
         ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),
         ("jsonl", '{"text": "a", "label": [["x"]]}', {}, "line 1: the label is a list"),

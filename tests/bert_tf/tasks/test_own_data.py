@@ -140,6 +140,12 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     assert task.score_names == ("pearson", "spearman", "r_squared")
     with pytest.raises(InputError, match="line 2: the score 'inf' is not a finite number"):
         own(tmp_path, "text\tlabel\na\tinf\n", regression=True)
+    for label, message in (
+        ("1e31", "line 2: the score 1e31 is outside"),
+        ("x", "line 2: the score 'x' is not a number"),
+    ):
+        with pytest.raises(InputError, match=message):  # one parser, also of the scale that train gives
+            own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
         own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
 
