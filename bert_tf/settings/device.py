@@ -4,8 +4,6 @@ import dataclasses
 
 from bert_tf.command_line import check_values, require, require_positive, setting
 
-IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
-
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:

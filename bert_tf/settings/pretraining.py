@@ -2,28 +2,23 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, require_folder, require_positive, setting
-from bert_tf.settings.device import IGNORE_TOKENIZER, DeviceSettings
+from bert_tf.command_line import require, require_positive, setting
+from bert_tf.settings.training import TrainingSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingSettings(DeviceSettings):
+class PretrainingSettings(TrainingSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
 
-    bert_config_file: str = setting(
-        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
-    )
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
     eval_input_file: str = setting(
         "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them", ""
     )
-    output_dir: str = setting("folder for checkpoints and results")
     init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
     vocab_file: str = setting(
         "vocabulary of the data, which is copied into the run's folder; empty: the file that the data's manifest "
         "names, or the same file beside the data or --init_checkpoint; needed for data made with --masking=dynamic", "",
     )  # fmt: skip
-    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     fill_mask_file: str = setting(
         "sentences with [MASK], one a line, to fill in at each evaluation, in addition to rows of the data",
         "",
@@ -45,18 +40,11 @@ class PretrainingSettings(DeviceSettings):
     do_eval: bool = setting("evaluate the latest checkpoint; with --do_train every checkpoint", False)
     train_batch_size: int = setting("rows per step, over all devices", 32)
     eval_batch_size: int = setting("rows per evaluation step, over all devices", 8)
-    learning_rate: float = setting("peak learning rate", 5e-5)
     num_train_steps: int = setting("step at which training ends", 100000)
     num_warmup_steps: int = setting("number of steps of linear warm-up", 10000)
     num_schedule_steps: int | None = setting(
         "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase", None
     )
-    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
-    iterations_per_loop: int = setting(
-        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
-        "other devices run at most 50 steps at once",
-        1000, alias="steps_per_loop",
-    )  # fmt: skip
     max_eval_steps: int = setting("maximum number of evaluation steps", 100)
     next_phase: str = setting(
         "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
@@ -70,11 +58,9 @@ class PretrainingSettings(DeviceSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
-        require_folder("output_dir", self.output_dir)
         require_positive(
             self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
-            "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps", "iterations_per_loop",
-            "max_eval_steps",
+            "num_train_steps", "num_schedule_steps", "max_eval_steps",
         )  # fmt: skip
         require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
         self._check_schedule()

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 from bert_tf.command_line import require, setting
-from bert_tf.settings.device import DeviceSettings
+from bert_tf.settings.training import TrainingSettings
 
 # What a sweep varies, and the flag that lists the values.
 _GRID = {
@@ -22,7 +22,7 @@ _LARGEST_SEED = (1 << 31) - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtocolSettings(DeviceSettings):
+class ProtocolSettings(TrainingSettings):
     """How a fine-tuning is evaluated, seeded, regularized by its lower layers, and repeated."""
 
     eval_strategy: str = setting(

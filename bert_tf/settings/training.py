@@ -1,0 +1,31 @@
+"""Settings that pre-training and all fine-tuning scripts share: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require_folder, require_positive, setting
+from bert_tf.settings.device import DeviceSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSettings(DeviceSettings):
+    """The model, the folder and the loop of a training; names and defaults of google-research/bert."""
+
+    bert_config_file: str = setting(
+        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
+    )
+    output_dir: str = setting("folder for checkpoints and results", alias="model_dir")
+    ignore_checkpoint_tokenizer: bool = setting(
+        "use --init_checkpoint even if it was trained with another vocabulary or casing", False
+    )
+    learning_rate: float = setting("peak learning rate", 5e-5)
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
+    iterations_per_loop: int = setting(
+        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
+        "other devices run at most 50 steps at once",
+        1000, alias="steps_per_loop",
+    )  # fmt: skip
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_folder("output_dir", self.output_dir)
+        require_positive(self, "learning_rate", "save_checkpoints_steps", "iterations_per_loop")
