@@ -86,6 +86,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     if settings.do_train:
         _train(run, objective, lock, dev_outputs)
     if not (settings.do_eval or settings.do_predict):
+        _require_finite_loss(run, objective)
         return {}
     found = resume.find(settings.output_dir, strategy)
     run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
@@ -95,7 +96,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict:
-        _predict(run, objective)
+        _predict(run, objective, chosen.step)
     return scores
 
 
@@ -247,9 +248,22 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     return scores
 
 
-def _predict(run: PreparedRun, objective: FineTuningObjective) -> None:
-    """Predicts the test split and lets the task write its files."""
+def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
+    """Refuses trained weights that nothing else evaluates if their loss on a batch of training rows is not finite."""
+    settings, rows = run.settings, run.splits["train"].first(run.settings.train_batch_size)
+    _, loss = _predictions(dataclasses.replace(run, splits={"train": rows}), objective, "train", len(rows))
+    found = resume.find(settings.output_dir, run.strategy)
+    metrics.require_finite({"loss": loss}, f"step {found.step} of {settings.output_dir}")
+
+
+def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
+    """Predicts the test split and lets the task write its files.
+
+    Raises:
+      NotFinite: the weights predict nothing.
+    """
     predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
+    metrics.require_finite({"predictions": float(np.sum(predictions))}, f"step {step} of {run.settings.output_dir}")
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)

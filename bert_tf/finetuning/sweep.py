@@ -39,9 +39,10 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
     """Returns settings with the folder of the best trial if the folder is a sweep's; others as they are.
 
     Raises:
-      InputError: one run would be trained into a sweep's folder; or see `sweep_results.best_folder`.
+      InputError: one run would be trained into a sweep's folder; or see `sweep_results.best_folder`, `refuse_lost`.
     """
     folder = settings.output_dir
+    sweep_results.refuse_lost(folder)
     if settings.sweep or not sweep_results.exists(folder):
         return settings
     if settings.do_train:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -141,6 +142,23 @@ def exists(folder: str) -> bool:
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
+def refuse_lost(folder: str) -> None:
+    """Refuses a sweep's folder that has trials but no results.
+
+    The results are written before the first trial, so a kill never leaves such a folder.
+
+    Raises:
+      InputError: names the file and the remedy.
+    """
+    trials = os.path.join(folder, TRIALS)
+    names = tf.io.gfile.listdir(trials) if tf.io.gfile.isdir(trials) and not exists(folder) else []
+    if any(tf.io.gfile.exists(os.path.join(trials, name, run_folder.NAME)) for name in names):
+        raise InputError(
+            f"{os.path.join(folder, NAME)}: no such file, though {trials} holds trials of a sweep; copy the folder "
+            f"again, or delete {trials} to train them anew"
+        )
+
+
 def read(folder: str) -> Results:
     """Reads the results of a sweep's folder.
 
@@ -187,8 +205,9 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
       allow_unfinished: whether a sweep may have trials that are not trained yet.
 
     Raises:
-      InputError: the sweep is not finished, or all of its trials failed.
+      InputError: the sweep is not finished, all of its trials failed, or its results are lost.
     """
+    refuse_lost(folder)
     if not exists(folder):
         return folder
     results = read(folder)

@@ -48,6 +48,12 @@ class Split:
     def __len__(self) -> int:
         return len(self.example_ids)
 
+    def first(self, count: int) -> "Split":
+        """Returns its first rows, at most so many."""
+        columns = {name: column[:count] for name, column in self.columns.items()}
+        lengths = None if self.lengths is None else self.lengths[:count]
+        return Split(self.examples, columns, self.example_ids[:count], lengths)
+
 
 class Task(abc.ABC):
     """A task: its data, its head, its loss, its scores and its files.

@@ -5,7 +5,6 @@ Paper: section 3.1, appendix A.2.
 
 import contextlib
 import dataclasses
-import gc
 import itertools
 import os
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_tokenizer, run_checkpoints, run_folder
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import flops, loop, memory, metrics, resume
+from bert_tf.training import flops, loop, memory, metrics, resume, traced_graphs
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -130,9 +129,8 @@ def _train(
     for number, phase in enumerate(prepared[under_way:]):
         if number:
             found = resume.find(folder, strategy)
-        values = _train_phase(phase, strategy, lock, found, write_report)
-        # weights and graphs form reference cycles; the next phase needs their memory
-        gc.collect()
+        with traced_graphs.released():  # the next phase needs their memory
+            values = _train_phase(phase, strategy, lock, found, write_report)
     return values
 
 

@@ -154,6 +154,19 @@ def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, traine
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
 
 
+def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
+    flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step, to weights that are finite
+    with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):
+        run_finetuning(settings(folder, vocab_file, tmp_path, *flags), FindTheWord(folder))
+
+
+def test_predictions_that_are_not_finite_are_not_written(folder, vocab_file, trained, monkeypatch):
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.full([24, 2], np.nan), 0.0))
+    monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
+    with pytest.raises(InputError, match=r"step 48 of .* is not finite \(predictions\)"):
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), FindTheWord(folder))
+
+
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):
     with pytest.raises(
         InputError, match="kind 'find' cannot be exported; known kinds are classification, regression, multi"

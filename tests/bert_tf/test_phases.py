@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from tensorflow.python.framework import ops
 
 from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
@@ -65,13 +66,16 @@ EVALUATED = (EVERY_STEP, "--do_eval", "--max_eval_steps=2")
 
 @pytest.fixture(scope="module")
 def both(runs, tmp_path_factory):
-    """Folder and results of a run of both phases."""
-    folder = tmp_path_factory.mktemp("both")
-    return folder / "out", run_pretraining(settings(runs, folder / "out", second_phase(runs, folder), *EVALUATED))
+    """Folder and results of a run of both phases, and the gradients that it has left in TensorFlow's registry."""
+    folder, before = tmp_path_factory.mktemp("both"), set(ops.gradient_registry.list())
+    results = run_pretraining(settings(runs, folder / "out", second_phase(runs, folder), *EVALUATED))
+    return folder / "out", results, set(ops.gradient_registry.list()) - before
 
 
 def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
-    out, results = both
+    out, results, gradients = both
+    custom = [name for name in gradients if name.startswith("CustomGradient-")]
+    assert not custom, "they would hold the weights and moments of both phases"
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
     # at its start and at its end each phase evaluates on its own rows

@@ -111,6 +111,15 @@ def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
         sweep_results.best_folder(str(tmp_path), False)
 
 
+@pytest.mark.parametrize("flags", [["--sweep", "--do_train", "--do_eval"], ["--do_predict"], ["--do_train"]])
+def test_trials_whose_results_were_deleted_are_not_trained_anew_without_a_word(tmp_path, flags):
+    trial = tmp_path / "trials/lr0.001_batch8_epochs2_restart1"
+    trial.mkdir(parents=True)
+    (trial / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"results.json: no such file, though .*trials holds trials of a sweep; copy"):
+        with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", *flags]))
+
+
 class Trials:
     """Stands for training: writes a checkpoint and returns a score by the learning rate, or raises what it is given."""
 
