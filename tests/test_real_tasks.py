@@ -7,7 +7,8 @@ import pytest
 
 from bert_tf.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ClassifierSettings
+from bert_tf.run_swag import main as run_swag
+from bert_tf.settings import ClassifierSettings, SwagSettings
 
 # task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
 TASKS = [
@@ -45,6 +46,20 @@ def test_a_published_checkpoint_learns_the_task(data_dir, checkpoint, tmp_path, 
         )
     )  # fmt: skip
     assert next(iter(scores)) == metric and scores[metric] > bound, scores
+
+
+@pytest.mark.real
+def test_a_published_checkpoint_learns_to_continue_texts(data_dir, checkpoint, tmp_path):
+    paths = {split: data_dir / "swag" / f"continuations-{split}.csv" for split in ("train", "dev")}
+    scores = run_swag(
+        parse(
+            SwagSettings,
+            [f"--train_data_path={paths['train']}", f"--eval_data_path={paths['dev']}", "--max_seq_length=128",
+             f"--init_checkpoint={checkpoint}", f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1",
+             "--do_train", "--do_eval", "--dtype=bfloat16", "--train_batch_size=16", "--learning_rate=5e-5"],
+        )
+    )  # fmt: skip
+    assert next(iter(scores)) == "accuracy" and scores["accuracy"] > 0.6, f"chance is 0.25: {scores}"
 
 
 @pytest.mark.real

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier
+from bert_tf import glue_submission, run_classifier, run_swag
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings, SwagSettings
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -28,11 +28,12 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
 SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
+    "run_swag": (SwagSettings, run_swag.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
-SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
+SMALL = {name: ["--num_train_epochs=1", "--train_batch_size=12"] for name in ("run_classifier", "run_swag")}
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -79,6 +80,8 @@ def write_own_data() -> None:
     for split in ("train", "dev", "test"):
         write(f"topics/{split}.jsonl", "\n".join(lines) + "\n")
         write(f"stars/{split}.csv", "text,stars\n" + "".join(f"{text(i)},{i % 2 + i / 10}\n" for i in range(24)))
+        stories = [{"context": text(i), "choices": ["it is so", "no", text(i)][i % 2 :], "label": 0} for i in range(24)]
+        write(f"stories/{split}.jsonl", "".join(json.dumps(story) + "\n" for story in stories))
         pairs = [f"{text(i)},that is {i},{('yes', 'no')[i % 2]}\n" for i in range(24)]
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
@@ -109,12 +112,13 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 21
+    assert len(found) == 22
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
-    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip"):
+    written = ("reviews_model/report.html", "topics_model/thresholds.json", "stories_model/test_predictions.jsonl")
+    for path in (*written, "runs/MNLI/AX.tsv", "submission.zip"):
         assert (tmp_path / path).exists(), path
 
 

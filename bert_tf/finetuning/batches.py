@@ -38,7 +38,7 @@ def row_batches(
 
     Args:
       split: the N rows.
-      task: makes the model's inputs.
+      task: says how rows are counted, see `Task.group_sizes`, and makes the model's inputs.
       tokenizer: gives the ids of special tokens.
       plan: of the batches.
       max_seq_length: S.
@@ -54,14 +54,15 @@ def row_batches(
       besides them what the encoder reads of R packed rows, and for each row its index in the packed outputs: `slots`
       int32 [B] in the R K pooled ones, `starts` int32 [B] in the R W positions.
     """
-    count = len(split)
+    count, group_sizes = len(split), task.group_sizes(split)
+    num_units = count if group_sizes is None else len(group_sizes)
     ids = tf.constant(plan.ids.reshape(-1, shares * plan.ids.shape[1]))
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
     def batch_of(number):
-        used = (number + 1) * size
-        position = tf.cast(tf.stack([used // count, used % count, 0]), tf.int32)
+        used = (number + 1) * plan.units * shares
+        position = tf.cast(tf.stack([used // num_units, used % num_units, 0]), tf.int32)
         batch = {"row_ids": tf.cast(ids[number], tf.int64)}
         batch["data_position"] = tf.repeat(position[tf.newaxis], size, axis=0)
         return batch if places is None else batch | {"places": places[number]}

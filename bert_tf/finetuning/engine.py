@@ -105,9 +105,7 @@ def _check_batches(run: PreparedRun) -> None:
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
         # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
-        least = int(run.splits["train"].lengths.min()) if settings.pack_sequences else settings.max_seq_length
-        rows = settings.train_batch_size // replicas // settings.gradient_accumulation_steps
-        memory.require_batch_memory(run.config, settings, replicas, (rows, least))
+        memory.require_batch_memory(run.config, settings, replicas, prepared_run.smallest_share(run))
         prepared_run.num_train_steps(run)
 
 
@@ -146,8 +144,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
     plan = prepared_run.training_plan(run, num_train_steps)
-    micro_batch = (plan.shape.rows, plan.shape.width) if plan.shape else None
-    memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, micro_batch)
+    rows = (plan.shape.rows, plan.shape.width) if plan.shape else (plan.ids.shape[1], settings.max_seq_length)
+    memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, rows)
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
@@ -168,8 +166,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
 
     def records_of(step: int, position: Position) -> list[str]:
         position = position if step > found.step + 1 else start
-        ids = plan.ids.reshape(-1, settings.train_batch_size)[prepared_run.batches_before(run, position)]
-        return [prepared_run.example_name(run, "train", row) for row in ids]
+        ids = plan.ids.reshape(num_train_steps, -1)[prepared_run.batches_before(run, position)]
+        return prepared_run.example_names(run, "train", ids)
 
     def evaluate() -> None:
         step = int(trainer.global_step.numpy())

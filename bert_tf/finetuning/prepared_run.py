@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -103,13 +104,28 @@ def with_length(settings: FineTuningSettings) -> FineTuningSettings:
     return dataclasses.replace(settings, max_seq_length=length)
 
 
+def num_train_units(run: PreparedRun) -> int:
+    """Returns how many rows, or examples whose rows stay together, an epoch has; a batch is counted in them."""
+    group_sizes = run.task.group_sizes(run.splits["train"])
+    return len(run.splits["train"]) if group_sizes is None else len(group_sizes)
+
+
+def smallest_share(run: PreparedRun) -> tuple[int, int]:
+    """Returns the fewest rows that a micro-batch of training can have, and the length of the shortest."""
+    settings, split = run.settings, run.splits["train"]
+    units = settings.train_batch_size // run.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
+    group_sizes = run.task.group_sizes(split)
+    rows = units if group_sizes is None else units * int(group_sizes.min())
+    return rows, int(split.lengths.min()) if settings.pack_sequences else settings.max_seq_length
+
+
 def num_train_steps(run: PreparedRun) -> int:
     """Returns the number of steps of training.
 
     Raises:
       InputError: it is 0.
     """
-    settings, rows = run.settings, len(run.splits["train"])
+    settings, rows = run.settings, num_train_units(run)
     steps = int(rows / settings.train_batch_size * settings.num_train_epochs)
     if steps < 1:
         raise InputError(
@@ -134,6 +150,7 @@ def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
         shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
         seed=settings.order_seed,
         packed_for=run.config if settings.pack_sequences else None,
+        group_sizes=run.task.group_sizes(run.splits["train"]),
     )
 
 
@@ -145,13 +162,14 @@ def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
         max_seq_length=run.settings.max_seq_length,
         shares=run.strategy.num_replicas_in_sync,
         packed_for=run.config if run.settings.pack_sequences else None,
+        group_sizes=run.task.group_sizes(run.splits[split]),
     )
 
 
 def batches_before(run: PreparedRun, position: Position) -> int:
     """Returns how many batches of training come before a position."""
-    rows = position.epoch * len(run.splits["train"]) + position.examples
-    return rows // run.settings.train_batch_size
+    units = position.epoch * num_train_units(run) + position.examples
+    return units // run.settings.train_batch_size
 
 
 def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
@@ -173,10 +191,11 @@ def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1,
     return make_batches
 
 
-def example_name(run: PreparedRun, split: str, row: int) -> str:
-    """Returns how messages name the example of a row."""
-    files = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split
-    return f"{files} example {run.splits[split].example_ids[row] + 1}"
+def example_names(run: PreparedRun, split: str, rows: np.ndarray) -> list[str]:
+    """Returns how messages name the examples of rows; entries that only fill a batch have none."""
+    files, known = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split, run.splits[split]
+    numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
+    return [f"{files} example {number + 1}" for number in numbers]
 
 
 def phase(run: PreparedRun, num_train_steps: int) -> run_folder.Phase:

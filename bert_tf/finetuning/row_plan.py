@@ -1,9 +1,10 @@
 """Which rows of a split each batch holds, and where they lie if several of them share a packed row.
 
-The plan of a whole run is made before it, so that all batches fit one static shape.
+The plan of a whole run is made before it, so that all batches fit one static shape. Where the rows of an example must
+not be separated, as those of the choices that a softmax compares, a batch is counted in examples, else in rows.
 
-Letters: B batch, N rows, M shares (per-replica batches or micro-batches) of all batches, E rows of a share, R packed
-rows, W their length, K maximum number of rows in a packed row.
+Letters: B batch, N rows, G examples, M shares (per-replica batches or micro-batches) of all batches, U units (rows or
+examples) of a share, E rows of a share, R packed rows, W their length, K maximum number of rows in a packed row.
 """
 
 import dataclasses
@@ -42,12 +43,14 @@ class RowPlan:
 
     Attributes:
       ids: int32 [M, E], indices of rows; N on entries that only fill the share.
+      units: U, how many rows or, where their rows stay together, examples a share has.
       shape: of the packed rows; None if each row stays apart.
       places: int32 [M, E, 3]: the packed row of each row, its first position there and its number there, from 0. Zeros
         on entries that only fill the share. None if each row stays apart.
     """
 
     ids: np.ndarray
+    units: int
     shape: PackedShape | None = None
     places: np.ndarray | None = None
 
@@ -60,6 +63,7 @@ def plan_training(
     shares: int = 1,
     seed: int = 0,
     packed_for: BertConfig | None = None,
+    group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
     """Plans the batches of training.
 
@@ -70,15 +74,17 @@ def plan_training(
       shares: number of equal shares of a batch: replicas times micro-batches.
       seed: see `training_order`.
       packed_for: the model to pack rows for; None packs none.
+      group_sizes: see `Task.group_sizes`.
     """
-    ids = training_order(lengths, batch_size, seed, num_batches * batch_size).reshape(num_batches * shares, -1)
+    unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
+    units = training_order(unit_lengths, batch_size, seed, num_batches * batch_size).reshape(num_batches * shares, -1)
+    ids = units if group_sizes is None else _rows_of(units, group_sizes)
     if packed_for is None:
-        return RowPlan(ids)
+        return RowPlan(ids, units.shape[1])
     # A batch across two epochs is the only one whose number of tokens is random.
     sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
     width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
-    rows = _fit_all(lengths, ids, width)
-    return _placed(lengths, ids, rows, width)
+    return _placed(lengths, ids, units.shape[1], *_fit_all(lengths, ids, width), width)
 
 
 def plan_evaluation(
@@ -88,20 +94,25 @@ def plan_evaluation(
     max_seq_length: int,
     shares: int = 1,
     packed_for: BertConfig | None = None,
+    group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
     """Plans the batches of one pass over all rows; a packed batch has at most the tokens of an unpacked one.
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B, number of unpacked rows.
+      batch_size: B, number of unpacked rows, or of examples whose rows stay together.
       max_seq_length: length of unpacked rows.
       shares: number of replicas.
       packed_for: the model to pack rows for; None packs none.
+      group_sizes: see `Task.group_sizes`.
     """
-    count, size = len(lengths), batch_size // shares
+    count, size = len(lengths) if group_sizes is None else len(group_sizes), batch_size // shares
     if packed_for is None:
         padded = np.arange(count + -count % batch_size, dtype=np.int32)
-        return RowPlan(np.minimum(padded, count).reshape(-1, size))
+        units = np.minimum(padded, count).reshape(-1, size)
+        return RowPlan(units if group_sizes is None else _rows_of(units, group_sizes), size)
+    if group_sizes is not None:
+        return _plan_packed_groups(lengths, group_sizes, size, max_seq_length, shares, packed_for)
     sample = np.random.default_rng(0).permutation(count)[:_SAMPLED_ROWS]
     candidates = [w for w in _widths(lengths, packed_for) if w <= size * max_seq_length]
     width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
@@ -119,7 +130,52 @@ def plan_evaluation(
     ids = np.full(taken.shape, count, np.int32)
     rows = np.full(taken.shape, share_rows, np.int32)
     ids[taken], rows[taken] = order, row_of[order] % share_rows
-    return _placed(np.append(lengths, 0), ids, rows, width, share_rows)
+    return _placed(lengths, ids, ids.shape[1], rows, share_rows, width)
+
+
+def _plan_packed_groups(
+    lengths: np.ndarray, group_sizes: np.ndarray, size: int, max_seq_length: int, shares: int, packed_for: BertConfig
+) -> RowPlan:
+    """Plans one pass over examples whose rows stay together, with as many examples a share as fit its tokens."""
+    tokens, count = _sums(lengths, group_sizes), len(group_sizes)
+    most = size * int(group_sizes.max()) * max_seq_length
+    # A share that is filled to the last token would hardly ever fit.
+    in_share = max(size, min(int(0.95 * most / tokens.mean()), -(-count // shares)))
+    while True:
+        order = training_order(tokens, in_share * shares, 0, count)
+        padded = np.append(order, np.full(-count % (in_share * shares), count, order.dtype))
+        ids = _rows_of(padded.reshape(-1, in_share), group_sizes)
+        sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
+        width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
+        rows, num_rows = _fit_all(lengths, ids, width)
+        if num_rows * width <= most or in_share == size:
+            return _placed(lengths, ids, in_share, rows, num_rows, width)
+        in_share = max(size, int(0.9 * in_share))
+
+
+def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
+    """Sums the lengths of each example's rows, int [G]."""
+    return np.add.reduceat(lengths, np.cumsum(group_sizes) - group_sizes)
+
+
+def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
+    """Returns the rows of examples, one example after the other.
+
+    Args:
+      examples: int [M, U], indices of examples; G on entries that only fill the share.
+      group_sizes: int [G], number of rows of each example.
+
+    Returns:
+      int32 [M, E], indices of rows; N at the end of shares with fewer rows than others.
+    """
+    ends = np.cumsum(group_sizes)
+    sizes = np.append(group_sizes, 0)[examples]  # [M, U]
+    firsts = np.append(ends - group_sizes, 0)[examples]
+    totals = sizes.sum(axis=1)
+    ids = np.full([len(examples), totals.max()], ends[-1], np.int32)
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes.ravel()) - sizes.ravel(), sizes.ravel())
+    ids[np.arange(ids.shape[1]) < totals[:, np.newaxis]] = np.repeat(firsts.ravel(), sizes.ravel()) + within
+    return ids
 
 
 def _widths(lengths: np.ndarray, config: BertConfig) -> list[int]:
@@ -142,26 +198,33 @@ def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
     return packed_rows.best_fit(lengths, np.zeros_like(lengths), width, shape)
 
 
-def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> np.ndarray:
-    """Returns the packed row of each row within its share, int [M, E]."""
-    return np.stack([_fit(lengths[share], width) for share in ids])
+def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
+    """Returns the packed row of each row within its share, int [M, E], and R; entries that only fill a share have R."""
+    rows = np.full(ids.shape, -1)
+    for share, found in zip(ids, rows, strict=True):
+        real = share < len(lengths)
+        if real.any():
+            found[real] = _fit(lengths[share[real]], width)
+    num_rows = int(rows.max()) + 1
+    return np.where(rows < 0, num_rows, rows), num_rows
 
 
 def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
-    return int(_fit_all(lengths, ids, width).max()) + 1
+    return _fit_all(lengths, ids, width)[1]
 
 
-def _placed(lengths: np.ndarray, ids: np.ndarray, rows: np.ndarray, width: int, num_rows: int = 0) -> RowPlan:
+def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
     """Lays the rows of each packed row one after the other.
 
     Args:
-      lengths: int [N] or more.
+      lengths: int [N].
       ids: int [M, E].
+      units: U.
       rows: int [M, E], packed row of each row; R on entries that only fill the share.
+      num_rows: R.
       width: W.
-      num_rows: R; 0 for as many as are used.
     """
-    num_rows = num_rows or int(rows.max()) + 1
+    lengths = np.append(lengths, 0)
     order = np.argsort(rows, axis=1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, axis=1)
     begins = np.diff(sorted_rows, axis=1, prepend=-1) != 0
@@ -173,4 +236,4 @@ def _placed(lengths: np.ndarray, ids: np.ndarray, rows: np.ndarray, width: int, 
     places_sorted = np.concatenate([sorted_rows[:, :, np.newaxis], before], axis=2)
     np.put_along_axis(places, order[:, :, np.newaxis], places_sorted.astype(np.int32), axis=1)
     places[rows == num_rows] = 0
-    return RowPlan(ids, PackedShape(num_rows, width, int(places[:, :, 2].max()) + 1), places)
+    return RowPlan(ids, units, PackedShape(num_rows, width, int(places[:, :, 2].max()) + 1), places)

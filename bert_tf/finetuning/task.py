@@ -124,6 +124,14 @@ class Task(abc.ABC):
           example is one row. Columns of labels are there for test data too, with any value.
         """
 
+    def group_sizes(self, split: Split) -> np.ndarray | None:
+        """Returns the number of rows of each example if those must be in one batch of one replica, int [G].
+
+        `--train_batch_size` then counts examples. The rows of an example follow each other, in their order, in the
+        `batch` of `losses`. None, the default, means that each row may be in any batch.
+        """
+        return None
+
     @abc.abstractmethod
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Makes the model's inputs of a batch in the graph; training and the served model call the same code.

@@ -21,10 +21,12 @@ _MOST_CHARACTERS = 300
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a folder's last evaluation of classes, label sets or scores; "" if it has none."""
+    """Returns the sections of a folder's last evaluation, of whatever kind; "" if it has none."""
     entries = evaluation_file.read(folder)
     if not entries:
         return ""
+    if "choices" in entries[0]:
+        return _choices(entries)
     labels, example = list(description.read(folder).labels), entries[0]["label"]
     if isinstance(example, list):
         return _label_sets(entries, labels)
@@ -68,6 +70,20 @@ def _classes(entries: Sequence[dict], labels: Sequence[str]) -> str:
     ]
     parts.append(_errors(note, ["loss", "true", "predicted"], rows, _worst(wrong)))
     return "\n".join(parts)
+
+
+def _choices(entries: Sequence[dict]) -> str:
+    """Shows the calibration of the chosen texts, and the worst errors with the right and the chosen text."""
+    is_right = np.array([entry["label"] == entry["prediction"] for entry in entries])
+    confidence = np.array([max(entry["probabilities"]) for entry in entries])
+    wrong = _worst([entry for entry in entries if entry["label"] != entry["prediction"]])
+    rows = [
+        [f"{e['loss']:.3g}", _short(e["choices"][e["label"]]),
+         f"{_short(e['choices'][e['prediction']])} ({max(e['probabilities']):.0%})"]
+        for e in wrong
+    ]  # fmt: skip
+    note = f"{np.sum(~is_right):,} of {len(entries):,} answers are wrong."
+    return calibration_section(confidence, is_right) + "\n" + _errors(note, ["loss", "right", "chosen"], rows, wrong)
 
 
 def _regression(entries: Sequence[dict]) -> str:

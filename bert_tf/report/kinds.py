@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
 from bert_tf.runs.run_folder import Phase
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import ClassifierSettings, PretrainingSettings, SwagSettings
 from bert_tf.training import metrics
 
 
@@ -63,8 +63,14 @@ FINE_TUNING = Kind(
     ClassifierSettings,
     any_metric=True,
 )  # fmt: skip
+# Fine-tunings of tasks that another script than run_classifier trains, by the kind of the task.
+_OTHER_SCRIPTS = {"choice": ("bert_tf.run_swag", SwagSettings)}
 
 
 def of_run(phases: Sequence[Phase]) -> Kind:
     """Returns the kind of a folder's run."""
-    return PRETRAINING if not phases or phases[-1].model.get("model") == "pretraining" else FINE_TUNING
+    model = phases[-1].model.get("model") if phases else "pretraining"
+    if model == "pretraining":
+        return PRETRAINING
+    script, settings_class = _OTHER_SCRIPTS.get(model, (FINE_TUNING.script, FINE_TUNING.settings_class))
+    return dataclasses.replace(FINE_TUNING, script=script, settings_class=settings_class)

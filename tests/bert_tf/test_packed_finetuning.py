@@ -12,6 +12,8 @@ from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.choice import ChoiceTask
+from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
@@ -33,6 +35,8 @@ def examples(task, tokenizer, count=24):
     rng = np.random.default_rng(0)
     words = [word for word in tokenizer.vocabulary if word.isalpha() and len(word) > 2]
     texts = [[" ".join(rng.choice(words, rng.integers(0, 12))) for _ in range(2)] for _ in range(count)]
+    if task == "choices":
+        return [ChoiceExample(a, "he", (b, *words[i : i + 1 + i % 3]), i % 2) for i, (a, b) in enumerate(texts)]
     return (
         [" the ".join(pair) for pair in texts]
         if task == "words"
@@ -43,8 +47,9 @@ def examples(task, tokenizer, count=24):
 def measured(objective, task, tokenizer, split, packed, micro_batches=1):
     """Returns loss, metrics, gradients by path, and logits by row of one step."""
     plan = plan_training(
-        split.lengths, batch_size=24, num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None
-    )
+        split.lengths, batch_size=24, num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None,
+        group_sizes=task.group_sizes(split),
+    )  # fmt: skip
     data = row_batches(
         split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches, micro_batches=micro_batches
     )
@@ -76,11 +81,11 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1):
 @pytest.mark.parametrize(
     "directionality", ["bidi", *(pytest.param(way, marks=pytest.mark.slow) for way in ("ltr", "rtl"))]
 )
-@pytest.mark.parametrize("kind", ["pairs", "words"])
+@pytest.mark.parametrize("kind", ["pairs", "words", "choices"])
 def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
-    task = make_task(3) if kind == "pairs" else FindTheWord("")
+    task = {"pairs": make_task(3), "words": FindTheWord(""), "choices": ChoiceTask("", {})}[kind]
     split = encoded_split(task, examples(kind, tokenizer), tokenizer, 32)
-    if len(split) > 24:  # two rows for each example
+    if kind == "words":  # two rows for each example
         columns = {name: column[:24] for name, column in split.columns.items()}
         split = dataclasses.replace(
             split, columns=columns, example_ids=split.example_ids[:24], lengths=split.lengths[:24]
@@ -92,7 +97,7 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
     assert sums["loss"] > 1
     for micro_batches in (1, 2):
         packed_sums, found, packed_logits, batch = measured(objective, task, tokenizer, split, True, micro_batches)
-        assert batch["input_ids"].shape[0] < 24 and "slots" in batch, "rows are shared"
+        assert batch["input_ids"].shape[0] < len(split) and "slots" in batch, "rows are shared"
         for name, value in sums.items():
             np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
         assert found.keys() == expected.keys() and len(found) > 30

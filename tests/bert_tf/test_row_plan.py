@@ -109,3 +109,40 @@ def test_packed_rows_are_no_longer_than_the_model_has_positions():
     full = np.full(64, 100, np.int32)
     plan = plan_training(full, batch_size=8, num_batches=5, packed_for=short)
     assert dataclasses.astuple(plan.shape) == (8, 100, 1), "where nothing can share a row, nothing changes"
+
+
+def check_groups(plan, group_sizes):
+    """Each share has whole examples, each one's rows in their order; returns the examples by share."""
+    ends = np.cumsum(group_sizes)
+    owner = np.append(np.repeat(np.arange(len(group_sizes)), group_sizes), -1)
+    shares = []
+    for ids in plan.ids:
+        real = ids[ids < ends[-1]]
+        assert (ids[len(real) :] == ends[-1]).all(), "what fills a share is at its end"
+        examples = owner[real][np.diff(owner[real], prepend=-1) != 0]
+        np.testing.assert_array_equal(
+            real, np.concatenate([np.arange(ends[e] - group_sizes[e], ends[e]) for e in examples])
+        )
+        shares.append(examples.tolist())
+    return shares
+
+
+@pytest.mark.parametrize("packed_for", [None, CONFIG])
+@pytest.mark.parametrize("shares", [1, 4])
+def test_the_rows_of_an_example_stay_together_and_a_batch_counts_examples(shares, packed_for):
+    group_sizes = np.random.default_rng(0).integers(2, 6, 150)
+    lengths = random_lengths(int(group_sizes.sum()))
+    options = {"shares": shares, "packed_for": packed_for, "group_sizes": group_sizes}
+    plan = plan_training(lengths, batch_size=16, num_batches=28, seed=1, **options)
+    found = check_groups(plan, group_sizes)
+    assert {len(examples) for examples in found} == {16 // shares} == {plan.units}
+    stream = np.concatenate(found)
+    assert sorted(stream[:150]) == sorted(stream[150:300]) == list(range(150)), "each epoch has every example once"
+    evaluation = plan_evaluation(lengths, batch_size=8, max_seq_length=128, **options)
+    assert sorted(sum(check_groups(evaluation, group_sizes), [])) == list(range(150))
+    assert len(evaluation.ids) % shares == 0
+    if packed_for:
+        check_places(plan, lengths)
+        check_places(evaluation, lengths)
+        assert evaluation.shape.rows * evaluation.shape.width <= 8 // shares * 5 * 128, "no more memory than unpacked"
+        assert lengths.sum() / (len(evaluation.ids) * evaluation.shape.rows * evaluation.shape.width) > 0.6

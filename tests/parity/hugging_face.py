@@ -21,6 +21,7 @@ _MODULES = {
     "masked_lm/transform": "cls.predictions.transform.dense",
     "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
     "next_sentence/dense": "cls.seq_relationship",
+    "head/dense": "classifier",
 }
 _BLOCK = {
     "attention/query": "attention.self.query",

@@ -1,7 +1,7 @@
 """Reads fields of JSON Lines: one object a line."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfrecords.errors import InputError
@@ -13,16 +13,24 @@ def read_columns(path: str, lines: Sequence[str], layout, columns: Sequence[str]
     """Reads fields of each line; blank lines are left out. See `tables.read_columns`."""
     del layout  # each line names its fields
     rows = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
-        entries = _parse(place, line)
+    for number, entries in read_objects(path, lines):
         for column in columns:
             if column not in entries:
-                raise InputError(f"{place}: there is no field {column!r}; the line has {', '.join(entries) or 'none'}")
+                have = ", ".join(entries) or "none"
+                raise InputError(f"{path}, line {number}: there is no field {column!r}; the line has {have}")
         rows.append((number, tuple(entries[column] for column in columns)))
     return rows
+
+
+def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the number of each line, from 1, and its object; blank lines are left out.
+
+    Raises:
+      InputError: a line is no object; names file and line.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, _parse(f"{path}, line {number}", line)
 
 
 def meaning(value: Any) -> str:

@@ -72,6 +72,27 @@ def format_of(path: str) -> str:
     raise InputError(f"{path}: its extension is none of {known}; give --data_format")
 
 
+def read_table(path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Reads all columns of a comma-separated file.
+
+    Returns:
+      The names of the columns; and the number of the line on which each row starts, from 1, and its cells. Lines that
+      are blank at the end of the file are left out.
+
+    Raises:
+      InputError: the file is missing, not UTF-8, or damaged. The message names file and line.
+    """
+    rows = list(_quoted_rows(path, list(decoded_lines(path)), ","))
+    while rows and len(rows[-1][1]) < 2 and not any(rows[-1][1]):
+        rows.pop()
+    if not rows:
+        raise InputError(f"{path}: is empty; the first line must name the columns")
+    (_, header), *rows = rows
+    for line, row in rows:
+        check_width(path, line, row, len(header), ",", quoted=True)
+    return header, rows
+
+
 def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
     """Reads columns of a file.
 

@@ -1,0 +1,36 @@
+r"""Fine-tunes, evaluates and runs a model that chooses one of several texts, as on SWAG (paper: section 4.4).
+
+python -m bert_tf.run_swag --data_dir=swag --init_checkpoint=pretrained --output_dir=swag_model \
+      --do_train --do_eval --train_batch_size=16 --learning_rate=2e-5
+
+The data is SWAG's .csv, or JSON Lines with the keys context (text), choices (list of texts), label (number of the right
+choice from 0, or its text; not needed for prediction), and optionally start (text before each choice; also named
+question) and id (name of the example in the files of predictions). Examples may have different numbers of choices.
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import SwagSettings
+
+
+def main(settings: SwagSettings) -> dict[str, float]:
+    """Runs the script with resolved settings; returns the metrics of the evaluation."""
+    from bert_tf.finetuning.engine import run_finetuning
+    from bert_tf.finetuning.tasks.choice import choice_task
+    from bert_tf.report import run_report
+
+    return run_finetuning(settings, choice_task(settings), run_report.write)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(SwagSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

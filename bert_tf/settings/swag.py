@@ -1,0 +1,26 @@
+"""Settings of `run_swag`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import require, setting
+from bert_tf.settings.finetuning import FineTuningSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class SwagSettings(FineTuningSettings):
+    """Settings of `run_swag`."""
+
+    data_dir: str = setting(
+        "folder with train, dev (also named val or validation) and test, as .csv in SWAG's columns, or as .jsonl or "
+        ".json, one object a line with context, choices and label", "",
+    )  # fmt: skip
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", alias="train_file")
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", alias="validation_file")
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", alias="test_file")
+
+    def __post_init__(self):
+        super().__post_init__()
+        paths = {"do_train": "train_data_path", "do_eval": "eval_data_path", "do_predict": "test_data_path"}
+        for flag, path in paths.items():
+            found = bool(self.data_dir.strip() or getattr(self, path) or not getattr(self, flag))
+            require(found, f"--{flag} needs --data_dir, or --{path}")
