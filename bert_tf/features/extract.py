@@ -176,8 +176,8 @@ def _check_space(path: str, facts: Facts, lines: int) -> None:
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
         raise InputError(
             f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
-            "of them until the shards are joined; free some space and run the same command again, or give a more compact "
-            "--output_format or --dtype, or fewer --layers"
+            "of them until the shards are joined; free some space and run the same command again, or give a more "
+            "compact --output_format or --dtype, or fewer --layers"
         )
 
 
