@@ -79,16 +79,17 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     )
 
 
-def load_encoder(path: str) -> BertEncoder:
+def load_encoder(path: str, config_file: str = "") -> BertEncoder:
     """Builds a checkpoint's encoder and loads its weights.
 
     Args:
-      path: see `open_checkpoint`; the checkpoint's folder must have a configuration.
+      path: see `open_checkpoint`.
+      config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
       InputError: there is no checkpoint or no configuration, or they do not fit each other.
     """
-    contents = open_checkpoint(path)
+    contents = open_checkpoint(path, config_file)
     config = contents.require_config()
     fresh = contents.check(config, names.encoder_shapes(config))
     values = contents.read(path for path in names.encoder_shapes(config) if path in contents.tensors)

@@ -21,7 +21,7 @@ def main(settings: GeneratorSettings) -> None:
 
         return verify(settings)
     if settings.runner == "spark":
-        from data_gen.run_spark import SparkRunner
+        from jobs.run_spark import SparkRunner
 
         settings = settings.with_absolute_paths()
         runner = SparkRunner(settings.spark_master, settings.num_workers)

@@ -15,14 +15,16 @@ from data_gen import disk_space
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
-from data_gen.job import Job, corpus_entries, hash_range, output_paths, plan_hashes
-from data_gen.progress import Progress
-from data_gen.runner import Runner
+from data_gen.job import Job
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from data_gen.vocabulary_check import warn_of_case
+from jobs.content import corpus_entries, hash_range, plan_hashes
+from jobs.progress import Progress
+from jobs.runner import Runner
+from jobs.shard_names import output_paths
 from tfrecords import manifest, reader, writer
 from tfrecords.errors import InputError
 from tfrecords.vocabulary import tokens_sha256

@@ -14,11 +14,11 @@ from absl import logging
 from data_gen import unit_files
 from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
 from data_gen.job import Job
-from data_gen.progress import Progress
-from data_gen.runner import Runner
 from data_gen.shuffle import deal
 from data_gen.token_blocks import Block
 from data_gen.work_units import Unit, plan_units, window_around
+from jobs.progress import Progress
+from jobs.runner import Runner
 from tfrecords import writer
 from tfrecords.errors import InputError
 from tfrecords.manifest import Shard

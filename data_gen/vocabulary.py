@@ -20,11 +20,11 @@ from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
 from data_gen.corpus_check import check_corpus
 from data_gen.merges import JOINER, Merges
-from data_gen.progress import Progress
 from data_gen.segmentation import measure
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_extension import ExistingVocabulary, extend_tokens
 from data_gen.words import WordCounts, count_words
+from jobs.progress import Progress
 from tfrecords import reader, writer
 from tfrecords.errors import InputError
 

@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from bert_tf.tokenization import load_vocabulary
 from data_gen.merges import JOINER, Merges
-from data_gen.progress import Progress
 from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_check import UNUSED, warn_of_case
+from jobs.progress import Progress
 from tfrecords.errors import InputError
 
 # Number of candidates in each round, as a multiple of the number of requested tokens. Many candidates at first

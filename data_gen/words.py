@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
-from data_gen.progress import Progress
+from jobs.progress import Progress
 
 # Bytes of text that are split into words at once.
 _BLOCK = 1 << 18

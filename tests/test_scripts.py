@@ -14,6 +14,7 @@ SCRIPTS = {
     "bert_tf.run_pretraining": "--max_predictions_per_seq",
     "bert_tf.run_classifier": "--warmup_proportion",
     "bert_tf.run_swag": "--train_data_path",
+    "bert_tf.extract_features": "--sentence_vectors",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "export.export_saved_model": "--export_dir",
 }

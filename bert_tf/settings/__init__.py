@@ -3,6 +3,7 @@
 from bert_tf.settings.classifier import IN_MEMORY, ClassifierSettings
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings
+from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.settings.finetuning import FineTuningSettings
 from bert_tf.settings.glue_submission import GlueSubmissionSettings
 from bert_tf.settings.pretraining import PretrainingSettings
@@ -13,8 +14,10 @@ __all__ = [
     "ClassifierSettings",
     "ConversionSettings",
     "DeviceSettings",
+    "FeaturesSettings",
     "FineTuningSettings",
     "GlueSubmissionSettings",
     "PretrainingSettings",
     "SwagSettings",
+    "VectorSettings",
 ]

@@ -7,6 +7,7 @@ import pytest
 from data_gen import job
 from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs import content, shard_names
 from tfrecords.errors import InputError
 
 
@@ -33,13 +34,13 @@ def make(folder, outputs=("out",), vocabulary="v1", texts=("abc",), **changes):
     ],
 )
 def test_output_paths(output_file, paths):
-    assert job.output_paths(output_file) == paths
+    assert shard_names.output_paths(output_file) == paths
 
 
 @pytest.mark.parametrize("output_file", ["", " , ", "a@0", "a@100000", "a@-1", "a@abc", "a@", "@4", "x/@4", "b,u@h"])
 def test_impossible_outputs_are_refused(output_file):
     with pytest.raises(InputError, match="--output_file"):
-        job.output_paths(output_file)
+        shard_names.output_paths(output_file)
 
 
 def test_a_users_folder_with_the_name_of_the_work_folder_is_left_alone(tmp_path):
@@ -58,34 +59,34 @@ def test_a_neighbor_whose_name_is_not_utf8_is_no_error(tmp_path):
 
 
 def test_there_are_as_many_names_as_shards_up_to_the_most():
-    paths = job.output_paths("a@99999")
+    paths = shard_names.output_paths("a@99999")
     assert len(set(paths)) == 99_999
     assert paths[-1] == "a-99998-of-99999"
 
 
 def entries(*paths):
     paths = [str(path) for path in paths]
-    return job.corpus_entries(paths, dict(LocalRunner(1).map(job.hash_range, job.plan_hashes(paths))))
+    return content.corpus_entries(paths, dict(LocalRunner(1).map(content.hash_range, content.plan_hashes(paths))))
 
 
 def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "_HASHED_AT_ONCE", 10)
-    content = bytes(range(35))
-    (tmp_path / "a").write_bytes(content)
+    monkeypatch.setattr(content, "_HASHED_AT_ONCE", 10)
+    data = bytes(range(35))
+    (tmp_path / "a").write_bytes(data)
     (tmp_path / "b").write_bytes(b"")
     first = entries(tmp_path / "a", tmp_path / "b")
     assert [(e["name"], e["bytes"]) for e in first] == [("a", 35), ("b", 0)]
     assert first[0]["fingerprint"] != first[1]["fingerprint"]
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "a").write_bytes(content)
+    (tmp_path / "c" / "a").write_bytes(data)
     assert entries(tmp_path / "c" / "a") == first[:1]
     for index in range(35):
-        changed = bytearray(content)
+        changed = bytearray(data)
         changed[index] ^= 1
         (tmp_path / "a").write_bytes(changed)
         assert entries(tmp_path / "a")[0]["fingerprint"] != first[0]["fingerprint"]
     # ranges that changed places
-    (tmp_path / "a").write_bytes(content[10:20] + content[:10] + content[20:])
+    (tmp_path / "a").write_bytes(data[10:20] + data[:10] + data[20:])
     assert entries(tmp_path / "a")[0]["fingerprint"] != first[0]["fingerprint"]
 
 

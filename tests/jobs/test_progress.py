@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from data_gen import progress
+from jobs import progress
 from tfrecords import progress_bar
 
 

@@ -1,4 +1,4 @@
-"""Progress of a stage of data generation: its amount, its rate and the time left."""
+"""Progress of a stage of a job: its amount, its rate and the time left."""
 
 from absl import logging
 

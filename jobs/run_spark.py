@@ -24,7 +24,7 @@ from typing import Any
 
 from absl import logging
 
-from data_gen.runner import use_one_core
+from jobs.runner import use_one_core
 from tfrecords.errors import InputError
 
 _SECONDS_BETWEEN_LOOKS = 0.2

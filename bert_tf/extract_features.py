@@ -1,0 +1,45 @@
+r"""Writes vectors of texts from the layers of a pre-trained encoder, for each token or text (paper: section 5.3).
+
+python -m bert_tf.extract_features --input_file=input.txt --output_file=output.jsonl --init_checkpoint=pretrained \
+      --layers=-1,-2,-3,-4 --max_seq_length=128
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import FeaturesSettings
+
+
+def main(settings: FeaturesSettings) -> None:
+    """Runs the script with resolved settings."""
+    if settings.runner == "spark":
+        from jobs.run_spark import SparkRunner
+
+        settings = settings.with_absolute_paths()
+        runner = SparkRunner(settings.spark_master, settings.num_workers)
+    elif settings.num_gpus:
+        from jobs.run_here import HereRunner
+
+        runner = HereRunner()
+    else:
+        from jobs.run_local import LocalRunner
+
+        runner = LocalRunner(settings.num_workers, preload=["bert_tf.features.extract"])
+    # Start the workers before this process initializes TensorFlow.
+    with runner:
+        from bert_tf.features.extract import extract_features
+
+        extract_features(settings, runner)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(FeaturesSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,165 @@
+"""Vectors of texts in Python: of each token, or pooled.
+
+Paper: section 5.3.
+
+Letters: N texts, T tokens of a text, L layers, H hidden size.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bert_tf.features import model
+from bert_tf.features.packed_encoder import PackedEncoder
+from bert_tf.features.pooling import Pooling
+from bert_tf.features.rows import RowMaker, Rows
+from bert_tf.features.texts import Text
+from bert_tf.settings.features import VectorSettings
+from bert_tf.tokenization import BertTokenizer
+from tfrecords.errors import InputError
+
+# Texts that are tokenized at once, and their bytes; vectors that are held at once.
+_TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 64 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenFeatures:
+    """The tokens of one text.
+
+    Attributes:
+      tokens: T strings, [CLS] and [SEP] included.
+      values: float32 [T, L, H], the layers in the given order.
+      words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
+      starts, ends: int32 [T], the characters of the token in its text, end exclusive; -1 on [CLS] and [SEP].
+      segment_ids: int32 [T], 1 on tokens of the second text of a pair.
+    """
+
+    tokens: list[str]
+    values: np.ndarray
+    words: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    segment_ids: np.ndarray
+
+
+class FeatureExtractor:
+    """A frozen encoder that gives vectors of texts. It computes only as many layers as are read.
+
+    Args:
+      checkpoint: of any format, see `--init_checkpoint` of `extract_features`.
+      **settings: further fields of `VectorSettings`, such as `layers="-1,-2"`, `max_seq_length` or `pooling="mean"`.
+
+    Attributes:
+      settings: with what the checkpoint's folder says.
+      tokenizer: the checkpoint's.
+      layers: the layers as given.
+      hidden_size: H.
+
+    Raises:
+      InputError: there is no checkpoint or vocabulary, or a setting is wrong.
+    """
+
+    def __init__(self, checkpoint: str, **settings):
+        names = {field.name for field in dataclasses.fields(VectorSettings)}
+        if unknown := [name for name in settings if name not in names]:
+            raise InputError(f"{unknown[0]}: no such setting; `extract_features --help` lists them")
+        self._load(model.resolve(VectorSettings(init_checkpoint=os.fspath(checkpoint), **settings)))
+
+    @classmethod
+    def of_settings(cls, settings: VectorSettings) -> "FeatureExtractor":
+        """Returns the extractor of settings that `model.resolve` has completed."""
+        extractor = cls.__new__(cls)
+        extractor._load(settings)
+        return extractor
+
+    def _load(self, settings: VectorSettings) -> None:
+        self.settings, self.layers = settings, settings.layer_numbers
+        self.tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+        encoder = model.load(settings)
+        self.hidden_size = encoder.config.hidden_size
+        length = settings.max_seq_length
+        layers = model.layer_indices(settings, encoder.config)
+        self._encode = PackedEncoder(encoder, layers, length, settings.batch_size)
+        self._make_rows = RowMaker(self.tokenizer, length)
+        self._pool = Pooling(settings.pooling, bool(settings.normalize)) if settings.is_pooled else None
+
+    def tokens(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[TokenFeatures]:
+        """Returns the tokens of N texts and their vectors.
+
+        Args:
+          texts: strings, or pairs of strings.
+
+        Raises:
+          InputError: a text is not a string or a pair.
+        """
+        found = []
+        for _, rows, values in self._all(texts):
+            for start, end in zip(rows.splits[:-1], rows.splits[1:], strict=True):
+                taken = slice(start, end)
+                columns = (rows.words, rows.starts, rows.ends, rows.segment_ids)
+                tokens = self.tokenizer.to_tokens(rows.input_ids[taken])
+                found.append(TokenFeatures(tokens, values[taken], *(column[taken] for column in columns)))
+        return found
+
+    def sentences(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+        """Returns one pooled vector for each of N texts, float32 [N, L, H]; with one layer [N, H].
+
+        Raises:
+          InputError: see `tokens`; or the extractor has no `pooling`.
+        """
+        if self._pool is None:
+            raise InputError("the extractor has no pooling; give pooling='mean' or sentence_vectors=True")
+        parts = [self._pool(values, rows.splits) for _, rows, values in self._all(texts)]
+        layers = len(self.layers)
+        pooled = np.concatenate([np.empty([0, layers, self.hidden_size], np.float32), *parts])
+        return pooled[:, 0] if layers == 1 else pooled
+
+    def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+        return self.vectors(_text(text, number) for number, text in enumerate(texts))
+
+    def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+        """Yields texts, their rows and the layers of all tokens, in bounded memory and in the given order."""
+        most = max(1, _VALUE_BYTES // (4 * len(self.layers) * self.hidden_size))
+        for group in _groups(texts):
+            rows = self._make_rows(group)
+            for taken in _slices(rows.splits, most):
+                yield group[taken], rows[taken], self._encode(rows[taken])
+
+    def pooled(self, values: np.ndarray, rows: Rows) -> np.ndarray:
+        """Returns what is written of rows: pooled values [N, L, H] if there is a pooling, else the values."""
+        return values if self._pool is None else self._pool(values, rows.splits)
+
+
+def _text(given: str | tuple[str, str], number: int) -> Text:
+    segments = (given,) if isinstance(given, str) else given
+    if not isinstance(segments, tuple | list) or len(segments) not in (1, 2):
+        raise InputError(f"texts[{number}]: is {type(given).__name__}; give strings, or pairs of strings")
+    if not all(isinstance(segment, str) for segment in segments):
+        raise InputError(f"texts[{number}]: holds something else than strings")
+    # Lone surrogates have no UTF-8.
+    segments = tuple(segment.encode("utf-8", "ignore").decode() for segment in segments)
+    return Text(number, segments, (0,) * len(segments))
+
+
+def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:
+    """Yields the texts in groups of bounded size."""
+    group, size = [], 0
+    for text in texts:
+        group.append(text)
+        size += sum(map(len, text.segments))
+        if len(group) == _TEXTS or size >= _TEXT_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _slices(splits: np.ndarray, most: int) -> Iterator[slice]:
+    """Yields ranges of rows with at most `most` tokens, or of one row."""
+    start = 0
+    while start < len(splits) - 1:
+        stop = max(start + 1, int(np.searchsorted(splits, splits[start] + most, side="right")) - 1)
+        yield slice(start, stop)
+        start = stop

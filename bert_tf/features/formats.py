@@ -1,0 +1,150 @@
+"""The output formats: each writes the part of a task, and joins parts to a shard.
+
+Parts and shards are written in bounded memory, chunk by chunk and block by block.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.features import local_files
+from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from bert_tf.features.rows import NOWHERE
+
+# The original's.
+_DIGITS = 6
+
+
+class Format(Protocol):
+    """How vectors are stored."""
+
+    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+        """Writes the part of a task, atomically."""
+
+    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
+        """Joins parts to a shard, atomically.
+
+        Args:
+          path: the shard.
+          parts: the paths of its parts, in order.
+          facts: the sum of the parts' facts.
+          output: of the whole set.
+        """
+
+    def files(self, path: str, output: Output) -> list[str]:
+        """Returns the files of a part."""
+
+
+class _Concatenated:
+    """A format whose parts need only be concatenated."""
+
+    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
+        with local_files.written(path) as temporary, open(temporary, "wb") as shard:
+            for part in parts:
+                with tf.io.gfile.GFile(part, "rb") as file:
+                    shutil.copyfileobj(file, shard, 1 << 20)
+
+    def files(self, path: str, output: Output) -> list[str]:
+        return [path]
+
+
+class JsonLines(_Concatenated):
+    """The original's format: a JSON object a text."""
+
+    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+        """See `Format`."""
+        with local_files.written(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            for chunk in chunks:
+                file.writelines(json.dumps(entry) + "\n" for entry in _objects(chunk, output))
+
+
+def _objects(chunk: Chunk, output: Output) -> Iterator[dict]:
+    rows = chunk.rows
+    splits = np.arange(len(chunk.lines) + 1) if output.is_pooled else rows.splits
+    for number, line in enumerate(chunk.lines.tolist()):
+        entry = {"linex_index": line}
+        if chunk.ids is not None:
+            entry["id"] = chunk.ids[number]
+        taken = slice(splits[number], splits[number + 1])
+        vectors = [_layers(values, output) for values in _rounded(chunk.values[taken])]
+        if output.is_pooled:
+            entry["layers"] = vectors[0]
+        else:
+            tokens = [{"token": output.vocabulary[id_]} for id_ in rows.input_ids[taken].tolist()]
+            if output.alignment:
+                for token, where in zip(tokens, _alignments(rows, taken), strict=True):
+                    token.update(where)
+            entry["features"] = [token | {"layers": each} for token, each in zip(tokens, vectors, strict=True)]
+        yield entry
+
+
+def _rounded(values: np.ndarray) -> list:
+    # The product with 10^6 is exact in float64, so this rounds as Python's round() does.
+    return np.round(values.astype(np.float64), _DIGITS).tolist()
+
+
+def _layers(values: list[list[float]], output: Output) -> list[dict]:
+    return [{"index": layer, "values": each} for layer, each in zip(output.layers, values, strict=True)]
+
+
+def _alignments(rows, taken: slice) -> Iterator[dict]:
+    names = {"segment": rows.segment_ids, "word": rows.words, "start": rows.starts, "end": rows.ends}
+    for values in zip(*(column[taken].tolist() for column in names.values()), strict=True):
+        yield {name: None if value == NOWHERE else value for name, value in zip(names, values, strict=True)}
+
+
+class TFRecord(_Concatenated):
+    """A `tf.train.Example` a text, with the values as bytes."""
+
+    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+        """See `Format`."""
+        with local_files.written(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+            for chunk in chunks:
+                for number in range(len(chunk.lines)):
+                    file.write(_example(chunk, number, output))
+
+
+def _example(chunk: Chunk, number: int, output: Output) -> bytes:
+    start, end = chunk.rows.splits[number : number + 2].tolist()
+    values = chunk.values[number] if output.is_pooled else chunk.values[start:end]
+    feature = {
+        "line": _integers(chunk.lines[number : number + 1]),
+        "values": _bytes(np.ascontiguousarray(values).tobytes()),
+        "shape": _integers(np.array(values.shape)),
+        "layers": _integers(np.array(output.layers)),
+    }
+    if chunk.ids is not None:
+        feature["id"] = _bytes(str(chunk.ids[number]).encode())
+    if not output.is_pooled:
+        feature |= {name: _integers(getattr(chunk.rows, name)[start:end]) for name in TOKEN_COLUMNS}
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    return example.SerializeToString(deterministic=True)
+
+
+def _integers(values: np.ndarray) -> tf.train.Feature:
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values.tolist()))
+
+
+def _bytes(value: bytes) -> tf.train.Feature:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+
+def find_format(name: str) -> Format:
+    """Returns the format of `--output_format`.
+
+    Raises:
+      InputError: its library is not installed.
+    """
+    if name == "parquet":
+        from bert_tf.features.parquet import Parquet
+
+        return Parquet()
+    if name == "npz":
+        from bert_tf.features.npz import Npz
+
+        return Npz()
+    return {"jsonl": JsonLines, "tfrecord": TFRecord}[name]()

@@ -1,0 +1,98 @@
+"""The checkpoint and tokenizer that `VectorSettings` name, and the encoder up to the highest layer that is read.
+
+Paper: section 5.3.
+"""
+
+import dataclasses
+import hashlib
+import os
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import names
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.features.pooling import longest_sentence, pooling_of
+from bert_tf.runs import checkpoint_tokenizer
+from bert_tf.settings.features import VectorSettings
+from tfrecords.errors import InputError
+
+_DEFAULT_LENGTH = 128
+
+
+def resolve(settings: VectorSettings) -> VectorSettings:
+    """Returns the settings with everything that the checkpoint's folder says.
+
+    Raises:
+      InputError: there is no checkpoint, configuration or vocabulary; they do not fit each other; or the encoder lacks
+        a layer.
+    """
+    contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
+    config = contents.require_config()
+    tokenizer = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
+    lower = settings.do_lower_case
+    if lower is None:
+        lower = tokenizer.casing.do_lower_case is not False
+    if not settings.ignore_checkpoint_tokenizer:
+        tokenizer.check(settings.do_lower_case, settings.vocab_file)
+        tokenizer.check_rules(lower)
+    vocab_file = settings.vocab_file or contents.vocab_file
+    if not vocab_file:
+        raise InputError(f"--vocab_file is missing, and there is no vocab.txt beside {contents.source}; give it")
+    layer_indices(settings, config)
+    folder = os.path.dirname(contents.source) or "."
+    changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
+    changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, config, folder)}
+    if settings.is_pooled and settings.pooling is None:
+        found = pooling_of(folder)
+        normalize = found.normalize if settings.normalize is None else settings.normalize
+        changes |= {"pooling": found.mode, "normalize": normalize}
+    return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
+
+
+def _length(settings: VectorSettings, config: BertConfig, folder: str) -> int:
+    most, length = config.max_position_embeddings, settings.max_seq_length
+    if length is None:
+        stated = longest_sentence(folder) if settings.sentence_vectors else None
+        return min(stated or _DEFAULT_LENGTH, most)
+    if length > most:
+        raise InputError(f"--max_seq_length={length}: the model has {most} positions; give at most {most}")
+    return length
+
+
+def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ...]:
+    """Returns the layers that are read, counted from 0 for the embeddings.
+
+    Raises:
+      InputError: the encoder has no such layer.
+    """
+    depth = config.num_hidden_layers
+    for number in settings.layer_numbers:
+        if not -depth <= number <= depth:
+            raise InputError(
+                f"--layers: the encoder has no layer {number}; give -{depth} to {depth}, where -1 is the top layer and "
+                "0 the embeddings"
+            )
+    return tuple(number if number >= 0 else depth + 1 + number for number in settings.layer_numbers)
+
+
+def config_of(settings: VectorSettings) -> BertConfig:
+    """Returns the configuration of the encoder."""
+    return checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file).require_config()
+
+
+def encoder_sha256(settings: VectorSettings) -> str:
+    """Hashes the configuration and the weights of the encoder, whatever the format of the checkpoint."""
+    contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
+    digest = hashlib.sha256(repr(contents.require_config()).encode())
+    paths = sorted(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
+    for path, value in contents.read(paths).items():
+        digest.update(path.encode() + value.tobytes())
+    return digest.hexdigest()
+
+
+def load(settings: VectorSettings) -> BertEncoder:
+    """Loads the encoder with the layers up to the highest one that is read."""
+    encoder = checkpoints.load_encoder(settings.init_checkpoint, settings.bert_config_file)
+    encoder.blocks = encoder.blocks[: max(layer_indices(settings, encoder.config))]
+    encoder.trainable = False
+    return encoder

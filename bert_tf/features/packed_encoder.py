@@ -1,0 +1,118 @@
+"""Computes the layers of rows of any lengths; short rows share packed rows.
+
+Letters: N rows, T tokens of them, R packed rows of a batch, W their length, L layers, H hidden size.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.encoder import BertEncoder
+from bert_tf.features.rows import Rows
+from bert_tf.input.packed_rows import RowShape, best_fit
+
+# Attention computes W^2 scores, so a row goes into packed rows of the least of these lengths that holds it.
+_WIDTHS = (64, 128, 256, 512)
+# The activations of so many tokens fit into a processor's cache; larger batches are slower there.
+_TOKENS_ON_CPU = 1024
+
+
+class PackedEncoder:
+    """The layers of rows.
+
+    Every batch of packed rows of one length has the same static shape, so TensorFlow compiles few programs.
+
+    Args:
+      encoder: computes them.
+      layers: which, 0 for the embeddings.
+      max_seq_length: longest row.
+      batch_size: a batch has at most as many tokens as so many rows of `max_seq_length`, on a processor fewer.
+    """
+
+    def __init__(self, encoder: BertEncoder, layers: Sequence[int], max_seq_length: int, batch_size: int):
+        self._layers, self._hidden = tuple(layers), encoder.config.hidden_size
+        most = encoder.config.max_position_embeddings
+        self._widths = [*(width for width in _WIDTHS if width < most), most]
+        self._tokens = batch_size * max_seq_length
+        if not tf.config.get_visible_devices("GPU"):
+            self._tokens = min(self._tokens, _TOKENS_ON_CPU)
+        encoder.fused_inference = True
+
+        def compute(batch):
+            outputs = encoder(batch)
+            found = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+            return tf.stack([tf.cast(found[layer], tf.float32) for layer in layers], axis=2)  # [R, W, L, H]
+
+        self._compute = tf.function(compute, autograph=False)
+
+    def __call__(self, rows: Rows) -> np.ndarray:
+        """Returns the layers of all tokens, float32 [T, L, H]."""
+        values = np.empty([len(rows.input_ids), len(self._layers), self._hidden], np.float32)
+        for batch in self._batches(rows):
+            computed = self._compute({name: tf.constant(column) for name, column in batch.inputs.items()}).numpy()
+            values[batch.tokens] = computed.reshape(-1, *values.shape[1:])[batch.places]
+        return values
+
+    def _batches(self, rows: Rows) -> Iterator["_Batch"]:
+        lengths = rows.lengths
+        width_of = np.searchsorted(self._widths, lengths)
+        for index in np.unique(width_of).tolist():
+            chosen, width = np.flatnonzero(width_of == index), self._widths[index]
+            shape = RowShape(sequences=width, predictions=0)
+            row_of = best_fit(lengths[chosen], np.zeros_like(chosen), width, shape)
+            size = max(1, self._tokens // width)
+            for first in range(0, int(row_of.max()) + 1, size):
+                taken = (row_of >= first) & (row_of < first + size)
+                yield _packed(rows, chosen[taken], row_of[taken] - first, size, width)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """A batch of packed rows.
+
+    Attributes:
+      inputs: of the encoder, int32 [R, W].
+      tokens: indices of the batch's tokens among the T tokens.
+      places: the place of each of them among the R W positions.
+    """
+
+    inputs: dict[str, np.ndarray]
+    tokens: np.ndarray
+    places: np.ndarray
+
+
+def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:
+    """Lays rows into packed rows, one after the other.
+
+    Args:
+      rows: of which some are chosen.
+      chosen: indices of rows.
+      row_of: the packed row of each chosen row.
+      size: R.
+      width: W.
+    """
+    order = np.argsort(row_of, kind="stable")
+    chosen, row_of = chosen[order], row_of[order]
+    lengths = rows.lengths[chosen]
+    first = np.searchsorted(row_of, row_of)  # of the rows in the same packed row
+    before = np.cumsum(lengths) - lengths
+    position = np.arange(lengths.sum()) - np.repeat(before, lengths)
+    tokens = np.repeat(rows.splits[chosen], lengths) + position
+    places = np.repeat(row_of * width + before - before[first], lengths) + position
+    number = np.repeat(np.arange(len(chosen)) - first + 1, lengths)
+
+    def lay(values) -> np.ndarray:
+        laid = np.zeros(size * width, np.int32)
+        laid[places] = values
+        return laid.reshape(size, width)
+
+    inputs = {
+        "input_ids": lay(rows.input_ids[tokens]),
+        "input_mask": lay(1),
+        "segment_ids": lay(rows.segment_ids[tokens]),
+        "position_ids": lay(position),
+        "sequence_ids": lay(number),
+    }
+    return _Batch(inputs, tokens, places)

@@ -1,0 +1,81 @@
+"""Parquet files of vectors; needs PyArrow."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bert_tf.features import local_files
+from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from tfrecords.errors import InputError
+
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError as error:
+    raise InputError(
+        "--output_format=parquet needs PyArrow: pip install 'bert_tf[parquet]', or choose tfrecord or npz"
+    ) from error
+
+
+class Parquet:
+    """A row a text: `line`, `id`, and for each layer a column of vectors, such as `layer_-1`.
+
+    Of tokens, each column is a list with an entry for each token, and `input_ids`, `segment_ids`, `words`, `starts` and
+    `ends` stand beside the vectors.
+    """
+
+    def files(self, path: str, output: Output) -> list[str]:
+        """Returns the one file of a part."""
+        return [path]
+
+    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+        """See `formats.Format`."""
+        schema = _schema(output)
+        with local_files.written(path) as temporary, _writer(temporary, schema) as file:
+            for chunk in chunks:
+                file.write_table(pyarrow.Table.from_arrays(_arrays(chunk, output), schema=schema))
+
+    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
+        """See `formats.Format`."""
+        with local_files.written(path) as temporary, _writer(temporary, _schema(output)) as file:
+            for part in parts:
+                with local_files.read(part) as local, pyarrow.parquet.ParquetFile(local) as source:
+                    for group in range(source.num_row_groups):
+                        file.write_table(source.read_row_group(group))
+
+
+def _writer(path: str, schema: pyarrow.Schema) -> pyarrow.parquet.ParquetWriter:
+    # A dictionary of floats would only cost time.
+    return pyarrow.parquet.ParquetWriter(path, schema, use_dictionary=False)
+
+
+def _vector(output: Output) -> pyarrow.DataType:
+    kind = pyarrow.float16() if output.dtype == "float16" else pyarrow.float32()
+    return pyarrow.list_(kind, output.hidden_size)
+
+
+def _schema(output: Output) -> pyarrow.Schema:
+    fields = [("line", pyarrow.int64()), *([("id", pyarrow.string())] if output.has_ids else [])]
+    vector = _vector(output)
+    if not output.is_pooled:
+        fields += [(name, pyarrow.list_(pyarrow.int32())) for name in TOKEN_COLUMNS]
+        vector = pyarrow.list_(vector)
+    return pyarrow.schema([*fields, *((f"layer_{layer}", vector) for layer in output.layers)])
+
+
+def _arrays(chunk: Chunk, output: Output) -> list[pyarrow.Array]:
+    arrays = [pyarrow.array(chunk.lines)]
+    if output.has_ids:
+        arrays.append(pyarrow.array([str(each) for each in chunk.ids], pyarrow.string()))
+    splits = pyarrow.array(chunk.rows.splits.astype(np.int32))
+
+    def of_texts(tokens: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.ListArray.from_arrays(splits, tokens)
+
+    if not output.is_pooled:
+        arrays += [of_texts(pyarrow.array(getattr(chunk.rows, name))) for name in TOKEN_COLUMNS]
+    for index in range(len(output.layers)):
+        flat = pyarrow.array(np.ascontiguousarray(chunk.values[:, index]).reshape(-1))
+        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, output.hidden_size)
+        arrays.append(vectors if output.is_pooled else of_texts(vectors))
+    return arrays

@@ -1,0 +1,102 @@
+"""Pools the vectors of a text's tokens into one, as sentence-transformers does.
+
+Letters: N texts, T tokens, L layers, H hidden size.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import read_json
+from tfrecords.errors import InputError
+
+_MODULES, _POOLING, _LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
+# sentence-transformers' names of what `Pooling` computes, before and since its version 5.
+_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
+_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+_SMALLEST_NORM = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class Pooling:
+    """How the vectors of a text become one.
+
+    Attributes:
+      mode: "cls", "mean" or "max". [CLS] and [SEP] count among the tokens.
+      normalize: whether the vector is scaled to length 1.
+    """
+
+    mode: str
+    normalize: bool
+
+    def __call__(self, values: np.ndarray, splits: np.ndarray) -> np.ndarray:
+        """Pools the tokens of each text.
+
+        Args:
+          values: float32 [T, L, H].
+          splits: int64 [N + 1], see `Rows`.
+
+        Returns:
+          float32 [N, L, H].
+        """
+        starts = splits[:-1]
+        if self.mode == "cls":
+            pooled = values[starts]
+        elif self.mode == "max":
+            pooled = np.maximum.reduceat(values, starts, axis=0)
+        else:
+            lengths = np.diff(splits)[:, np.newaxis, np.newaxis].astype(np.float32)
+            pooled = np.add.reduceat(values, starts, axis=0) / lengths
+        if self.normalize:
+            pooled = pooled / np.maximum(np.linalg.norm(pooled, axis=-1, keepdims=True), _SMALLEST_NORM)
+        return pooled
+
+
+def pooling_of(folder: str) -> Pooling:
+    """Reads how sentence-transformers pools a checkpoint's vectors.
+
+    Raises:
+      InputError: the folder does not say it, or says what cannot be computed here.
+    """
+    path = os.path.join(folder, _MODULES)
+    kinds = {module.get("type", "").rsplit(".", 1)[-1]: module for module in _modules(path)}
+    if unknown := [kind for kind in kinds if kind not in _KNOWN_MODULES]:
+        raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
+    pooling = os.path.join(folder, kinds.get("Pooling", {}).get("path") or _POOLING, "config.json")
+    if not tf.io.gfile.exists(pooling):
+        raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
+    return Pooling(_mode(read_json(pooling), pooling), "Normalize" in kinds)
+
+
+def _modules(path: str) -> list[dict]:
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        try:
+            modules = json.load(file)
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON: {error}; give --pooling and --normalize instead") from error
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise InputError(f"{path}: must contain a list of JSON objects; give --pooling and --normalize instead")
+    return modules
+
+
+def _mode(entries: dict, path: str) -> str:
+    prefix = "pooling_mode_"
+    modes = [name.removeprefix(prefix) for name, value in entries.items() if name.startswith(prefix) and value is True]
+    if isinstance(entries.get("pooling_mode"), str):
+        modes = [entries["pooling_mode"]]
+    if len(modes) != 1 or modes[0] not in _MODES:
+        found = " and ".join(modes) or "nothing"
+        raise InputError(f"{path}: asks for {found}; only cls, mean or max is supported; give --pooling to choose one")
+    return _MODES[modes[0]]
+
+
+def longest_sentence(folder: str) -> int | None:
+    """Returns the row length that sentence-transformers uses with a checkpoint; None if the folder does not say it."""
+    path = os.path.join(folder, _LENGTH)
+    length = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
+    return length if isinstance(length, int) and length >= 3 else None

@@ -1,0 +1,150 @@
+"""Texts to tokens, and where each token comes from.
+
+Paper: section 3 ("Input/Output Representations").
+
+Letters: N texts, T tokens of all of them, [CLS] and [SEP] included.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.features.texts import Text
+from bert_tf.text.packing import kept_lengths
+from bert_tf.tokenization import BertTokenizer
+
+# The word, start and end of a token that comes from no text.
+NOWHERE = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of N texts, one after the other.
+
+    Attributes:
+      splits: int64 [N + 1], where the row of each text begins, and the end of the last one.
+      input_ids, segment_ids: int32 [T].
+      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. Words are split
+        at white space and punctuation, as the tokenizer does.
+      starts, ends: int32 [T], the characters of the token in the line or field, end exclusive; -1 on [CLS] and [SEP].
+      is_truncated: bool [N], whether tokens of the text were cut off.
+    """
+
+    splits: np.ndarray
+    input_ids: np.ndarray
+    segment_ids: np.ndarray
+    words: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    is_truncated: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [N], the number of tokens of each row."""
+        return np.diff(self.splits)
+
+    def __getitem__(self, texts: slice) -> "Rows":
+        """Returns the rows of a range of texts."""
+        start, stop, _ = texts.indices(len(self.is_truncated))
+        splits = self.splits[start : stop + 1]
+        tokens = slice(int(splits[0]), int(splits[-1]))
+        names = ("input_ids", "segment_ids", "words", "starts", "ends")
+        columns = {name: getattr(self, name)[tokens] for name in names}
+        return Rows(splits - splits[0], **columns, is_truncated=self.is_truncated[start:stop])
+
+
+class RowMaker:
+    """Makes rows of texts.
+
+    Args:
+      tokenizer: splits the texts.
+      max_seq_length: longest row.
+    """
+
+    def __init__(self, tokenizer: BertTokenizer, max_seq_length: int):
+        self._tokenizer, self._length = tokenizer, max_seq_length
+        self._continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
+        signature = [tf.TensorSpec([None], tf.string)]
+        self._encode = tf.function(tokenizer.encode_with_offsets, input_signature=signature, autograph=False)
+
+    def __call__(self, texts: Sequence[Text]) -> Rows:
+        """Returns the rows of at least one text: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], truncated as in training."""
+        segments = [segment.encode() for text in texts for segment in text.segments]
+        ids, starts, ends = self._encode(tf.constant(segments))
+        splits = ids.row_splits.numpy()
+        counts = np.array([len(text.segments) for text in texts])
+        first = np.cumsum(counts) - counts  # [N], each text's first segment
+        second = np.where(counts > 1, first + 1, len(segments))
+        lengths = np.append(np.diff(splits), 0)  # an absent segment has no token
+        keep_a, keep_b = (
+            kept.numpy() for kept in kept_lengths(*map(tf.constant, (lengths[first], lengths[second])), self._length)
+        )
+        shift = np.array([start for text in texts for start in text.starts])
+        characters = _Characters(segments)
+        owner = np.repeat(np.arange(len(segments)), lengths[:-1])
+        columns = {
+            "input_ids": ids.values.numpy(),
+            "words": self._words(ids.values.numpy(), splits),
+            "starts": characters.of(starts.values.numpy(), owner) + shift[owner],
+            "ends": characters.of(ends.values.numpy(), owner) + shift[owner],
+        }
+        begins = np.append(splits[:-1], 0)
+        layout = _Layout(begins[first], keep_a, begins[second], keep_b)
+        special = {"input_ids": (self._tokenizer.cls_id, self._tokenizer.sep_id)}
+        laid = {name: layout.lay(column, *special.get(name, (NOWHERE, NOWHERE))) for name, column in columns.items()}
+        is_truncated = (keep_a < lengths[first]) | (keep_b < lengths[second])
+        return Rows(layout.splits, segment_ids=layout.segment_ids, is_truncated=is_truncated, **laid)
+
+    def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
+        """Numbers the words of each segment: a token that does not continue a word begins one."""
+        begun = np.append(0, np.cumsum(~self._continues[ids]))
+        return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
+
+
+class _Layout:
+    """Where the tokens of the segments lie in rows.
+
+    Args:
+      begins_a, keep_a, begins_b, keep_b: int64 [N], the first token of each segment and how many of its tokens stay.
+    """
+
+    def __init__(self, begins_a: np.ndarray, keep_a: np.ndarray, begins_b: np.ndarray, keep_b: np.ndarray):
+        lengths = 2 + keep_a + np.where(keep_b > 0, keep_b + 1, 0)
+        self.splits = np.append(0, np.cumsum(lengths)).astype(np.int64)
+        starts = self.splits[:-1]
+        self._taken = np.concatenate([_ranges(begins_a, keep_a), _ranges(begins_b, keep_b)])
+        self._places = np.concatenate([_ranges(starts + 1, keep_a), _ranges(starts + 2 + keep_a, keep_b)])
+        self._cls = starts
+        self._seps = np.concatenate([starts + 1 + keep_a, self.splits[1:] - 1])
+        column = np.arange(self.splits[-1]) - np.repeat(starts, lengths)
+        self.segment_ids = (column >= np.repeat(keep_a + 2, lengths)).astype(np.int32)
+
+    def lay(self, values: np.ndarray, cls: int, sep: int) -> np.ndarray:
+        """Returns the values of the tokens in the order of the rows, int32 [T]."""
+        laid = np.empty(self.splits[-1], np.int32)
+        laid[self._places] = values[self._taken]
+        laid[self._cls], laid[self._seps] = cls, sep
+        return laid
+
+
+class _Characters:
+    """Converts byte offsets in texts to character offsets."""
+
+    def __init__(self, texts: Sequence[bytes]):
+        joined = np.frombuffer(b"".join(texts), np.uint8)
+        self._before = np.append(0, np.cumsum((joined & 0xC0) != 0x80))  # characters before each byte
+        sizes = np.array([len(text) for text in texts])
+        self._begins = np.cumsum(sizes) - sizes
+
+    def of(self, offsets: np.ndarray, owner: np.ndarray) -> np.ndarray:
+        """Returns the characters before byte `offsets[i]` of text `owner[i]`."""
+        begins = self._begins[owner]
+        return self._before[begins + offsets] - self._before[begins]
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Concatenates the ranges that start at `starts` and have `lengths`."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())

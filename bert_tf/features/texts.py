@@ -1,0 +1,103 @@
+"""Reads texts: one a line, `a ||| b` for two, or JSON Lines."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from bert_tf.features.sources import Source
+from bert_tf.settings.features import FeaturesSettings
+from tfrecords.errors import InputError
+
+# The original's rule: the last separator counts.
+_PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """One text or two, from one line.
+
+    Attributes:
+      line: number of the line in all input files together, from 0.
+      segments: one string or two.
+      starts: the character of the line, or of the field, at which each segment begins.
+      id: what the output repeats; None for nothing.
+      is_damaged: whether bytes that are not UTF-8 were dropped.
+    """
+
+    line: int
+    segments: tuple[str, ...]
+    starts: tuple[int, ...]
+    id: str | int | None = None
+    is_damaged: bool = False
+
+
+def read_texts(source: Source, settings: FeaturesSettings) -> Iterator[Text]:
+    """Yields the texts of a source; an empty line is an empty text, in JSON Lines it is skipped.
+
+    Raises:
+      InputError: a line is not a JSON object with the fields; the message names file and line.
+    """
+    for offset, raw in enumerate(_lines(source)):
+        content = raw.decode("utf-8", "ignore")
+        is_damaged = len(content.encode()) != len(raw)
+        line = source.first_line + offset
+        if settings.input_format == "lines":
+            yield dataclasses.replace(text_of_line(content, line), is_damaged=is_damaged)
+        elif content.strip("\ufeff \t\r\n"):
+            where = f"{source.path}, line {source.first_in_file + offset + 1}"
+            yield dataclasses.replace(_text_of_json(content, line, where, settings), is_damaged=is_damaged)
+
+
+def _lines(source: Source) -> Iterator[bytes]:
+    with tf.io.gfile.GFile(source.path, "rb") as file:
+        file.seek(source.start)
+        for _ in range(source.lines):
+            yield file.readline().removesuffix(b"\n")
+
+
+def text_of_line(content: str, line: int) -> Text:
+    """Returns the text of a line, or its two texts around ` ||| `, without white space around them all."""
+    stripped = content.strip()
+    start = len(content) - len(content.lstrip()) if stripped else 0
+    if found := _PAIR.fullmatch(stripped):
+        return Text(line, found.groups(), (start, start + found.start(2)))
+    return Text(line, (stripped,), (start,))
+
+
+def _text_of_json(content: str, line: int, where: str, settings: FeaturesSettings) -> Text:
+    try:
+        record = json.loads(content.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({error}); mend the line, or check --input_format") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: not a JSON object; mend the line, or check --input_format")
+    names = {"text_field": settings.text_field, "text_b_field": settings.text_b_field}
+    segments = tuple(_string(record, name, flag, where) for flag, name in names.items() if name)
+    return Text(line, segments, (0,) * len(segments), _id(record, settings.id_field, where))
+
+
+def _field(record: dict, name: str, flag: str, where: str):
+    if name not in record:
+        found = ", ".join(map(repr, list(record)[:10])) or "none"
+        raise InputError(f"{where}: no field {name!r}; give one of its fields as --{flag}: {found}")
+    return record[name]
+
+
+def _string(record: dict, name: str, flag: str, where: str) -> str:
+    value = _field(record, name, flag, where)
+    if not isinstance(value, str):
+        raise InputError(f"{where}: the field {name!r} must be a string; mend the line")
+    # JSON can escape lone surrogates, which UTF-8 cannot encode.
+    return value.encode("utf-8", "ignore").decode("utf-8")
+
+
+def _id(record: dict, name: str, where: str) -> str | int | None:
+    if not name:
+        return None
+    value = _field(record, name, "id_field", where)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InputError(f"{where}: the field {name!r} must be a string or a whole number; mend the line")
+    return value

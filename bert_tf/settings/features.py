@@ -1,0 +1,161 @@
+"""Settings of `extract_features`: every field is a flag.
+
+Paper: section 5.3.
+"""
+
+import dataclasses
+import os
+
+from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.settings.device import IGNORE_TOKENIZER
+
+# The original's default, the four top layers of Table 7; pooled sentences read the top layer.
+_TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
+_MAX_WORKERS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorSettings:
+    """What the vectors of a text depend on."""
+
+    init_checkpoint: str = setting("checkpoint of any format: a folder, a prefix, a file, or hf://owner/model")
+    bert_config_file: str = setting("configuration of the model; empty: the one beside the checkpoint", "")
+    vocab_file: str = setting("vocabulary, one token per line; empty: the one beside the checkpoint", "")
+    do_lower_case: bool | None = setting(
+        "lower-case and strip accents; default: what the checkpoint says, or true", None
+    )
+    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
+    layers: str | None = setting(
+        "layers to write, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings; default: -1,-2,-3,-4, "
+        "for pooled sentences -1", None,
+    )  # fmt: skip
+    max_seq_length: int | None = setting(
+        "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
+        "--sentence_vectors what sentence_bert_config.json beside the checkpoint says", None,
+    )  # fmt: skip
+    batch_size: int = setting("rows of --max_seq_length tokens in a batch; short texts share rows", 32)
+    sentence_vectors: bool = setting(
+        "write one pooled vector a text instead of one a token, pooled as sentence-transformers' 1_Pooling/config.json "
+        "and modules.json beside the checkpoint say, unless --pooling is given", False,
+    )  # fmt: skip
+    pooling: str | None = setting(
+        "write one pooled vector a text: that of [CLS], or mean or maximum of all tokens", None,
+        choices=("cls", "mean", "max"),
+    )  # fmt: skip
+    normalize: bool | None = setting(
+        "scale pooled vectors to length 1; default: false, for --sentence_vectors what modules.json says", None
+    )
+
+    def __post_init__(self):
+        check_values(self)
+        require_positive(self, "batch_size", "max_seq_length")
+        length = self.max_seq_length
+        require(length is None or length >= 3, f"--max_seq_length={length}: must be at least 3")
+        _ = self.layer_numbers
+        require(
+            self.normalize is None or self.is_pooled,
+            "--normalize is for pooled vectors; add --sentence_vectors or --pooling, or drop it",
+        )
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a text gets one vector and not one for each token."""
+        return self.sentence_vectors or self.pooling is not None
+
+    @property
+    def layer_numbers(self) -> tuple[int, ...]:
+        """The numbers in `layers`, as given.
+
+        Raises:
+          InputError: one is not a whole number, or stands there twice.
+        """
+        text = self.layers
+        if text is None:
+            text = _SENTENCE_LAYERS if self.is_pooled else _TOKEN_LAYERS
+        numbers = []
+        for word in text.split(","):
+            try:
+                numbers.append(int(word))
+            except ValueError:
+                require(False, f"--layers={text}: {word.strip()!r} is not a whole number; give numbers such as -1,-2")
+        require(len(set(numbers)) == len(numbers), f"--layers={text}: a layer stands there twice; drop one")
+        return tuple(numbers)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeaturesSettings(VectorSettings):
+    """Settings of `extract_features`; names and defaults of google-research/bert."""
+
+    input_file: str = setting(
+        "UTF-8 text to read: comma-separated paths and globs; each line is a text, or two texts separated by ' ||| '"
+    )
+    output_file: str = setting("file to write: one path, a comma-separated list, or PATH@N for N shards")
+    input_format: str = setting(
+        "lines: a text a line; jsonl: a JSON object a line", "lines", choices=("lines", "jsonl")
+    )
+    text_field: str = setting("--input_format=jsonl: field of the text", "text")
+    text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
+    id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
+    output_format: str = setting(
+        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact", "jsonl",
+        choices=("jsonl", "tfrecord", "npz", "parquet"),
+    )  # fmt: skip
+    dtype: str = setting(
+        "dtype of the written values of compact formats; the computation is in float32", "float32",
+        choices=("float32", "float16"),
+    )  # fmt: skip
+    alignment: bool = setting(
+        "--output_format=jsonl: write also the text, the word and the characters that each token comes from; compact "
+        "formats always have them", False,
+    )  # fmt: skip
+    num_gpus: int = setting("0: compute on the processor's cores; 1: on the first GPU", 0)
+    num_workers: int | None = setting(
+        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None
+    )
+    runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
+    spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_formats()
+        self._check_devices()
+
+    def _check_formats(self):
+        is_json = self.output_format == "jsonl"
+        require(
+            not (is_json and self.dtype == "float16"),
+            "--dtype=float16 is for compact formats; add --output_format=tfrecord, npz or parquet",
+        )
+        require(
+            not self.alignment or (is_json and not self.is_pooled),
+            "--alignment is for tokens in --output_format=jsonl; drop it (compact formats always have the alignment)",
+        )
+        for name in ("text_b_field", "id_field"):
+            require(
+                not getattr(self, name) or self.input_format == "jsonl", f"--{name} is for --input_format=jsonl; add it"
+            )
+        require(self.input_format == "lines" or bool(self.text_field), "--text_field is empty; name a field")
+
+    def _check_devices(self):
+        require(self.num_gpus in (0, 1), f"--num_gpus={self.num_gpus}: must be 0 or 1")
+        require(
+            not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
+            "--num_gpus=1 computes in one process; drop --runner=spark and --num_workers",
+        )
+        require(
+            self.num_workers is None or 1 <= self.num_workers <= _MAX_WORKERS,
+            f"--num_workers={self.num_workers}: must lie between 1 and {_MAX_WORKERS}",
+        )
+        require(
+            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
+        )
+
+    def with_absolute_paths(self) -> "FeaturesSettings":
+        """Returns the same settings for processes in other working directories."""
+        names = ("input_file", "output_file", "bert_config_file", "vocab_file", "init_checkpoint")
+        return dataclasses.replace(self, **{name: _absolute(getattr(self, name)) for name in names})
+
+
+def _absolute(paths: str) -> str:
+    parts = filter(None, (part.strip() for part in paths.split(",")))
+    return ",".join(part if "://" in part else os.path.abspath(part) for part in parts)

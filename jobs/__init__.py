@@ -1,0 +1,1 @@
+"""Long work, cut into tasks for the cores of a machine or a Spark cluster, that resumes after a kill."""
