@@ -14,6 +14,7 @@ SCRIPTS = {
     "bert_tf.run_pretraining": "--max_predictions_per_seq",
     "bert_tf.run_classifier": "--warmup_proportion",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
+    "bert_tf.score_text": "--hide_rest_of_word",
     "export.export_saved_model": "--export_dir",
 }
 MODULES = SCRIPTS | {

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier
+from bert_tf import glue_submission, run_classifier, score_text
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings, ScoringSettings
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -30,6 +30,7 @@ SCRIPTS = {
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
+    "score_text": (ScoringSettings, score_text.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
 SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
@@ -73,6 +74,8 @@ def write_checkpoint(vocab_file: str) -> None:
 def write_own_data() -> None:
     label = ("good", "bad")
     write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
+    write("sentences.txt", "the man said so\n\nnot one of these\n")
+    write("blanks.txt", "the [MASK] said so\n")
     write("new.csv", "text\nA warm film\nI left\n")
     sets = [["sport"], ["sport", "money"], []]
     lines = [json.dumps({"text": text(i), "label": sets[i % 3]}) for i in range(24)]
@@ -109,12 +112,19 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 21
+    assert len(found) == 23
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
-    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip"):
+    for path in (
+        "reviews_model/report.html",
+        "topics_model/thresholds.json",
+        "runs/MNLI/AX.tsv",
+        "submission.zip",
+        "scores.jsonl",
+        "guesses.jsonl",
+    ):
         assert (tmp_path / path).exists(), path
 
 
