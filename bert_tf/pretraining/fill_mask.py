@@ -82,24 +82,37 @@ def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> li
     Raises:
       InputError: the file does not exist; a line has no [MASK] or is too long; there are too many lines, or none.
     """
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"--fill_mask_file={path}: no such file")
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            lines = file.read().decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8; save it as UTF-8") from error
     rows = [
-        _row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
-        for number, line in enumerate(lines, 1)
-        if line.strip()
+        row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
+        for number, line in numbered_lines(path, "fill_mask_file")
     ]
     if not 1 <= len(rows) <= _MOST_SENTENCES:
         raise InputError(f"{path}: holds {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, one a line")
     return rows
 
 
-def _row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> Row:
+def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
+    """Returns the lines of a text file that are not blank, and their numbers from 1.
+
+    Raises:
+      InputError: the file that the flag names does not exist, or is not UTF-8.
+    """
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise InputError(f"--{flag}={path}: no such file")
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            lines = file.read().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8; save it as UTF-8") from error
+    return [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> Row:
+    """Returns the row of a sentence with [MASK] for each token to predict.
+
+    Raises:
+      InputError: there is no blank or too many of them, or the sentence is too long; `where` names it.
+    """
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
         raise InputError(f"{where}: holds {len(parts) - 1} times {MASK}; give 1 to {_MOST_BLANKS} blanks")

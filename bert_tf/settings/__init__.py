@@ -7,6 +7,7 @@ from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.settings.finetuning import FineTuningSettings
 from bert_tf.settings.glue_submission import GlueSubmissionSettings
 from bert_tf.settings.pretraining import PretrainingSettings
+from bert_tf.settings.scoring import ScoringSettings
 from bert_tf.settings.swag import SwagSettings
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "FineTuningSettings",
     "GlueSubmissionSettings",
     "PretrainingSettings",
+    "ScoringSettings",
     "SwagSettings",
     "VectorSettings",
 ]

@@ -154,6 +154,7 @@ def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, traine
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
 
 
+@pytest.mark.slow
 def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step, to weights that are finite
     with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):

@@ -1,0 +1,32 @@
+r"""Scores texts with a pre-trained masked LM: pseudo-log-likelihoods of texts and tokens, or guesses for each [MASK].
+
+python -m bert_tf.score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
+
+python -m bert_tf.score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
+      --output_file=guesses.jsonl
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # run by path: the folder above holds the packages
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import command_line
+from bert_tf.settings import ScoringSettings
+
+
+def main(settings: ScoringSettings) -> None:
+    """Runs the script with resolved settings."""
+    from bert_tf.pretraining.scoring import score_file
+
+    score_file(settings)
+
+
+def run() -> None:
+    """Runs the script with the process's flags."""
+    command_line.run(ScoringSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,48 @@
+"""Settings of `score_text`: every field is a flag."""
+
+import dataclasses
+
+from bert_tf.command_line import check_values, require, require_positive, setting
+
+LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringSettings:
+    """Settings of `score_text`."""
+
+    init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model")
+    input_file: str = setting("texts, one a line")
+    output_file: str = setting("JSON Lines to write, one object a text")
+    mode: str = setting(
+        "likelihood: pseudo-log-likelihood of each text and token; fill_mask: guesses for each [MASK] in the texts",
+        LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK),
+    )  # fmt: skip
+    bert_config_file: str = setting("shape of the model; empty: the file beside --init_checkpoint", "")
+    vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
+    do_lower_case: bool | None = setting(
+        "lower-case and strip accents; default: as the files beside --init_checkpoint say, else true", None
+    )
+    ignore_checkpoint_tokenizer: bool = setting(
+        "use --init_checkpoint even if it was trained with another vocabulary or casing", False
+    )
+    hide_rest_of_word: bool = setting(
+        "likelihood: mask with a token also the later tokens of its word, which give it away", False
+    )
+    num_guesses: int = setting("fill_mask: tokens to write for each [MASK], the most probable first", 5)
+    max_seq_length: int | None = setting(
+        "most tokens of a text, [CLS] and [SEP] included; a longer one is refused; default: the model's positions", None
+    )
+    batch_size: int = setting("masked rows per step", 64)
+
+    def __post_init__(self):
+        check_values(self)
+        require_positive(self, "num_guesses", "batch_size")
+        require(
+            self.max_seq_length is None or self.max_seq_length >= 3,
+            f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a token and [SEP]",
+        )
+        require(
+            not self.hide_rest_of_word or self.mode == LIKELIHOOD,
+            f"--hide_rest_of_word is for --mode={LIKELIHOOD}; drop one of them",
+        )
