@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier
+from bert_tf import extract_features, glue_submission, run_classifier
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, FeaturesSettings, GlueSubmissionSettings
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -29,10 +29,14 @@ SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
+    "extract_features": (FeaturesSettings, extract_features.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
-SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
+SMALL = {
+    "run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"],
+    "extract_features": ["--num_workers=1"],
+}
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -64,7 +68,7 @@ def write(path: str, content: str) -> None:
 
 
 def write_checkpoint(vocab_file: str) -> None:
-    config = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+    config = BertConfig(300, 16, 4, 2, 32, max_position_embeddings=128, initializer_range=0.1)
     write("uncased/bert_config.json", config.to_json_string())
     write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
@@ -73,6 +77,7 @@ def write_checkpoint(vocab_file: str) -> None:
 def write_own_data() -> None:
     label = ("good", "bad")
     write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
+    write("texts.txt", "".join(f"{text(i)}\n" for i in range(30)))
     write("new.csv", "text\nA warm film\nI left\n")
     sets = [["sport"], ["sport", "money"], []]
     lines = [json.dumps({"text": text(i), "label": sets[i % 3]}) for i in range(24)]
@@ -109,7 +114,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 21
+    assert len(found) == 24
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)

@@ -59,11 +59,13 @@ class PartTask:
       source: the lines.
       path: where the part is written; `path` + ".json" holds its facts and marks it as finished.
       settings: see `model.resolve`.
+      encoder_sha256: of the weights, which may change under the same path.
     """
 
     source: Source
     path: str
     settings: FeaturesSettings
+    encoder_sha256: str
 
     @property
     def result_path(self) -> str:
@@ -131,8 +133,9 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
 def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[manifest.Shard]:
     # Read the state again: now that this run holds the lock, no other run can change it.
     finished = this.finished_shards()
-    tasks = [PartTask(source, f"{this.folder}/parts/{i:06d}", this.settings) for i, source in enumerate(sources)]
-    tf.io.gfile.makedirs(f"{this.folder}/parts")
+    encoder, folder = this.identity["encoder_sha256"], f"{this.folder}/parts"
+    tasks = [PartTask(source, f"{folder}/{i:06d}", this.settings, encoder) for i, source in enumerate(sources)]
+    tf.io.gfile.makedirs(folder)
     tf.io.gfile.makedirs(f"{this.folder}/shards")
     groups = _groups(tasks, len(this.outputs))
     shards = {index: shard for index, shard in enumerate(finished) if shard is not None}
@@ -194,7 +197,7 @@ def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _extractor(settings: VectorSettings) -> FeatureExtractor:
+def _extractor(settings: VectorSettings, encoder_sha256: str) -> FeatureExtractor:
     """Returns the extractor of this process, which loads the weights once."""
     return FeatureExtractor.of_settings(settings)
 
@@ -203,7 +206,7 @@ def write_part(task: PartTask) -> tuple[PartTask, Facts]:
     """Writes the vectors of a source, then its facts."""
     if (found := read_facts(task)) is not None:  # a repeated task
         return task, found
-    extractor, settings = _extractor(task.settings), task.settings
+    extractor, settings = _extractor(task.settings, task.encoder_sha256), task.settings
     output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
     counts = {"facts": Facts(lines=task.source.lines)}
 
