@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 BATCH_SIZES = (1, 4, 8, 16, 32, 64)
 LENGTH = 128
 # Enough to find the pipeline's best batch size.
-TRIAL = 256
+TRIAL = 200
 
 
 def texts_of(data: str | None, lines: int) -> list[str]:

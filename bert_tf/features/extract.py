@@ -152,14 +152,14 @@ def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[mani
     if any(finished):  # the manifest exists and is still valid
         logging.info("recreated %d missing shard(s)", finished.count(None))
     else:
-        _finish(this, ordered, sum((read_facts(task) for task in tasks), Facts()))
+        _finish(this, ordered, sum(map(_read_facts, tasks), Facts()))
     this.close()
     return ordered
 
 
 def _make_parts(todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner) -> dict[PartTask, Facts]:
     """Makes the parts that an earlier run did not finish; returns the facts of those to do."""
-    facts = {task: found for task in todo if (found := read_facts(task)) is not None}
+    facts = {task: found for task in todo if (found := _finished_part(task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
     with Progress("extracting", lines, "texts") as progress:
@@ -204,7 +204,7 @@ def _extractor(settings: VectorSettings, encoder_sha256: str) -> FeatureExtracto
 
 def write_part(task: PartTask) -> tuple[PartTask, Facts]:
     """Writes the vectors of a source, then its facts."""
-    if (found := read_facts(task)) is not None:  # a repeated task
+    if (found := _finished_part(task)) is not None:  # a repeated task
         return task, found
     extractor, settings = _extractor(task.settings, task.encoder_sha256), task.settings
     output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
@@ -247,10 +247,14 @@ def _output(settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[s
     )
 
 
-def read_facts(task: PartTask) -> Facts | None:
-    """Returns the facts of a part that is finished; else None."""
-    if not tf.io.gfile.exists(task.result_path):
-        return None
+def _finished_part(task: PartTask) -> Facts | None:
+    """Returns the facts of a part that is finished and not yet deleted; else None."""
+    columns = _output(task.settings, 0, ())
+    files = [task.result_path, *find_format(task.settings.output_format).files(task.path, columns)]
+    return _read_facts(task) if all(map(tf.io.gfile.exists, files)) else None
+
+
+def _read_facts(task: PartTask) -> Facts:
     with tf.io.gfile.GFile(task.result_path) as file:
         return Facts(**json.load(file))
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bert_tf.features import model, packed_encoder
+from bert_tf.features.extract import PartTask, _groups
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.pooling import Pooling, pooling_of
-from bert_tf.features.sources import plan_sources
+from bert_tf.features.sources import Source, plan_sources
 from bert_tf.features.texts import read_texts, text_of_line
 from bert_tf.settings import FeaturesSettings
 from bert_tf.text.packing import pack
@@ -174,7 +175,7 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
         ({"layers": "4"}, "no layer 4"),
         ({"layers": "1,x"}, "'x' is not a whole number"),
         ({"layers": "1,1"}, "twice"),
-        ({"max_seq_length": 41}, "40 positions"),
+        ({"max_seq_length": 41}, "beyond max_position_embeddings=40"),
         ({"max_seq_length": 2}, "at least 3"),
         ({"normalize": True}, "--normalize is for pooled vectors"),
         ({"pooling": "sum"}, "must be one of cls, mean, max"),
@@ -244,3 +245,45 @@ def test_the_number_of_sources_is_bounded(tmp_path):
     path.write_bytes(b"a\n" * 300_000)
     sources = plan_sources([str(path)], 1)
     assert 512 <= len(sources) <= 2048 and sum(source.lines for source in sources) == 300_000
+
+
+def test_many_shards_get_a_source_each(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n" * 60_000)
+    sources = plan_sources([str(path)], 9000)
+    assert len(sources) >= 9000 and sum(source.lines for source in sources) == 60_000
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 40])
+def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        lines = rng.integers(1, 60, rng.integers(shards, 90))
+        tasks = [PartTask(Source("", 0, 0, int(each), 0, 0), str(i), None, "") for i, each in enumerate(lines)]
+        groups = _groups(tasks, shards)
+        assert [task for group in groups for task in group] == tasks
+        assert len(groups) == shards and all(groups)
+        sizes = [sum(task.source.lines for task in group) for group in groups]
+        # at most two parts from the mean, unless there are too few parts
+        if len(lines) > 4 * shards:
+            assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()
+
+
+def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
+    monkeypatch.setattr(packed_encoder, "_WIDTHS", (8, 16, 32))
+    monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 64)
+    extractor = FeatureExtractor(pretrained[0], layers="-1", max_seq_length=40)
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(WORDS, length)) for length in (*rng.integers(0, 5, 60), 12, 20, 37)]
+    found, shapes = extractor.tokens(texts), []
+    for text, features in zip(texts, found, strict=True):
+        expected = one_row(pretrained[1], extractor.tokenizer, text, 40)[:, [3]]
+        np.testing.assert_allclose(features.values, expected, atol=2e-5)
+    compute = extractor._encode._compute
+    monkeypatch.setattr(
+        extractor._encode, "_compute", lambda batch: shapes.append(batch["input_mask"]) or compute(batch)
+    )
+    extractor.tokens(texts)
+    # all batches but the last, of the shortest rows, are nearly full
+    shares = [float(np.mean(mask)) for mask in shapes]
+    assert min(shares[:-1]) > 0.85, shares
