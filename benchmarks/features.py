@@ -52,7 +52,7 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
     def rate(some: list[str], batch_size: int) -> float:
         started = time.perf_counter()
         # As tensors; as lists of numbers, which is the default, it is slower.
-        for _ in pipeline(iter(some), batch_size=batch_size, truncation=True, return_tensors=True):
+        for _ in pipeline((text for text in some), batch_size=batch_size, truncation=True, return_tensors=True):
             pass
         return len(some) / (time.perf_counter() - started)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import extract_features
 from bert_tf.features import extract
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.settings import FeaturesSettings
@@ -43,7 +44,8 @@ def folder(tmp_path_factory, vocab_file):
 
 def extracted(folder, output, runner=None, **changes):
     """Runs in this process; returns the bytes of the shards."""
-    given = {"input_file": f"{folder}/input.txt", "init_checkpoint": f"{folder}/model", "max_seq_length": 24, **changes}
+    files = {"input_file": f"{folder}/input.txt", "init_checkpoint": f"{folder}/model"}
+    given = {**files, "layers": "-1", "max_seq_length": 24, **changes}
     settings = FeaturesSettings(output_file=str(output), **given)
     with runner or LocalRunner(1) as runner:
         shards = extract.extract_features(settings, runner)
@@ -223,6 +225,7 @@ def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path,
     assert (tmp_path / "out-00000-of-00002").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
     flags = {"output_format": "npz", "layers": "-1"}
     one = extracted(folder, f"{tmp_path}/one@3", **flags)
@@ -278,11 +281,11 @@ def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
     path.write_bytes(b"the men\n" + b"said " * 50 + b"\nall \xff\xfe of\r\nit")
     (data,) = extracted(folder, tmp_path / "out", input_file=str(path), layers="-1")
     entries = [json.loads(line) for line in data.splitlines()]
-    assert [len(entry["features"]) for entry in entries] == [4, 24, 4, 3]
+    assert [len(entry["features"]) for entry in entries] == [5, 24, 4, 3]
     assert "1 of 4 texts are longer than --max_seq_length=24 and were cut off" in caplog.text
     assert "1 lines have bytes that are not UTF-8" in caplog.text
     facts = json.loads((tmp_path / "out.manifest.json").read_text())
-    assert (facts["lines"], facts["truncated"], facts["damaged"], facts["tokens"]) == (4, 1, 1, 35)
+    assert (facts["lines"], facts["truncated"], facts["damaged"], facts["tokens"]) == (4, 1, 1, 36)
 
 
 def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
@@ -376,3 +379,27 @@ def test_memory_does_not_grow_with_the_text(folder, tmp_path, form):
     entries = manifest.read_manifest(str(tmp_path / "out200.manifest.json"))
     assert entries["texts"] == 200 * LINES and size > 25
     assert peaks[1] - peaks[0] < 20, (peaks, size)
+
+
+def test_a_missing_gpu_is_one_line(folder, tmp_path):
+    settings = FeaturesSettings(
+        input_file=f"{folder}/input.txt", init_checkpoint=f"{folder}/model", output_file=f"{tmp_path}/out", num_gpus=1
+    )
+    with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; drop the flag"):
+        extract_features.main(settings)
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"dtype": "float16"}, "--dtype=float16 is for compact formats"),
+        ({"alignment": True, "output_format": "npz"}, "--alignment is for tokens"),
+        ({"id_field": "id"}, "--id_field is for --input_format=jsonl"),
+        ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one process"),
+        ({"spark_master": "local"}, "needs --runner=spark"),
+        ({"batch_size": 0}, "--batch_size=0: must be above 0"),
+    ],
+)
+def test_contradicting_flags_are_one_line(flags, message):
+    with pytest.raises(InputError, match=message):
+        FeaturesSettings(input_file="a", output_file="b", init_checkpoint="c", **flags)

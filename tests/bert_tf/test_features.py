@@ -37,39 +37,45 @@ def extractor(pretrained):
     return FeatureExtractor(pretrained[0], layers="-1,0,2,-3", max_seq_length=24)
 
 
-def one_row(encoder, tokenizer, text, length):
-    """The layers of a text in a row of its own, the embeddings first: [tokens, layers, H]."""
-    a, b = (text, None) if isinstance(text, str) else text
-    segments = [None if each is None else tokenizer.encode([each]) for each in (a, b)]
-    row = pack(*segments, max_seq_length=length, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
-    outputs = encoder(row)
-    used = int(row["input_mask"].numpy().sum())
-    return np.stack([outputs["embedding_output"], *outputs["encoder_outputs"]], axis=2)[0, :used]
+def alone(encoder, tokenizer, texts, length):
+    """The layers of each text in a padded row of its own, the embeddings first: N times [tokens, layers, H]."""
+    pairs = [(text, "") if isinstance(text, str) else text for text in texts]
+    a, b = (tokenizer.encode([pair[segment] for pair in pairs]) for segment in (0, 1))
+    rows = pack(a, b, max_seq_length=length, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    outputs = encoder(rows)
+    layers = np.stack([outputs["embedding_output"], *outputs["encoder_outputs"]], axis=2)
+    return [row[:used] for row, used in zip(layers, rows["input_mask"].numpy().sum(axis=1), strict=True)]
+
+
+def watch(extractor, monkeypatch):
+    """Returns a list that gets the mask of each batch."""
+    masks, compute = [], extractor._encode._compute
+
+    def watched(batch):
+        masks.append(batch["input_mask"].numpy())
+        return compute(batch)
+
+    monkeypatch.setattr(extractor._encode, "_compute", watched)
+    return masks
 
 
 def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, rng.integers(0, 40))) for _ in range(80)]
     texts += [(a, b) for a, b in zip(texts[:20], texts[20:40], strict=True)]
-    found = extractor.tokens(texts)
-    for text, features in zip(texts, found, strict=True):
-        expected = one_row(pretrained[1], extractor.tokenizer, text, 24)[:, [3, 0, 2, 1]]
-        np.testing.assert_allclose(features.values, expected, atol=2e-5)
+    expected = alone(pretrained[1], extractor.tokenizer, texts, 24)
+    for features, layers in zip(extractor.tokens(texts), expected, strict=True):
+        np.testing.assert_allclose(features.values, layers[:, [3, 0, 2, 1]], atol=2e-5)
 
 
 def test_rows_are_packed_and_layers_above_the_highest_are_gone(pretrained, monkeypatch):
     monkeypatch.setattr(packed_encoder, "_WIDTHS", (16,))
     extractor = FeatureExtractor(pretrained[0], layers="1,0", max_seq_length=40)
-    calls = []
-    compute = extractor._encode._compute
-    monkeypatch.setattr(extractor._encode, "_compute", lambda batch: calls.append(batch) or compute(batch))
-    texts = ["the of"] * 60 + ["and to in " * 8] * 3
-    found = extractor.tokens(texts)
-    # four tokens each: four texts share 16 positions; the long ones have the longest rows
-    shapes = [call["input_ids"].shape for call in calls]
-    assert shapes == [(64, 16), (25, 40)]
-    assert np.count_nonzero(calls[0]["input_ids"].numpy().any(axis=1)) == 15
-    np.testing.assert_allclose(found[0].values, found[59].values, atol=1e-6)
+    masks = watch(extractor, monkeypatch)
+    extractor.tokens(["the of"] * 60)
+    # four tokens each: four texts share the 16 positions of a row
+    assert [mask.shape for mask in masks] == [(64, 16)]
+    assert masks[0].sum(axis=1).tolist() == [16] * 15 + [0] * 49
     assert len(model.load(extractor.settings).blocks) == 1
 
 
@@ -107,8 +113,8 @@ def test_character_offsets_are_the_byte_offsets_of_the_tokenizer(extractor, text
 
 
 def test_the_second_of_a_pair_counts_its_own_words_and_characters(extractor):
-    (features,) = extractor.tokens([("the men", "all, now")])
-    assert features.tokens == ["[CLS]", "the", "men", "[SEP]", "all", ",", "now", "[SEP]"]
+    (features,) = extractor.tokens([("the man", "all, now")])
+    assert features.tokens == ["[CLS]", "the", "man", "[SEP]", "all", ",", "now", "[SEP]"]
     assert features.words.tolist() == [-1, 0, 1, -1, 0, 1, 2, -1]
     assert features.starts.tolist() == [-1, 0, 4, -1, 0, 3, 5, -1]
     assert features.segment_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
@@ -184,7 +190,7 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
 )
 def test_a_wrong_setting_is_one_line(pretrained, settings, message):
     with pytest.raises(InputError, match=message):
-        FeatureExtractor(pretrained[0], **settings)
+        FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
 
 
 @pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
@@ -235,7 +241,7 @@ def test_sources_hold_every_line_once(tmp_path, sizes, shards, ends):
     assert len(sources) >= shards
     settings = FeaturesSettings(input_file="x", output_file="y", init_checkpoint="z")
     texts = [text for source in sources for text in read_texts(source, settings)]
-    assert [text.segments[0] for text in texts] == lines
+    assert [text.segments[0] for text in texts] == [line.strip() for line in lines]
     assert [text.line for text in texts] == list(range(len(lines)))
     assert sum(source.lines for source in sources) == len(lines)
 
@@ -270,20 +276,15 @@ def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
 
 
 def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
-    monkeypatch.setattr(packed_encoder, "_WIDTHS", (8, 16, 32))
-    monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 64)
+    monkeypatch.setattr(packed_encoder, "_WIDTHS", (8,))
+    monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 160)
     extractor = FeatureExtractor(pretrained[0], layers="-1", max_seq_length=40)
+    masks = watch(extractor, monkeypatch)
     rng = np.random.default_rng(1)
-    texts = [" ".join(rng.choice(WORDS, length)) for length in (*rng.integers(0, 5, 60), 12, 20, 37)]
-    found, shapes = extractor.tokens(texts), []
-    for text, features in zip(texts, found, strict=True):
-        expected = one_row(pretrained[1], extractor.tokenizer, text, 40)[:, [3]]
-        np.testing.assert_allclose(features.values, expected, atol=2e-5)
-    compute = extractor._encode._compute
-    monkeypatch.setattr(
-        extractor._encode, "_compute", lambda batch: shapes.append(batch["input_mask"]) or compute(batch)
-    )
-    extractor.tokens(texts)
-    # all batches but the last, of the shortest rows, are nearly full
-    shares = [float(np.mean(mask)) for mask in shapes]
-    assert min(shares[:-1]) > 0.85, shares
+    texts = [" ".join(rng.choice(WORDS, length)) for length in (*rng.integers(0, 5, 80), 12, 20, 37)]
+    found, expected = extractor.tokens(texts), alone(pretrained[1], extractor.tokenizer, texts, 40)
+    for features, layers in zip(found, expected, strict=True):
+        np.testing.assert_allclose(features.values, layers[:, [3]], atol=2e-5)
+    assert masks[0].shape == (4, 40) and {mask.shape for mask in masks[1:]} == {(20, 8)}
+    # all batches but the last one are nearly full
+    assert min(mask.mean() for mask in masks[:-1]) > 0.85
