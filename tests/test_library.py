@@ -21,6 +21,7 @@ assert set(answers) <= {"good", "bad"} and model.labels == ("bad", "good")
 serve = tf.saved_model.load("served/reviews/1").signatures["serving_default"]
 np.testing.assert_allclose(serve(text_a=tf.constant(["a good day"]))["probabilities"], probabilities, atol=1e-5)
 np.testing.assert_allclose(again(rows(["a good day"])), own_model(rows(["a good day"])), atol=1e-6)
+assert vectors.shape[1] == 2 and len(where) == 8 and similarity.shape == (2, 1)
 assert keras.mixed_precision.global_policy().name == "float32"
 """
 
@@ -33,7 +34,7 @@ def test_the_pages_program_runs(vocab_file, tmp_path):
     (tmp_path / "pretrained/vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
     blocks = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     program = "\n".join([*blocks, CHECKS])
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": str(PAGE.parents[1])}
     done = subprocess.run(

@@ -12,13 +12,14 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier, run_swag, score_text
+from bert_tf import extract_features, glue_submission, run_classifier, run_swag, score_text
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import (
     ClassifierSettings,
     ConversionSettings,
+    FeaturesSettings,
     GlueSubmissionSettings,
     ScoringSettings,
     SwagSettings,
@@ -36,11 +37,17 @@ SCRIPTS = {
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "run_swag": (SwagSettings, run_swag.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
+    "extract_features": (FeaturesSettings, extract_features.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
     "score_text": (ScoringSettings, score_text.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
-SMALL = {name: ["--num_train_epochs=1", "--train_batch_size=12"] for name in ("run_classifier", "run_swag")}
+_ONE_EPOCH = ["--num_train_epochs=1", "--train_batch_size=12"]
+SMALL = {
+    "run_classifier": _ONE_EPOCH,
+    "run_swag": _ONE_EPOCH,
+    "extract_features": ["--num_workers=1"],
+}
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -72,7 +79,7 @@ def write(path: str, content: str) -> None:
 
 
 def write_checkpoint(vocab_file: str) -> None:
-    config = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+    config = BertConfig(300, 16, 4, 2, 32, max_position_embeddings=128, initializer_range=0.1)
     write("uncased/bert_config.json", config.to_json_string())
     write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
@@ -83,6 +90,7 @@ def write_own_data() -> None:
     write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
     write("sentences.txt", "the man said so\n\nnot one of these\n")
     write("blanks.txt", "the [MASK] said so\n")
+    write("texts.txt", "".join(f"{text(i)}\n" for i in range(30)))
     write("new.csv", "text\nA warm film\nI left\n")
     sets = [["sport"], ["sport", "money"], []]
     lines = [json.dumps({"text": text(i), "label": sets[i % 3]}) for i in range(24)]

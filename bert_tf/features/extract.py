@@ -59,11 +59,13 @@ class PartTask:
       source: the lines.
       path: where the part is written; `path` + ".json" holds its facts and marks it as finished.
       settings: see `model.resolve`.
+      encoder_sha256: of the weights, which may change under the same path.
     """
 
     source: Source
     path: str
     settings: FeaturesSettings
+    encoder_sha256: str
 
     @property
     def result_path(self) -> str:
@@ -131,8 +133,9 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
 def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[manifest.Shard]:
     # Read the state again: now that this run holds the lock, no other run can change it.
     finished = this.finished_shards()
-    tasks = [PartTask(source, f"{this.folder}/parts/{i:06d}", this.settings) for i, source in enumerate(sources)]
-    tf.io.gfile.makedirs(f"{this.folder}/parts")
+    encoder, folder = this.identity["encoder_sha256"], f"{this.folder}/parts"
+    tasks = [PartTask(source, f"{folder}/{i:06d}", this.settings, encoder) for i, source in enumerate(sources)]
+    tf.io.gfile.makedirs(folder)
     tf.io.gfile.makedirs(f"{this.folder}/shards")
     groups = _groups(tasks, len(this.outputs))
     shards = {index: shard for index, shard in enumerate(finished) if shard is not None}
@@ -149,14 +152,14 @@ def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[mani
     if any(finished):  # the manifest exists and is still valid
         logging.info("recreated %d missing shard(s)", finished.count(None))
     else:
-        _finish(this, ordered, sum((read_facts(task) for task in tasks), Facts()))
+        _finish(this, ordered, sum(map(_read_facts, tasks), Facts()))
     this.close()
     return ordered
 
 
 def _make_parts(todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner) -> dict[PartTask, Facts]:
     """Makes the parts that an earlier run did not finish; returns the facts of those to do."""
-    facts = {task: found for task in todo if (found := read_facts(task)) is not None}
+    facts = {task: found for task in todo if (found := _finished_part(task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
     with Progress("extracting", lines, "texts") as progress:
@@ -194,16 +197,16 @@ def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _extractor(settings: VectorSettings) -> FeatureExtractor:
+def _extractor(settings: VectorSettings, encoder_sha256: str) -> FeatureExtractor:
     """Returns the extractor of this process, which loads the weights once."""
     return FeatureExtractor.of_settings(settings)
 
 
 def write_part(task: PartTask) -> tuple[PartTask, Facts]:
     """Writes the vectors of a source, then its facts."""
-    if (found := read_facts(task)) is not None:  # a repeated task
+    if (found := _finished_part(task)) is not None:  # a repeated task
         return task, found
-    extractor, settings = _extractor(task.settings), task.settings
+    extractor, settings = _extractor(task.settings, task.encoder_sha256), task.settings
     output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
     counts = {"facts": Facts(lines=task.source.lines)}
 
@@ -244,10 +247,14 @@ def _output(settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[s
     )
 
 
-def read_facts(task: PartTask) -> Facts | None:
-    """Returns the facts of a part that is finished; else None."""
-    if not tf.io.gfile.exists(task.result_path):
-        return None
+def _finished_part(task: PartTask) -> Facts | None:
+    """Returns the facts of a part that is finished and not yet deleted; else None."""
+    columns = _output(task.settings, 0, ())
+    files = [task.result_path, *find_format(task.settings.output_format).files(task.path, columns)]
+    return _read_facts(task) if all(map(tf.io.gfile.exists, files)) else None
+
+
+def _read_facts(task: PartTask) -> Facts:
     with tf.io.gfile.GFile(task.result_path) as file:
         return Facts(**json.load(file))
 

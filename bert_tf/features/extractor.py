@@ -21,7 +21,7 @@ from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
 
 # Texts that are tokenized at once, and their bytes; vectors that are held at once.
-_TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 64 << 20
+_TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
 
 
 @dataclasses.dataclass(frozen=True)

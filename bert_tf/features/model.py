@@ -9,11 +9,13 @@ import os
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.features.pooling import longest_sentence, pooling_of
 from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings.features import VectorSettings
+from bert_tf.tokenization import load_vocabulary
 from tfrecords.errors import InputError
 
 _DEFAULT_LENGTH = 128
@@ -38,10 +40,11 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     vocab_file = settings.vocab_file or contents.vocab_file
     if not vocab_file:
         raise InputError(f"--vocab_file is missing, and there is no vocab.txt beside {contents.source}; give it")
+    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
     layer_indices(settings, config)
     folder = os.path.dirname(contents.source) or "."
     changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
-    changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, config, folder)}
+    changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}
     if settings.is_pooled and settings.pooling is None:
         found = pooling_of(folder)
         normalize = found.normalize if settings.normalize is None else settings.normalize
@@ -49,14 +52,13 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
-def _length(settings: VectorSettings, config: BertConfig, folder: str) -> int:
-    most, length = config.max_position_embeddings, settings.max_seq_length
-    if length is None:
+def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
+    config = contents.require_config()
+    if settings.max_seq_length is None:
         stated = longest_sentence(folder) if settings.sentence_vectors else None
-        return min(stated or _DEFAULT_LENGTH, most)
-    if length > most:
-        raise InputError(f"--max_seq_length={length}: the model has {most} positions; give at most {most}")
-    return length
+        return min(stated or _DEFAULT_LENGTH, config.max_position_embeddings)
+    config.check_length(settings.max_seq_length, contents.config_file)
+    return settings.max_seq_length
 
 
 def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ...]:

@@ -57,15 +57,47 @@ class PackedEncoder:
 
     def _batches(self, rows: Rows) -> Iterator["_Batch"]:
         lengths = rows.lengths
-        width_of = np.searchsorted(self._widths, lengths)
-        for index in np.unique(width_of).tolist():
-            chosen, width = np.flatnonzero(width_of == index), self._widths[index]
-            shape = RowShape(sequences=width, predictions=0)
-            row_of = best_fit(lengths[chosen], np.zeros_like(chosen), width, shape)
+        width_of, left = np.searchsorted(self._widths, lengths), np.arange(len(lengths))
+        for index in np.unique(width_of)[::-1].tolist():
+            width, is_shorter = self._widths[index], width_of[left] < index
             size = max(1, self._tokens // width)
-            for first in range(0, int(row_of.max()) + 1, size):
-                taken = (row_of >= first) & (row_of < first + size)
-                yield _packed(rows, chosen[taken], row_of[taken] - first, size, width)
+            if not is_shorter.all():  # else the rows of this length have filled batches of longer ones
+                chosen, row_of = _filled(left[~is_shorter], left[is_shorter], lengths, width, size)
+                left = np.setdiff1d(left, chosen)
+                for first in range(0, int(row_of.max()) + 1, size):
+                    taken = (row_of >= first) & (row_of < first + size)
+                    yield _packed(rows, chosen[taken], row_of[taken] - first, size, width)
+
+
+def _filled(
+    chosen: np.ndarray, shorter: np.ndarray, lengths: np.ndarray, width: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Packs rows, and fills the space that is left in their last batch with shorter rows.
+
+    Args:
+      chosen: indices of at least one row.
+      shorter: indices of shorter rows.
+      lengths: int64 [N].
+      width: W.
+      size: R.
+
+    Returns:
+      The indices of the rows, and the packed row of each, int64.
+    """
+    row_of = _fit(lengths[chosen], width)
+    most = -(-(int(row_of.max()) + 1) // size) * size
+    fill = shorter[np.cumsum(lengths[shorter]) <= most * width - lengths[chosen].sum()]
+    while len(fill):
+        both = np.concatenate([chosen, fill])
+        packed = _fit(lengths[both], width)
+        if packed.max() < most:
+            return both, packed
+        fill = fill[: len(fill) * 9 // 10]
+    return chosen, row_of
+
+
+def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
+    return best_fit(lengths, np.zeros_like(lengths), width, RowShape(sequences=width, predictions=0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,7 @@ def plan_sources(files: Sequence[str], shards: int) -> list[Source]:
       InputError: a file is not text; all files are empty; or they have fewer lines than there are shards.
     """
     lines_each = 1 if shards > 1 else _LEAST_LINES
-    cuts = [_Cuts(path, lines_each) for path in files]
+    cuts = [_Cuts(path, lines_each, 4 * max(_SOURCES, shards)) for path in files]
     total = sum(cut.lines for cut in cuts)
     if not total:
         raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; give a file with a text a line")
@@ -71,14 +71,15 @@ class _Cuts:
     Args:
       path: the file.
       lines_each: lines between two cuts, at first.
+      most: number of cuts beyond which every other one is dropped, unless they are `_MOST_LINES` apart.
 
     Attributes:
       path: as given.
       lines: number of lines.
     """
 
-    def __init__(self, path: str, lines_each: int):
-        self.path, self.lines = path, 0
+    def __init__(self, path: str, lines_each: int, most: int):
+        self.path, self.lines, self._most = path, 0, most
         self._each, self._starts = lines_each, [0]
         self._size = begins = 0
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -98,7 +99,7 @@ class _Cuts:
         numbers = np.arange(self.lines + 1, self.lines + 1 + len(ends))  # of the lines that begin there
         self._starts += ends[numbers % self._each == 0].tolist()
         self.lines += len(ends)
-        while len(self._starts) > 4 * _SOURCES and self._each < _MOST_LINES:
+        while len(self._starts) > self._most and self._each < _MOST_LINES:
             self._each *= 2
             self._starts = self._starts[::2]
 

@@ -33,7 +33,9 @@ class VectorSettings:
         "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
         "--sentence_vectors what sentence_bert_config.json beside the checkpoint says", None,
     )  # fmt: skip
-    batch_size: int = setting("rows of --max_seq_length tokens in a batch; short texts share rows", 32)
+    batch_size: int = setting(
+        "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches", 32
+    )
     sentence_vectors: bool = setting(
         "write one pooled vector a text instead of one a token, pooled as sentence-transformers' 1_Pooling/config.json "
         "and modules.json beside the checkpoint say, unless --pooling is given", False,
