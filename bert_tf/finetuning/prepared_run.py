@@ -22,8 +22,6 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import loop, memory
 from tfrecords.errors import InputError
 
-_DEFAULT_LENGTH = 128
-
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
@@ -69,7 +67,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
-    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    shares_test = task.test_is_dev and settings.do_eval
+    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict and not shares_test}
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
@@ -80,19 +79,21 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
         for name, read in examples.items()
     }
     splits = {name: split for name, (split, _) in cached.items()}
+    if shares_test:
+        splits["test"] = splits["dev"]
     caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches)
 
 
 def with_length(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else 128.
+    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else the script's default.
 
     Raises:
       InputError: a trained model is evaluated with rows of another length.
     """
     length, folder = settings.max_seq_length, settings.output_dir
     known = description.exists(folder) and latest.prefixes(folder)
-    trained = description.read(folder).max_seq_length if known else _DEFAULT_LENGTH
+    trained = description.read(folder).max_seq_length if known else settings.default_max_seq_length
     if known and length not in (None, trained) and not settings.do_train:
         raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
     return dataclasses.replace(settings, max_seq_length=length or trained)

@@ -6,6 +6,7 @@ from bert_tf.settings.device import DeviceSettings
 from bert_tf.settings.finetuning import FineTuningSettings
 from bert_tf.settings.glue_submission import GlueSubmissionSettings
 from bert_tf.settings.pretraining import PretrainingSettings
+from bert_tf.settings.squad import SquadSettings
 
 __all__ = [
     "IN_MEMORY",
@@ -15,4 +16,5 @@ __all__ = [
     "FineTuningSettings",
     "GlueSubmissionSettings",
     "PretrainingSettings",
+    "SquadSettings",
 ]
