@@ -7,6 +7,7 @@ Letters: N rows.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -51,7 +52,7 @@ def cached_split(
     path = os.path.join(folder, f"{name}-{_key(task, examples, tokenizer, max_seq_length)}.tfrecord")
     with contextlib.suppress(tf.errors.OpError, OSError, ValueError, KeyError, IndexError):
         if tf.io.gfile.exists(path):
-            return _read(path, examples), lambda: None
+            return dataclasses.replace(_read(path, examples), tokenizer=tokenizer), lambda: None
     split = encoded_split(task, examples, tokenizer, max_seq_length)
 
     def keep() -> None:

@@ -95,7 +95,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}
-    if settings.do_predict:
+    if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
         _predict(run, objective, chosen.step)
     return scores
 

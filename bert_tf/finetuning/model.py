@@ -24,7 +24,7 @@ class FineTunedBert(keras.Model):
     Args:
       config: shape and regularization.
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`.
+        names that output; see `Task.head` for the others.
       recompute_activations: see `BertEncoder`.
     """
 
@@ -38,7 +38,14 @@ class FineTunedBert(keras.Model):
         super().__init__(**kwargs)
         self.config = config
         self.encoder = BertEncoder(config, recompute_activations)
-        self.head = make_head(config)
+        head = make_head(config)
+        self._head_name = getattr(head, "checkpoint_name", "head")
+        setattr(self, self._head_name, head)
+
+    @property
+    def task_head(self) -> keras.layers.Layer:
+        """The head; it is an attribute of the name that checkpoints give it."""
+        return getattr(self, self._head_name)
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's `logits` of each row.
@@ -52,22 +59,26 @@ class FineTunedBert(keras.Model):
           dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
         """
         # The last layer is computed only where the head reads it.
+        head = self.task_head
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
-        positions = nowhere if self.head.reads == "pooled_output" else None
+        positions = nowhere if head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
-        read = outputs[self.head.reads]
+        read = outputs[head.reads]
+        if getattr(head, "is_per_token", False):
+            logits = head(read, training=training, seed=seed)
+            # Gathering logits moves fewer values than gathering what the head reads.
+            return {**outputs, "logits": _of_rows(logits, inputs, head.reads) if "slots" in inputs else logits}
         if "slots" in inputs:
-            read = _of_rows(read, inputs, self.head.reads)
-        reads_mask = getattr(self.head, "reads_mask", False)
-        mask = {"input_mask": row_columns(inputs)["input_mask"]} if reads_mask else {}
-        return {**outputs, "logits": self.head(read, **mask, training=training, seed=seed)}
+            read = _of_rows(read, inputs, head.reads)
+        mask = {"input_mask": row_columns(inputs)["input_mask"]} if getattr(head, "reads_mask", False) else {}
+        return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
     """Takes what belongs to each row out of an output of packed rows.
 
     Args:
-      output: float [R, K, H], pooled, or [R, W, H].
+      output: float [R, K, H], pooled, or [R, W, H]; H may also be the number of logits.
       batch: see `batches.row_batches`.
       name: of the output.
 

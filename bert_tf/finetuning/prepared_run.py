@@ -23,8 +23,6 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import loop, memory
 from tfrecords.errors import InputError
 
-_DEFAULT_LENGTH = 128
-
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
@@ -70,7 +68,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
-    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    shares_test = task.test_is_dev and settings.do_eval
+    asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict and not shares_test}
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
@@ -81,6 +80,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
         for name, read in examples.items()
     }
     splits = {name: split for name, (split, _) in cached.items()}
+    if shares_test:
+        splits["test"] = splits["dev"]
     caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches)
 
@@ -88,7 +89,7 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
 def with_length(settings: FineTuningSettings) -> FineTuningSettings:
     """Returns settings with the `max_seq_length` of the run's folder if it was left out, else the default.
 
-    The default is 128 tokens, or all positions of a model with fewer.
+    The default is the script's, or all positions of a model with fewer.
 
     Raises:
       InputError: a trained model is evaluated with rows of another length.
@@ -100,7 +101,8 @@ def with_length(settings: FineTuningSettings) -> FineTuningSettings:
             raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
         return dataclasses.replace(settings, max_seq_length=length or trained)
     if length is None:
-        length = min(_DEFAULT_LENGTH, checkpoints.read_config(settings.bert_config_file).max_position_embeddings)
+        positions = checkpoints.read_config(settings.bert_config_file).max_position_embeddings
+        length = min(settings.default_max_seq_length, positions)
     return dataclasses.replace(settings, max_seq_length=length)
 
 

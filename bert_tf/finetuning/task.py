@@ -38,21 +38,24 @@ class Split:
       columns: as `Task.encode` returned them; the first axis of each column has N rows.
       example_ids: int64 [N], index of the example that each row comes from.
       lengths: int32 [N], number of tokens of each row; None where no model reads the rows any more.
+      tokenizer: that encoded them, for tasks that convert tokens back to text.
     """
 
     examples: Sequence[Any]
     columns: Columns
     example_ids: np.ndarray
     lengths: np.ndarray | None = None
+    tokenizer: BertTokenizer | None = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
 
     def first(self, count: int) -> "Split":
-        """Returns its first rows, at most so many."""
-        columns = {name: column[:count] for name, column in self.columns.items()}
-        lengths = None if self.lengths is None else self.lengths[:count]
-        return Split(self.examples, columns, self.example_ids[:count], lengths)
+        """Returns all rows of its first examples, at most so many examples."""
+        rows = int(np.searchsorted(self.example_ids, count))
+        columns = {name: column[:rows] for name, column in self.columns.items()}
+        lengths = None if self.lengths is None else self.lengths[:rows]
+        return dataclasses.replace(self, columns=columns, example_ids=self.example_ids[:rows], lengths=lengths)
 
 
 class Task(abc.ABC):
@@ -91,6 +94,9 @@ class Task(abc.ABC):
 
     # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
     is_cached: bool = True
+
+    # Whether "dev" and "test" are the same data, whose prediction files `keep_evaluation` writes too.
+    test_is_dev: bool = False
 
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
@@ -150,7 +156,9 @@ class Task(abc.ABC):
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
 
-        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S].
+        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. A layer whose
+        attribute `is_per_token` is true maps each token by itself, [..., H] to [..., outputs], so that it is applied to
+        packed rows as they are. The attribute `checkpoint_name` gives its name in checkpoints if it is not "head".
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -244,7 +252,8 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
     counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
     if len(set(counts.values())) > 1:
         raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
-    return Split(examples, columns, example_ids, _lengths(task, columns, len(example_ids), tokenizer, max_seq_length))
+    lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
+    return Split(examples, columns, example_ids, lengths, tokenizer)
 
 
 def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Heads on top of the encoder.
 
-Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification).
+Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification), section 4.2 (spans).
 
 Letters: B batch, S sequence length, N examples of a packed row, H hidden size, P predictions, V vocabulary size.
 """
@@ -122,4 +122,29 @@ class ClassificationHead(keras.layers.Layer):
         if self.reads_mask:
             x = pool_tokens(x, input_mask, self._pooling)
         x = dropout(x, self._rate, dropout_seed(training, seed), tf.constant(_DROPOUT_SITE))
+        return tf.cast(self.dense(x), tf.float32)
+
+
+class SpanHead(keras.layers.Layer):
+    """Scores each token as the start and as the end of an answer, without dropout, as in the original.
+
+    Paper: section 3.2, Figure 4 (c); section 4.2.
+
+    Attributes:
+      reads: name of the encoder's output that the head takes.
+      is_per_token: that it maps each token by itself.
+      checkpoint_name: its name in checkpoints.
+    """
+
+    reads = "sequence_output"
+    is_per_token = True
+    checkpoint_name = "span_head"
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = Dense(config.hidden_size, 2, config)
+
+    def call(self, x, training=False, seed=None):
+        """Maps float [B, S, H] to logits, float32 [B, S, 2]: start and end."""
+        del training, seed
         return tf.cast(self.dense(x), tf.float32)

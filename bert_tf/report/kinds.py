@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
 from bert_tf.runs.run_folder import Phase
-from bert_tf.settings import ClassifierSettings, PretrainingSettings, SwagSettings
+from bert_tf.settings import ClassifierSettings, PretrainingSettings, SquadSettings, SwagSettings
 from bert_tf.training import metrics
 
 
@@ -63,14 +63,23 @@ FINE_TUNING = Kind(
     ClassifierSettings,
     any_metric=True,
 )  # fmt: skip
-# Fine-tunings of tasks that another script than run_classifier trains, by the kind of the task.
-_OTHER_SCRIPTS = {"choice": ("bert_tf.run_swag", SwagSettings)}
+_BY_MODEL = {
+    "pretraining": PRETRAINING,
+    "span": dataclasses.replace(
+        FINE_TUNING,
+        metrics=(metrics.Metric("loss", title="loss"), metrics.Metric("null_threshold"), *metrics.TRAINING),
+        settings=(
+            "train_file", "predict_file", "version_2_with_negative", "max_seq_length", "doc_stride",
+            "train_batch_size", "num_train_epochs", "learning_rate", "warmup_proportion", "dtype",
+            "distribution_strategy", "random_seed", "init_checkpoint",
+        ),
+        script="bert_tf.run_squad",
+        settings_class=SquadSettings,
+    ),
+    "choice": dataclasses.replace(FINE_TUNING, script="bert_tf.run_swag", settings_class=SwagSettings),
+}  # fmt: skip
 
 
 def of_run(phases: Sequence[Phase]) -> Kind:
     """Returns the kind of a folder's run."""
-    model = phases[-1].model.get("model") if phases else "pretraining"
-    if model == "pretraining":
-        return PRETRAINING
-    script, settings_class = _OTHER_SCRIPTS.get(model, (FINE_TUNING.script, FINE_TUNING.settings_class))
-    return dataclasses.replace(FINE_TUNING, script=script, settings_class=settings_class)
+    return _BY_MODEL.get(phases[-1].model.get("model"), FINE_TUNING) if phases else PRETRAINING

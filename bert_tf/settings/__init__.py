@@ -8,6 +8,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 from bert_tf.settings.glue_submission import GlueSubmissionSettings
 from bert_tf.settings.pretraining import PretrainingSettings
 from bert_tf.settings.scoring import ScoringSettings
+from bert_tf.settings.squad import SquadSettings
 from bert_tf.settings.swag import SwagSettings
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GlueSubmissionSettings",
     "PretrainingSettings",
     "ScoringSettings",
+    "SquadSettings",
     "SwagSettings",
     "VectorSettings",
 ]

@@ -1,6 +1,7 @@
 """Settings that all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
 from bert_tf.settings import protocol
@@ -9,6 +10,9 @@ from bert_tf.settings import protocol
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
     """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
+
+    # The row length where neither the flag nor the run's folder gives one.
+    default_max_seq_length: ClassVar[int] = 128
 
     vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
     init_checkpoint: str = setting(

@@ -175,6 +175,14 @@ def pretrain(arguments: list[str]) -> None:
     run_pretraining.run()
 
 
+def squad(arguments: list[str]) -> None:
+    """`run_squad` as from the command line."""
+    from bert_tf import run_squad
+
+    sys.argv = ["run_squad", *arguments]
+    run_squad.run()
+
+
 def save_twice(folder: str) -> None:
     """Goes on in a folder, as a run does, with two checkpoints that hold their own number many times over."""
     import tensorflow as tf
@@ -194,7 +202,7 @@ def save_twice(folder: str) -> None:
         print("saved", int(step), flush=True)
 
 
-TASKS = {"pretrain": pretrain, "save_twice": save_twice}
+TASKS = {"pretrain": pretrain, "squad": squad, "save_twice": save_twice}
 
 
 def _child(order: dict) -> int:

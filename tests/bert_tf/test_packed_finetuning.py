@@ -12,9 +12,13 @@ from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.choice import ChoiceTask
 from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.finetuning.tasks.squad import SquadTask
+from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.finetuning.tasks.squad_file import Answer, Question
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
 from tests.bert_tf.classification import make_task
@@ -26,6 +30,14 @@ CONFIG = BertConfig(
 )  # fmt: skip
 
 
+TASKS = {
+    "pairs": make_task(3),
+    "words": FindTheWord(""),
+    "choices": ChoiceTask("", {}),
+    "questions": SquadTask((), "", Decoding(has_unanswerable=True)),
+}
+
+
 @pytest.fixture(scope="module")
 def tokenizer(vocab_file):
     return BertTokenizer(vocab_file)
@@ -34,6 +46,13 @@ def tokenizer(vocab_file):
 def examples(task, tokenizer, count=24):
     rng = np.random.default_rng(0)
     words = [word for word in tokenizer.vocabulary if word.isalpha() and len(word) > 2]
+    if task == "questions":
+        contexts = [rng.choice(words, rng.integers(1, 20)) for _ in range(count)]
+        found = [(" ".join(context), context[i % len(context)]) for i, context in enumerate(contexts)]
+        return [
+            Question(str(i), "the " * (i % 3), context, (Answer(word, context.index(word)),))
+            for i, (context, word) in enumerate(found)
+        ]
     texts = [[" ".join(rng.choice(words, rng.integers(0, 12))) for _ in range(2)] for _ in range(count)]
     if task == "choices":
         return [ChoiceExample(a, "he", (b, *words[i : i + 1 + i % 3]), i % 2) for i, (a, b) in enumerate(texts)]
@@ -81,9 +100,9 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1):
 @pytest.mark.parametrize(
     "directionality", ["bidi", *(pytest.param(way, marks=pytest.mark.slow) for way in ("ltr", "rtl"))]
 )
-@pytest.mark.parametrize("kind", ["pairs", "words", "choices"])
+@pytest.mark.parametrize("kind", TASKS)
 def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
-    task = {"pairs": make_task(3), "words": FindTheWord(""), "choices": ChoiceTask("", {})}[kind]
+    task = TASKS[kind]
     split = encoded_split(task, examples(kind, tokenizer), tokenizer, 32)
     if kind == "words":  # two rows for each example
         columns = {name: column[:24] for name, column in split.columns.items()}

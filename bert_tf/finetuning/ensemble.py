@@ -1,0 +1,147 @@
+"""Evaluates and predicts with the mean of several models' predictions.
+
+Paper: Tables 2 and 3 (the ensemble of seven systems).
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.config import BertConfig
+from bert_tf.distributed import strategies
+from bert_tf.finetuning import description, prepared_run
+from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.prepared_run import PreparedRun
+from bert_tf.finetuning.task import Task
+from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training import metrics, metrics_file, progress, traced_graphs
+from bert_tf.training.session import session
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "ensemble.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A trained model of an ensemble: the folder of its run, and the prefix of its checkpoint."""
+
+    folder: str
+    prefix: str
+
+
+def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str]) -> dict[str, float]:
+    """Evaluates and predicts as the settings say, and writes the results into their `output_dir`.
+
+    `ensemble.json` there names the checkpoints.
+
+    Args:
+      settings: without training.
+      task: of all the models; its rows and labels must be theirs.
+      paths: folders of runs, whose best or last checkpoint is taken, or prefixes of checkpoints.
+
+    Returns:
+      The metrics of the evaluation; {} without `do_eval`.
+
+    Raises:
+      InputError: a model is missing or of another task, row length or vocabulary than the first.
+    """
+    members = [_member(path, settings) for path in paths]
+    if run_folder.read_phases(settings.output_dir):
+        raise InputError(f"--output_dir={settings.output_dir}: holds a run; give another folder for the ensemble")
+    writer.check_writable(settings.output_dir, "output_dir")
+    strategy = strategies.make_strategy(settings)
+    with session(settings, strategy):
+        task.check_checkpoint(settings.output_dir, None)
+        run = _prepared(settings, task, members[0].folder, strategy)
+        configs = [_checked_config(run, member) for member in members]
+        splits = ["dev"] if settings.do_eval else []
+        splits += ["test"] if settings.do_predict and not (task.test_is_dev and settings.do_eval) else []
+        sums: dict[str, np.ndarray] = {}
+        for member, config in zip(members, configs, strict=True):
+            logging.info("predicting with %s", member.prefix)
+            with traced_graphs.released():
+                for split, predictions in _predictions(run, member, config, splits).items():
+                    sums[split] = sums.get(split, 0.0) + predictions.astype(np.float64)
+        if not strategies.is_chief(strategy):
+            return {}
+        means = {split: (total / len(members)).astype(np.float32) for split, total in sums.items()}
+        return _write(run, settings, members, means)
+
+
+def _member(path: str, settings: FineTuningSettings) -> Member:
+    if not tf.io.gfile.isdir(path):
+        if not tf.io.gfile.exists(f"{path}.index"):
+            raise InputError(f"{path}: no such folder or checkpoint; name the folders of fine-tuning runs")
+        return Member(os.path.dirname(path) or ".", path)
+    latest.check_there(path)
+    found: ResumePoint = latest.find(path)
+    run_folder.check_finished(path, found.step, settings.allow_unfinished)
+    return Member(path, evaluations.choose(path, found, settings.use_checkpoint).prefix)
+
+
+def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: tf.distribute.Strategy) -> PreparedRun:
+    """Reads and encodes the data with the vocabulary, casing and row length of the first model."""
+    own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
+    own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
+    run = prepared_run.prepare(prepared_run.with_length(own), task, strategy)
+    strategies.check_batch_sizes(strategy, run.settings)
+    return run
+
+
+def _checked_config(run: PreparedRun, member: Member) -> BertConfig:
+    """Returns a model's configuration; refuses a model that reads other rows than the first."""
+    config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
+    run_folder.check_model(member.folder, prepared_run.model_facts(dataclasses.replace(run, config=config)))
+    length = description.read(member.folder).max_seq_length
+    if length != run.settings.max_seq_length:
+        raise InputError(
+            f"{member.folder}: was trained with --max_seq_length={length}, the first model with "
+            f"{run.settings.max_seq_length}; an ensemble needs models of one length"
+        )
+    return config
+
+
+def _predictions(run: PreparedRun, member: Member, config: BertConfig, splits: Sequence[str]) -> dict[str, np.ndarray]:
+    with run.strategy.scope():
+        model = FineTunedBert(config, run.task.head)
+    model.encoder.fused_inference = True
+    tf.train.Checkpoint(model=model).restore(member.prefix).expect_partial()
+    objective = FineTuningObjective(model, run.task)
+    found = {}
+    for split in splits:
+        size = run.settings.eval_batch_size if split == "dev" else run.settings.predict_batch_size
+        make_batches = prepared_run.batches(run, split, prepared_run.evaluation_plan(run, split, size))
+        found[split], _ = evaluate_rows(objective, run.task, run.strategy, make_batches, len(run.splits[split]))
+    return found
+
+
+def _write(
+    run: PreparedRun, settings: FineTuningSettings, members: Sequence[Member], means: dict[str, np.ndarray]
+) -> dict[str, float]:
+    folder, task, scores = settings.output_dir, run.task, {}
+    tf.io.gfile.makedirs(folder)
+    entries = {"checkpoints": [member.prefix for member in members], "settings": dataclasses.asdict(settings)}
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    if "dev" in means:
+        split, predictions = task.by_example(run.splits["dev"], means["dev"])
+        scores = task.scores(split, predictions)
+        logging.info("%s dev, ensemble of %d: %s", task.name, len(members), progress.describe(scores, task.metrics))
+        metrics_file.write_results(folder, {f"eval_{name}": value for name, value in scores.items()})
+        task.keep_evaluation(folder, split, predictions, None)
+        metrics.require_finite(scores, "the ensemble")
+    if "test" in means:
+        split, predictions = task.by_example(run.splits["test"], means["test"])
+        for path in task.write_predictions(folder, split, predictions):
+            logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)
+    return scores

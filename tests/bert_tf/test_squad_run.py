@@ -1,0 +1,305 @@
+"""Whole commands of `run_squad` on tiny data: what they learn, write and refuse."""
+
+import dataclasses
+import json
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoints import open_checkpoint
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.run_squad import main as run_squad
+from bert_tf.settings import SquadSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.killable import Server
+from tfrecords.errors import InputError
+
+FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
+
+
+def question(number: int, **more) -> dict:
+    """The answer is the word after "said"; an unanswerable question has a context without it."""
+    word = ("man", "woman", "time", "years")[number % 4]
+    answerable = not more.get("is_impossible")
+    context = (
+        f"{'the of ' * (number % 5)}they {'said' if answerable else 'like'} {word} then {'we had ' * (number % 3)}."
+    )
+    answers = [{"text": word, "answer_start": context.index(word)}] if answerable else []
+    return {"context": context, "qas": [{"id": f"q{number}", "question": "what ?", "answers": answers, **more}]}
+
+
+def write(path, *paragraphs) -> str:
+    path.write_text(json.dumps({"data": [{"paragraphs": list(paragraphs)}]}))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Files of both versions, and a configuration."""
+    folder = tmp_path_factory.mktemp("inputs")
+    write(folder / "v1.json", *map(question, range(24)))
+    write(folder / "more.json", *map(question, range(24, 32)))
+    mixed = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
+    write(folder / "v2.json", *mixed)
+    bare = [question(i) for i in range(6)]
+    for entry in bare:
+        del entry["qas"][0]["answers"]
+    write(folder / "test.json", *bare)
+    config = BertConfig(
+        300, 16, 1, 2, 32, max_position_embeddings=48, initializer_range=0.1, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def flags(inputs, vocab_file, output_dir, version="v1", *more: str) -> list[str]:
+    return [
+        f"--train_file={inputs}/{version}.json", f"--predict_file={inputs}/{version}.json",
+        f"--bert_config_file={inputs}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
+        "--max_seq_length=20", "--max_query_length=8", "--doc_stride=4", "--train_batch_size=8",
+        "--num_train_epochs=40", "--learning_rate=1e-2", *more,
+    ]  # fmt: skip
+
+
+def settings(*arguments) -> SquadSettings:
+    return parse(SquadSettings, flags(*arguments))
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, run_squad(settings(inputs, vocab_file, folder, "v1", "--do_train", "--do_eval", "--do_predict"))
+
+
+@pytest.fixture(scope="module")
+def trained_v2(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained_v2")
+    do = ["--do_train", "--do_eval", "--version_2_with_negative", "--tune_null_threshold"]
+    return folder, run_squad(settings(inputs, vocab_file, folder, "v2", *do))
+
+
+def predictions(folder) -> dict:
+    return json.loads((folder / "predictions.json").read_text())
+
+
+def expected(count=24) -> dict:
+    return {entry["qas"][0]["id"]: entry["qas"][0]["answers"][0]["text"] for entry in map(question, range(count))}
+
+
+def test_a_run_learns_and_leaves_the_originals_files(trained):
+    folder, scores = trained
+    assert list(scores) == ["f1", "exact_match", "loss"] and scores["exact_match"] == 1.0 and scores["loss"] < 0.1
+    assert predictions(folder) == expected()
+    best = json.loads((folder / "nbest_predictions.json").read_text())["q3"]
+    assert best[0].keys() == {"text", "probability", "start_logit", "end_logit"} and best[0]["probability"] > 0.8
+    assert sum(entry["probability"] for entry in best) == pytest.approx(1)
+    assert not (folder / "null_odds.json").exists()
+    assert "eval_exact_match = 1.0" in (folder / "eval_results.txt").read_text()
+    described = description.read(str(folder))
+    assert (described.kind, described.task_name, described.labels) == ("span", "squad", ())
+    assert described.data == {"doc_stride": 4, "max_query_length": 8}
+    report = (folder / "report.html").read_text()
+    assert "python -m bert_tf.run_squad" in report and "exact match" in report
+
+
+def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file, trained, trained_v2, tmp_path):
+    for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
+        before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
+        command = [f"--predict_file={inputs}/{version}.json", f"--output_dir={folder}", "--do_eval"]
+        again = run_squad(parse(SquadSettings, command))
+        assert again == pytest.approx(scores, rel=1e-5)
+        unpacked = run_squad(parse(SquadSettings, [*command, "--nopack_sequences", "--eval_batch_size=5"]))
+        assert unpacked == pytest.approx(scores, rel=1e-4)
+        files = [json.loads((folder / name).read_text()) for name in FILES if (folder / name).exists()]
+        assert len(files) == len(before) and files[0] == json.loads(before[0])
+
+
+def test_a_test_file_needs_no_answers_to_predict_but_to_evaluate(inputs, trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/test.json", f"--output_dir={folder}"]
+    run_squad(parse(SquadSettings, [*command, "--do_predict", "--exact_answer_offsets"]))
+    assert predictions(folder) == expected(6)
+    best = json.loads((folder / "nbest_predictions.json").read_text())["q3"][0]
+    assert question(3)["context"][best["start"] : best["end"]] == best["text"] == "years"
+    with pytest.raises(InputError, match="test.json: question q0 has no answers; give --do_predict without --do_eval"):
+        run_squad(parse(SquadSettings, [*command, "--do_eval"]))
+
+
+def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_path):
+    folder, scores = trained_v2
+    assert list(scores)[:2] == ["f1", "exact_match"] and scores["f1"] > 0.95
+    assert {"HasAns_f1", "NoAns_f1", "null_threshold"} <= scores.keys()
+    answers, odds = predictions(folder), json.loads((folder / "null_odds.json").read_text())
+    assert 6 <= sum(not text for text in answers.values()) <= 10 and odds.keys() == answers.keys()
+    assert all((odds[id_] > scores["null_threshold"]) == (not text) for id_, text in answers.items())
+    kept = json.loads((folder / "null_threshold.json").read_text())
+    assert kept == {"step": 120, "null_score_diff_threshold": scores["null_threshold"]}
+    assert description.read(str(folder)).parameters == {"version_2_with_negative": True}
+
+    copy = shutil.copytree(folder, tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=1e9"]))
+    assert all(predictions(copy).values())
+    run_squad(parse(SquadSettings, command))
+    assert predictions(copy) == answers
+    kept["step"] = 7
+    (copy / "null_threshold.json").write_text(json.dumps(kept))
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not on that of step 120"):
+        run_squad(parse(SquadSettings, command))
+    with pytest.raises(InputError, match="holds a run of another model .*version_2_with_negative"):
+        run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
+
+
+def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
+    more = [f"--train_file={inputs}/more.json, {inputs}/v1.json", "--do_train", "--num_train_epochs=1"]
+    run_squad(settings(inputs, vocab_file, tmp_path / "run", "v1", *more))
+    assert latest.find(str(tmp_path / "run")).step == 4  # 32 rows of 8
+    data = json.loads((tmp_path / "run/run.json").read_text())["phases"][0]["data"]
+    assert [entry.split(",")[0] for entry in data["train"]] == ["more.json", "v1.json"]
+
+
+@pytest.fixture(scope="module")
+def second(inputs, vocab_file, tmp_path_factory):
+    """A model of another size, trained for a moment."""
+    folder = tmp_path_factory.mktemp("second")
+    config = json.loads((inputs / "config.json").read_text()) | {"hidden_size": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    more = [f"--bert_config_file={folder}/config.json", "--do_train", "--num_train_epochs=1"]
+    run_squad(settings(inputs, vocab_file, folder / "run", "v1", *more))
+    return folder / "run"
+
+
+def logit_of_null(folder) -> np.ndarray:
+    best = json.loads((folder / "nbest_predictions.json").read_text())
+    return {id_: {entry["text"]: entry["start_logit"] for entry in entries} for id_, entries in best.items()}
+
+
+def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_path):
+    logits = []
+    for number, member in enumerate((trained[0], second)):
+        folder = shutil.copytree(member, tmp_path / str(number))
+        run_squad(
+            parse(SquadSettings, [f"--predict_file={inputs}/v1.json", f"--output_dir={folder}", "--do_predict",
+                                  "--n_best_size=1000"])
+        )  # fmt: skip
+        logits.append(logit_of_null(folder))
+    out = tmp_path / "ensemble"
+    members = f"--ensemble_checkpoints={trained[0]}/ckpt-120,{second}"
+    command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--do_predict", "--n_best_size=1000"]))
+    assert list(scores) == ["f1", "exact_match"]
+    compared = 0
+    for id_, found in logit_of_null(out).items():
+        for text, value in found.items():
+            if all(text in member[id_] for member in logits):
+                # a text that stands in one place has one start
+                np.testing.assert_allclose(value, np.mean([m[id_][text] for m in logits]), atol=1e-4)
+                compared += 1
+    assert compared > 100
+    assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == [
+        f"{trained[0]}/ckpt-120", f"{second}/ckpt-3",
+    ]  # fmt: skip
+    assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
+
+
+def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, trained_v2, second, tmp_path):
+    out = tmp_path / "ensemble"
+
+    def refused(members, message):
+        command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", "--do_eval"]
+        with pytest.raises(InputError, match=message):
+            run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
+        assert not out.exists()
+
+    refused([trained[0], trained_v2[0]], "holds a run of another model .*version_2_with_negative")
+    refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
+    refused([trained[0], tmp_path], "holds no checkpoint")
+    refused([trained[0]], "an ensemble has at least two models")
+    refused([trained[0], trained[0]], "names one twice")
+    longer = shutil.copytree(second, tmp_path / "longer")
+    task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
+    (longer / "task.json").write_text(json.dumps(task))
+    refused([trained[0], longer], "was trained with --max_seq_length=24, the first model with 20")
+
+
+def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(trained):
+    tensors = open_checkpoint(str(trained[0])).tensors
+    assert tensors["span_head/dense/kernel"].shape == (16, 2)
+
+
+def test_the_kind_is_not_exported_yet(trained, tmp_path):
+    with pytest.raises(InputError, match="kind 'span' cannot be exported"):
+        export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train_file="], "--do_train needs --train_file"),
+        (["--train_file=,"], "names no file"),
+        (["--do_eval", "--predict_file="], "--do_eval needs --predict_file"),
+        (["--doc_stride=0"], "--doc_stride=0: must be above 0"),
+        (["--max_query_length=17"], "a question of --max_query_length=17 leaves no room for its context"),
+        (["--train_file=nowhere.json"], "nowhere.json: no such file"),
+        (["--tune_null_threshold", "--do_eval"], "--tune_null_threshold is for questions without an answer"),
+        (["--null_score_diff_threshold=1"], "--null_score_diff_threshold is for questions without an answer"),
+        (["--null_score_diff_threshold=nan"], "must be finite"),
+        (["--ensemble_checkpoints=a,b"], "drop --do_train"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_squad(settings(inputs, vocab_file, tmp_path / "out", "v1", "--do_train", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_defaults_are_the_originals():
+    defaults = {field.name: field.default for field in dataclasses.fields(SquadSettings)}
+    assert SquadSettings.default_max_seq_length == 384
+    assert (defaults["train_batch_size"], defaults["predict_batch_size"]) == (32, 8)
+    assert (defaults["learning_rate"], defaults["num_train_epochs"], defaults["warmup_proportion"]) == (5e-5, 3.0, 0.1)
+    assert (defaults["n_best_size"], defaults["max_answer_length"]) == (20, 30)
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file, tmp_path):
+    server = Server(tmp_path)
+
+    def command(folder):
+        more = ["--do_train", "--do_eval", "--num_train_epochs=10", "--save_checkpoints_steps=5", "--deterministic"]
+        return flags(inputs, vocab_file, folder, "v1", *more)
+
+    def weights(folder) -> dict:
+        reader = tf.train.load_checkpoint(str(folder / "ckpt-30"))
+        names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+        return {name: reader.get_tensor(name) for name in names}
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert server.do("squad", command(whole)) == 0, server.log
+    kills, seen = 0, []
+    for how in (
+        {"event": 4},
+        {"at_loop": [signal.SIGKILL, 2]},
+        {"while_writing": 0.0},
+        {"at_loop": [signal.SIGTERM, 1]},
+    ):
+        code = server.do("squad", command(killed), count_file=str(tmp_path / "count"), **how)
+        kills += code != 0
+        seen.append(latest.find(str(killed)).step)
+    assert kills >= 3 and seen == sorted(seen) and seen[-1] < 30
+    assert server.do("squad", command(killed)) == 0, server.log
+    found, wanted = weights(killed), weights(whole)
+    assert found.keys() == wanted.keys() and len(wanted) > 30
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    for name in ("predictions.json", "eval_results.txt"):
+        assert (killed / name).read_text() == (whole / name).read_text()
+    server.close()
