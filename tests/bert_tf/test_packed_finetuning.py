@@ -12,7 +12,6 @@ from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.choice import ChoiceTask
 from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.classification import Example
