@@ -51,6 +51,10 @@ _KIND = job.Kind(
 )  # fmt: skip
 
 
+class _NoRoomError(InputError):
+    """A disk is too small; a rerun resumes from what is finished."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PartTask:
     """A source whose vectors are to be written.
@@ -141,7 +145,12 @@ def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[mani
     shards = {index: shard for index, shard in enumerate(finished) if shard is not None}
     shards |= {index: shard for index in range(len(groups)) if index not in shards and (shard := _done(this, index))}
     missing = [index for index in range(len(groups)) if index not in shards]
-    facts = _make_parts([task for index in missing for task in groups[index]], tasks, runner)
+    try:
+        facts = _make_parts([task for index in missing for task in groups[index]], tasks, runner)
+    except InputError as error:
+        if not isinstance(error, _NoRoomError):  # the input or the flags must change, which makes the parts useless
+            this.close()
+        raise
     joins = [_shard_task(this, index, groups[index], facts) for index in missing]
     with Progress("joining", len(groups), "shards") as progress:
         progress.start_at(len(shards))
@@ -177,7 +186,7 @@ def _check_space(path: str, facts: Facts, lines: int) -> None:
     folder = os.path.dirname(path)
     need = 2 * facts.bytes / facts.lines * lines
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
-        raise InputError(
+        raise _NoRoomError(
             f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
             "of them until the shards are joined; free some space and run the same command again, or give a more "
             "compact --output_format or --dtype, or fewer --layers"
