@@ -263,7 +263,9 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
       NotFinite: the weights predict nothing.
     """
     predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
-    metrics.require_finite({"predictions": float(np.sum(predictions))}, f"step {step} of {run.settings.output_dir}")
+    metrics.require_finite(
+        {"predictions": float(np.sum(predictions, dtype=np.float64))}, f"step {step} of {run.settings.output_dir}"
+    )
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)

@@ -168,6 +168,7 @@ def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
     assert_close({name: value.numpy() for name, value in outputs(True).items()}, plain, 2 * bound)
 
 
+@pytest.mark.slow
 def test_a_learned_attention_bias_is_trained(monkeypatch):
     """A bias of each head and distance, added to the mask that the encoder computes."""
     learned = tf.Variable(random_tensor(HEADS, 2 * LENGTH - 1))

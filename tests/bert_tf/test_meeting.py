@@ -105,7 +105,7 @@ def test_one_alone_waits_for_nobody():
 
 @pytest.mark.parametrize(("index", "missing"), [(0, "worker 1 (127"), (1, "worker 0 (127")])
 def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
-    monkeypatch.setattr(meeting, "_PATIENCE", 4.0)
+    monkeypatch.setattr(meeting, "_PATIENCE", 1.5)
     outcome = Worker(index, hosts[:2]).result()
     assert outcome.startswith(missing) and "has not connected within an hour" in outcome
     assert f"waiting for {missing}" in caplog.text
