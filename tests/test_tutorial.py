@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier
+from bert_tf import glue_submission, run_classifier, run_squad
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings, SquadSettings
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -28,11 +28,15 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
 SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
+    "run_squad": (SquadSettings, run_squad.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
-SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
+SMALL = {
+    "run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"],
+    "run_squad": ["--num_train_epochs=1", "--train_batch_size=12", "--max_seq_length=128"],
+}
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -83,6 +87,17 @@ def write_own_data() -> None:
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
 
+def write_questions() -> None:
+    for version in ("1.1", "2.0"):
+        paragraphs = []
+        for number in range(12):
+            answers = [] if version == "2.0" and number % 3 == 0 else [{"text": "said so", "answer_start": 8}]
+            asked = {"id": str(number), "question": "what?", "answers": answers, "is_impossible": not answers}
+            paragraphs.append({"context": f"the man said so {text(number)}", "qas": [asked]})
+        for split in ("train", "dev"):
+            write(f"squad/{split}-v{version}.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+
 def write_glue(folder: pathlib.Path) -> None:
     mnli_lines = [(i, text(i), "it is so", CLASSES[i % 3]) for i in range(32)]
     header = f"{MNLI}\tlabel1\tgold_label\n"
@@ -105,16 +120,25 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_checkpoint(vocab_file)
     write_own_data()
+    write_questions()
     write_glue(tmp_path)
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 21
+    assert len(found) == 25
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
-    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip"):
+    for path in (
+        "reviews_model/report.html",
+        "topics_model/thresholds.json",
+        "runs/MNLI/AX.tsv",
+        "submission.zip",
+        "squad_model/predictions.json",
+        "squad2_model/null_threshold.json",
+        "squad_ensemble/ensemble.json",
+    ):
         assert (tmp_path / path).exists(), path
 
 

@@ -12,7 +12,7 @@ from bert_tf.finetuning.tasks import glue, glue_results
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import optimizer_of
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import ClassifierSettings, PretrainingSettings, SquadSettings
 from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 
@@ -21,6 +21,7 @@ SETTINGS = {
     "create_pretraining_data": GeneratorSettings,
     "run_pretraining": PretrainingSettings,
     "run_classifier": ClassifierSettings,
+    "run_squad": SquadSettings,
 }
 SHARED = {"phase1", "phase2", "results/pretraining"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
