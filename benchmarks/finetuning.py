@@ -24,8 +24,11 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
+SQUAD_PEER = PEER.with_name("squad.py")
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
+# Questions: epochs and rate at which a checkpoint without any training on questions learns from 786 of them.
+QUESTIONS, QUESTION_EPOCHS, QUESTION_RATE = "XQuAD", 3, 3e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +148,42 @@ def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: st
     return results
 
 
-def report(what: str, results: list[dict]) -> None:
+def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]) -> dict:
+    """Trains on SQuAD's layout and answers its dev data; returns a peer's (wall seconds, processor seconds, F1).
+
+    Rows have 384 tokens, windows start 128 tokens apart, and a batch has 16 of them.
+    """
+    from official.nlp.tools import squad_evaluate_v1_1
+
+    train, dev = (data / "squad" / f"xquad-en-{split}-v1.1.json" for split in ("train", "dev"))
+    results = {}
+    for peer in peers:
+        output = folder / f"{QUESTIONS}-{dtype}-{seed}-{peer}"
+        command = [
+            f"--train_file={train}", f"--predict_file={dev}", f"--output_dir={output}", f"--dtype={dtype}",
+            f"--learning_rate={QUESTION_RATE}", "--max_seq_length=384", "--doc_stride=128",
+        ]  # fmt: skip
+        if peer == "peer":
+            padding = "--no-pad_to_max_length" if args.dynamic_padding else "--pad_to_max_length"
+            command += [f"--model={checkpoint()}", f"--epochs={QUESTION_EPOCHS}", f"--seed={seed}", "--batch_size=16"]
+            command = [sys.executable, str(SQUAD_PEER), *command, padding]
+        else:
+            command += [
+                f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={QUESTION_EPOCHS}", f"--random_seed={seed}",
+                "--train_batch_size=16", "--eval_batch_size=16", "--do_train", "--do_eval",
+                *(["--nopack_sequences"] if peer == "unpacked" else []),
+            ]  # fmt: skip
+            command = [sys.executable, "-m", "bert_tf.run_squad", *command]
+        seconds = timed(command, folder / f"{output.name}.log")
+        answers = json.loads((output / "predictions.json").read_text())
+        score = squad_evaluate_v1_1.evaluate(json.loads(dev.read_text())["data"], answers)["final_f1"]
+        results[peer] = (*seconds, score)
+        print(f"  {QUESTIONS} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
+              f"F1 {score:.4f}", flush=True)  # fmt: skip
+    return results
+
+
+def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
     """Prints the medians of the times, and the mean and deviation of the scores."""
     for peer in results[0]:
         wall, processor, *scores = zip(*(result[peer] for result in results), strict=True)
@@ -154,18 +192,19 @@ def report(what: str, results: list[dict]) -> None:
         line += f"  {ratio:5.2f} times the peer's speed"
         if scores:
             deviation = statistics.stdev(scores[0]) if len(scores[0]) > 1 else 0.0
-            line += f"  accuracy {statistics.mean(scores[0]):.4f} +- {deviation:.4f} ({len(scores[0])} seeds)"
+            line += f"  {metric} {statistics.mean(scores[0]):.4f} +- {deviation:.4f} ({len(scores[0])} seeds)"
         print(line, flush=True)
 
 
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default="MRPC,SST-2")
+    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS}")
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
+    parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of QNLI's size to predict")
     args = parser.parse_args()
     if "BERT_TF_DATA" not in os.environ:
@@ -176,7 +215,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         pairs = pairs_folder(data, folder, args.pairs)
-        for task in map(TASKS.get, args.tasks.split(",")):
+        names = args.tasks.split(",")
+        for dtype in args.dtypes.split(",") if QUESTIONS in names else ():
+            rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in range(args.seeds)]
+            report(f"{QUESTIONS} training {dtype}", rounds, "F1")
+        for task in (TASKS[name] for name in names if name != QUESTIONS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):
                 rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in range(args.seeds)]

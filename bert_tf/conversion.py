@@ -25,7 +25,7 @@ from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import multi_label
+from bert_tf.finetuning.tasks import multi_label, squad_results
 from bert_tf.finetuning.tasks.classification import REGRESSION
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
@@ -129,6 +129,8 @@ def _write_tokenizer(
         ):
             thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels)
             multi_label.write_thresholds(folder, task.labels, thresholds, step=None)
+        if tf.io.gfile.exists(os.path.join(tokenizer.folder, squad_results.THRESHOLD_NAME)):
+            squad_results.write_threshold(folder, squad_results.read_threshold(tokenizer.folder), step=None)
     if settings.format != "hugging_face":
         return
     if not vocab_file:

@@ -7,8 +7,9 @@ import pytest
 
 from bert_tf.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
+from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
-from bert_tf.settings import ClassifierSettings, SwagSettings
+from bert_tf.settings import ClassifierSettings, SquadSettings, SwagSettings
 
 # task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
 TASKS = [
@@ -76,3 +77,19 @@ def test_wnli_submits_the_majority_class_of_its_training_data(data_dir, checkpoi
     train = (data_dir / "glue" / "WNLI" / "train.tsv").read_text().splitlines()[1:]
     labels = [line.rsplit("\t", 1)[1] for line in train]
     assert {line.split("\t")[1] for line in lines[1:]} == {max(set(labels), key=labels.count)}
+
+
+@pytest.mark.real
+def test_a_published_checkpoint_learns_to_answer_questions(data_dir, checkpoint, tmp_path):
+    """From 786 questions, and without any training on questions before; the best constant guess is below 0.1."""
+    files = {name: data_dir / "squad" / f"xquad-en-{name}-v1.1.json" for name in ("train", "dev")}
+    scores = run_squad(
+        parse(
+            SquadSettings,
+            [f"--train_file={files['train']}", f"--predict_file={files['dev']}", f"--init_checkpoint={checkpoint}",
+             f"--output_dir={tmp_path}", "--num_train_epochs=4", "--train_batch_size=16", "--eval_batch_size=16",
+             "--learning_rate=3e-4", "--dtype=bfloat16", "--do_train", "--do_eval"],
+        )
+    )  # fmt: skip
+    assert next(iter(scores)) == "f1" and scores["f1"] > 0.25, scores
+    assert scores["exact_match"] > 0.15, scores

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import extract_features, glue_submission, run_classifier, run_swag, score_text
+from bert_tf import extract_features, glue_submission, run_classifier, run_squad, run_swag, score_text
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
@@ -22,6 +22,7 @@ from bert_tf.settings import (
     FeaturesSettings,
     GlueSubmissionSettings,
     ScoringSettings,
+    SquadSettings,
     SwagSettings,
 )
 from export import export_saved_model
@@ -36,6 +37,7 @@ SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "run_swag": (SwagSettings, run_swag.main),
+    "run_squad": (SquadSettings, run_squad.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "extract_features": (FeaturesSettings, extract_features.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
@@ -47,6 +49,7 @@ SMALL = {
     "run_classifier": _ONE_EPOCH,
     "run_swag": _ONE_EPOCH,
     "extract_features": ["--num_workers=1"],
+    "run_squad": ["--num_train_epochs=1", "--train_batch_size=12", "--max_seq_length=128"],
 }
 CLASSES = ("entailment", "neutral", "contradiction")
 
@@ -103,6 +106,17 @@ def write_own_data() -> None:
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
 
+def write_questions() -> None:
+    for version in ("1.1", "2.0"):
+        paragraphs = []
+        for number in range(12):
+            answers = [] if version == "2.0" and number % 3 == 0 else [{"text": "said so", "answer_start": 8}]
+            asked = {"id": str(number), "question": "what?", "answers": answers, "is_impossible": not answers}
+            paragraphs.append({"context": f"the man said so {text(number)}", "qas": [asked]})
+        for split in ("train", "dev"):
+            write(f"squad/{split}-v{version}.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+
 def write_glue(folder: pathlib.Path) -> None:
     mnli_lines = [(i, text(i), "it is so", CLASSES[i % 3]) for i in range(32)]
     header = f"{MNLI}\tlabel1\tgold_label\n"
@@ -125,6 +139,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_checkpoint(vocab_file)
     write_own_data()
+    write_questions()
     write_glue(tmp_path)
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
@@ -142,6 +157,9 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
         "submission.zip",
         "scores.jsonl",
         "guesses.jsonl",
+        "squad_model/predictions.json",
+        "squad2_model/null_threshold.json",
+        "squad_ensemble/ensemble.json",
     ):
         assert (tmp_path / path).exists(), path
 

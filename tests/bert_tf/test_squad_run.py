@@ -13,9 +13,10 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.checkpoints import open_checkpoint
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import description
 from bert_tf.run_squad import main as run_squad
-from bert_tf.settings import SquadSettings
+from bert_tf.settings import ConversionSettings, SquadSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.killable import Server
@@ -156,6 +157,16 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
         run_squad(parse(SquadSettings, command))
     with pytest.raises(InputError, match="holds a run of another model .*version_2_with_negative"):
         run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
+
+
+def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
+    folder, scores = trained_v2
+    copy = tmp_path / "copy"
+    convert_checkpoint(ConversionSettings(input=str(folder), output=str(copy), format="bert_tf", vocab_file=""))
+    kept = json.loads((copy / "null_threshold.json").read_text())
+    assert kept == {"step": None, "null_score_diff_threshold": scores["null_threshold"]}
+    tensors = [open_checkpoint(str(each)).read(["span_head/dense/kernel"]) for each in (folder, copy)]
+    np.testing.assert_array_equal(*(found["span_head/dense/kernel"] for found in tensors))
 
 
 def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):

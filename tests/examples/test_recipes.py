@@ -12,7 +12,7 @@ from bert_tf.finetuning.tasks import glue, glue_results
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import optimizer_of
-from bert_tf.settings import ClassifierSettings, FeaturesSettings, PretrainingSettings, SwagSettings
+from bert_tf.settings import ClassifierSettings, FeaturesSettings, PretrainingSettings, SquadSettings, SwagSettings
 from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 
@@ -23,6 +23,7 @@ SETTINGS = {
     "run_classifier": ClassifierSettings,
     "run_swag": SwagSettings,
     "extract_features": FeaturesSettings,
+    "run_squad": SquadSettings,
 }
 SHARED = {"phase1", "phase2", "results/pretraining"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
