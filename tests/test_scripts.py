@@ -23,6 +23,7 @@ SCRIPTS = {
 MODULES = SCRIPTS | {
     "tfrecords.show": "--num_examples",
     "tpu_check": "--chips",
+    "export.serve": "--model_base_path",
     "bert_tf.glue_submission": "--run_dirs",
 }
 

@@ -1,0 +1,203 @@
+"""Compares the local server with Hugging Face's pipeline and ONNX Runtime behind an equally thin aiohttp server.
+
+The model is a classifier of L=6, H=384 in float32, with the same weights everywhere; all servers take strings. Clients
+send one sentence a request over connections that they keep, from another process on the same machine. Each row is the
+best of `--rounds` rounds, which alternate between the servers.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import machine
+from finetuning import checkpoint as checkpoint_folder
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEER = pathlib.Path(__file__).resolve().parent / "peers" / "serving.py"
+CONCURRENCIES = (1, 8, 32)
+LENGTH = 128
+BATCHING = """max_batch_size { value: 32 } batch_timeout_micros { value: 0 }
+max_enqueued_batches { value: 64 } num_batch_threads { value: 2 }"""
+
+
+def read_sentences(data: str | None) -> list[str]:
+    """Returns sentences of mixed length: SST-2's, or the demo's English text if there is no data."""
+    if data:
+        with open(pathlib.Path(data) / "glue/SST-2/dev.tsv", encoding="utf-8", newline="") as file:
+            found = [row["sentence"] for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+    else:
+        sys.path.insert(0, str(ROOT / "examples"))
+        import demo_text
+
+        with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+            demo_text.write_corpus(demo_text.read_modules(), pathlib.Path(file.name), dev=False)
+            found = [line for line in pathlib.Path(file.name).read_text().splitlines() if line][:1000]
+    random.Random(0).shuffle(found)
+    return found
+
+
+def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
+    """Exports the same classifier as the peers': the encoder from the checkpoint, the head from the peer's."""
+    import tensorflow as tf
+    from safetensors import safe_open
+
+    from bert_tf import checkpoints
+    from bert_tf.finetuning.description import TaskDescription
+    from bert_tf.finetuning.model import FineTunedBert
+    from bert_tf.tokenization import BertTokenizer
+    from export.signatures import ServedClassifier
+
+    described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
+    config = checkpoints.open_checkpoint(str(peer)).require_config()
+    model = FineTunedBert(config, ServedClassifier.head(described))
+    model({name: tf.ones([1, 4], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
+    encoder = checkpoints.load_encoder(str(peer))
+    for ours, loaded in zip(model.encoder.variables, encoder.variables, strict=True):
+        ours.assign(loaded)
+    with safe_open(peer / "model.safetensors", framework="np") as tensors:
+        weights, bias = tensors.get_tensor("classifier.weight"), tensors.get_tensor("classifier.bias")
+    for variable in model.head.variables:
+        variable.assign(bias if variable.shape.rank == 1 else weights.T)
+    served = ServedClassifier(model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {})
+    tf.saved_model.save(served, str(folder / "1"), signatures={"serving_default": served.serving_default()})
+
+
+def free_port() -> int:
+    """Returns a TCP port that nothing listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(words: list[str], port: int) -> Iterator[None]:
+    """Starts a server, and waits until it listens."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"}
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            if process.poll() is not None:
+                sys.exit(f"{' '.join(words)}: ended with {process.returncode}")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+async def ask(port: int, sentences: list[str], concurrency: int, seconds: float) -> tuple[float, float, float]:
+    """Returns requests a second, and the 50th and 99th percentile of their latency in milliseconds."""
+    import aiohttp
+
+    url = f"http://127.0.0.1:{port}/v1/models/default:predict"
+    latencies: list[float] = []
+    position = iter(range(10**9))
+    start = time.monotonic()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
+
+        async def client():
+            while time.monotonic() - start < seconds:
+                text = sentences[next(position) % len(sentences)]
+                begin = time.monotonic()
+                async with session.post(url, data=json.dumps({"instances": [text]})) as answer:
+                    await answer.read()
+                    if answer.status != 200:
+                        sys.exit(f"{answer.status}: {await answer.text()}")
+                latencies.append(time.monotonic() - begin)
+
+        await asyncio.gather(*(client() for _ in range(concurrency)))
+    rate = len(latencies) / (time.monotonic() - start)
+    cuts = statistics.quantiles(latencies, n=100)
+    return rate, cuts[49] * 1000, cuts[98] * 1000
+
+
+async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
+    """Returns what a server answers."""
+    import aiohttp
+
+    url = f"http://127.0.0.1:{port}/v1/models/default:predict"
+    async with aiohttp.ClientSession() as session, session.post(url, data=json.dumps({"instances": texts})) as answer:
+        rows = (await answer.json())["predictions"]
+    return [row["probabilities"] if isinstance(row, dict) else row for row in rows]
+
+
+def commands(folder: pathlib.Path, port: int) -> dict[str, list[str]]:
+    """Returns the commands of the servers by name."""
+    batching = folder / "batching.config"
+    batching.write_text(BATCHING)
+    serve = [
+        sys.executable,
+        "-m",
+        "export.serve",
+        f"--model_base_path={folder}/ours",
+        f"--rest_api_port={port}",
+        "--port=0",
+    ]
+    peer = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--port={port}"]
+    return {
+        "export.serve": [*serve, "--enable_batching", f"--batching_parameters_file={batching}"],
+        "Hugging Face pipeline": [*peer, "--kind=pipeline"],
+        "ONNX Runtime": [*peer, "--kind=onnxruntime"],
+    }
+
+
+def main() -> None:
+    """Prepares the models, measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
+    args = parser.parse_args()
+    print(machine.describe(), flush=True)
+    sys.path.insert(0, str(ROOT))
+    sentences, port = read_sentences(args.data), free_port()
+    best: dict[tuple[str, int], tuple[float, float, float]] = {}
+    answers = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        checkpoint = checkpoint_folder()
+        prepare = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--prepare={checkpoint}"]
+        subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        export(checkpoint, folder / "peer", folder / "ours")
+        for _ in range(args.rounds):
+            for server, words in commands(folder, port).items():
+                with started(words, port):
+                    answers[server] = asyncio.run(probabilities(port, sentences[:32]))
+                    for concurrency in CONCURRENCIES:
+                        measured = asyncio.run(ask(port, sentences, concurrency, args.seconds))
+                        best[server, concurrency] = max(measured, best.get((server, concurrency), (0.0, 0.0, 0.0)))
+    report(best, answers)
+
+
+def report(best: dict, answers: dict[str, list[list[float]]]) -> None:
+    """Prints the table, and how far the answers are apart."""
+    ours = answers["export.serve"]
+    for server, rows in answers.items():
+        difference = max(abs(a - b) for row, own in zip(rows, ours, strict=True) for a, b in zip(row, own, strict=True))
+        print(f"{server}: probabilities differ from ours by at most {difference:.1e}")
+    print(f"{'server':<24}{'clients':>8}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}")
+    for concurrency in CONCURRENCIES:
+        for server in answers:
+            rate, median, tail = best[server, concurrency]
+            print(f"{server:<24}{concurrency:>8}{rate:>12.1f}{median:>9.1f}{tail:>9.1f}")
+        peers = max(rate for (server, c), (rate, _, _) in best.items() if c == concurrency and server != "export.serve")
+        print(f"{'':<24}{concurrency:>8}{best['export.serve', concurrency][0] / peers:>11.2f}x the better peer")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Runs a model on several requests at once, those of like length together.
+
+The contract is TF Serving's: its parameters, its limits and its errors. TF Serving takes requests in their order. Here
+the oldest waiting request chooses those of about its length, because a batch is padded to its longest text.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from export.serve.config_files import Batching
+from export.serve.errors import Code, ServingError, invalid
+from export.serve.servable import Arrays
+from export.serve.versions import Version
+
+# What a call of the model costs besides its rows, in bytes of text. Two requests share a batch if padding them to the
+# same length costs less than a further call.
+_CALL_BYTES = 96
+
+
+@dataclasses.dataclass(eq=False)
+class _Task:
+    """A waiting request: its tensors, its number of rows, and the length of its longest row."""
+
+    feeds: Arrays
+    rows: int
+    length: int
+    arrived: float
+    answer: asyncio.Future
+
+
+@dataclasses.dataclass(eq=False)
+class _Queue:
+    """Requests that can share a batch: of one version, with the same tensors and row shapes."""
+
+    version: Version
+    fetches: tuple[str, ...]
+    tasks: list[_Task] = dataclasses.field(default_factory=list)
+
+    def rows(self) -> int:
+        return sum(task.rows for task in self.tasks)
+
+
+class Batcher:
+    """See `running.Runner`. All methods run in the event loop; only batches run in threads.
+
+    Args:
+      batching: the parameters.
+      on_batch: told the rows of each batch and the seconds that its oldest request waited.
+    """
+
+    def __init__(self, batching: Batching, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
+        self._batching = batching
+        self._on_batch = on_batch
+        self._threads = ThreadPoolExecutor(batching.num_batch_threads, thread_name_prefix="batch")
+        self._idle_threads = batching.num_batch_threads
+        self._queues: dict[tuple, _Queue] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
+        """See `running.Runner`.
+
+        Raises:
+          ServingError: INVALID_ARGUMENT for a request without rows of one number or with too many, UNAVAILABLE if too
+            many wait.
+        """
+        rows = _rows(feeds)
+        if rows > self._batching.max_batch_size:
+            raise invalid(f"Task size {rows} is larger than maximum input batch size {self._batching.max_batch_size}")
+        waiting = sum(queue.rows() for queue in self._queues.values() if queue.version is version)
+        if waiting + rows > self._batching.max_enqueued_batches * self._batching.max_batch_size:
+            raise ServingError(Code.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is full")
+        key = (id(version), tuple(sorted(fetches)), rows > 0, *self._kind(feeds))
+        queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
+        task = _Task(feeds, rows, _length(feeds), time.monotonic(), asyncio.get_running_loop().create_future())
+        queue.tasks.append(task)
+        self._start_batches()
+        return await task.answer
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _kind(self, feeds: Arrays) -> list[tuple]:
+        padded = self._batching.pad_variable_length_inputs
+        return [
+            (name, array.dtype.str, array.ndim if padded else array.shape[1:]) for name, array in sorted(feeds.items())
+        ]
+
+    def _start_batches(self) -> None:
+        """Starts a batch in each idle thread, and comes back when the next batch has waited long enough."""
+        for key, queue in list(self._queues.items()):
+            queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # clients leave
+            if not queue.tasks:
+                del self._queues[key]
+        now = time.monotonic()
+        by_age = sorted(self._queues.values(), key=lambda queue: queue.tasks[0].arrived)
+        for queue in by_age:
+            while self._idle_threads and queue.tasks and self._is_ready(queue, now):
+                self._start(queue, now)
+        waiting = [queue.tasks[0].arrived for queue in by_age if queue.tasks]
+        if self._idle_threads and waiting:
+            if self._timer:
+                self._timer.cancel()
+            delay = max(0.0, min(waiting) + self._batching.batch_timeout - now)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._start_batches)
+
+    def _is_ready(self, queue: _Queue, now: float) -> bool:
+        waited = now - queue.tasks[0].arrived
+        return waited >= self._batching.batch_timeout or queue.rows() >= self._batching.max_batch_size
+
+    def _start(self, queue: _Queue, now: float) -> None:
+        tasks = _of_like_length(queue.tasks, self._batching.max_batch_size)
+        chosen = set(map(id, tasks))
+        queue.tasks = [task for task in queue.tasks if id(task) not in chosen]
+        self._idle_threads -= 1
+        queue.version.hold()
+        self._on_batch(sum(task.rows for task in tasks), now - tasks[0].arrived)
+        loop = asyncio.get_running_loop()
+        future = self._threads.submit(self._compute, queue, tasks)
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, queue.version, tasks, done))
+
+    def _finish(self, version: Version, tasks: list[_Task], done) -> None:
+        self._idle_threads += 1
+        version.release()
+        for task, answer in zip(tasks, done.result(), strict=True):
+            if task.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                task.answer.set_exception(answer)
+            else:
+                task.answer.set_result(answer)
+        self._start_batches()
+
+    def _compute(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays | Exception]:
+        """Returns each request's answer or error. If a batch fails, each request runs by itself: one is to blame."""
+        try:
+            return self._compute_together(queue, tasks)
+        except Exception as error:
+            if len(tasks) == 1:
+                return [error]
+        return [self._compute(queue, [task])[0] for task in tasks]
+
+    def _compute_together(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays]:
+        rows = sum(task.rows for task in tasks)
+        filled = next((size for size in self._batching.allowed_batch_sizes if size >= rows), rows) if rows else 0
+        feeds = {name: _concatenate([task.feeds[name] for task in tasks], filled) for name in tasks[0].feeds}
+        arrays = queue.version.servable.run(feeds, queue.fetches)
+        for array in arrays.values():
+            if not array.ndim or len(array) != filled:
+                raise ServingError(
+                    Code.FAILED_PRECONDITION,
+                    "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the "
+                    "input tensors",
+                )
+        ends = np.cumsum([task.rows for task in tasks])
+        return [
+            {name: array[end - task.rows : end] for name, array in arrays.items()}
+            for task, end in zip(tasks, ends, strict=True)
+        ]
+
+
+def _rows(feeds: Arrays) -> int:
+    sizes = {len(array) if array.ndim else None for array in feeds.values()}
+    if None in sizes or not sizes:
+        raise invalid("Batching Run() input tensors must have at least one dimension")
+    if len(sizes) > 1:
+        raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
+    return sizes.pop()
+
+
+def _length(feeds: Arrays) -> int:
+    """Returns the bytes of the longest row's strings, or the number of values in a row if there are no strings."""
+    strings = [array for array in feeds.values() if array.dtype == np.object_ and array.ndim == 1]
+    if strings:
+        return max((sum(map(len, row)) for row in zip(*strings, strict=True)), default=0)
+    return max((int(np.prod(array.shape[1:])) for array in feeds.values()), default=0)
+
+
+def _of_like_length(tasks: list[_Task], most_rows: int) -> list[_Task]:
+    """Returns the oldest task and those that are worth padding to its length, or to which it is worth padding."""
+    chosen = [tasks[0]]
+    rows, longest = tasks[0].rows, tasks[0].length
+    for task in sorted(tasks[1:], key=lambda other: abs(other.length - tasks[0].length)):
+        padded = max(longest, task.length)
+        wasted = (padded - longest) * rows + (padded - task.length) * task.rows
+        if wasted <= _CALL_BYTES and rows + task.rows <= most_rows:
+            chosen.append(task)
+            rows, longest = rows + task.rows, padded
+    return chosen
+
+
+def _concatenate(arrays: list[np.ndarray], rows: int) -> np.ndarray:
+    """Puts rows together: shorter ones are padded with zeros or "", and the first is repeated up to `rows`."""
+    shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
+    empty = b"" if arrays[0].dtype == np.object_ else 0
+    padded = [
+        array
+        if array.shape[1:] == shape
+        else np.pad(
+            array,
+            [(0, 0), *((0, size - own) for size, own in zip(shape, array.shape[1:], strict=True))],
+            constant_values=empty,
+        )
+        for array in arrays
+    ]
+    missing = rows - sum(map(len, padded))
+    return np.concatenate([*padded, *([np.repeat(padded[0][:1], missing, axis=0)] if missing else [])])

@@ -1,0 +1,188 @@
+"""Reads the server's configuration files, which are protocol buffers in text format."""
+
+import dataclasses
+import os
+
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from google.protobuf.message import Message
+from tensorflow_serving.config import model_server_config_pb2
+
+from tfrecords.errors import InputError
+
+PLATFORM = "tensorflow"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_PACKAGE = "bert_tf.serve"
+_WRAPPERS = {
+    "Int64Value": wrappers_pb2.Int64Value,
+    "BoolValue": wrappers_pb2.BoolValue,
+    "StringValue": wrappers_pb2.StringValue,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How requests are put together; the defaults are TF Serving's.
+
+    Attributes:
+      max_batch_size: most rows of a request, and of a batch.
+      batch_timeout: seconds that a batch waits for more rows.
+      max_enqueued_batches: batches that may wait; further requests get UNAVAILABLE.
+      num_batch_threads: batches that run at the same time.
+      allowed_batch_sizes: sizes to which a batch is filled up, ascending; () for any.
+      pad_variable_length_inputs: whether inputs of different shapes are padded with zeros and put together.
+    """
+
+    max_batch_size: int = 1000
+    batch_timeout: float = 0.0
+    max_enqueued_batches: int = 10
+    num_batch_threads: int = os.cpu_count() or 1
+    allowed_batch_sizes: tuple[int, ...] = ()
+    pad_variable_length_inputs: bool = False
+
+
+def _message_class(name: str, fields: dict[str, str]) -> type[Message]:
+    """Makes a message of TF Serving that its API package lacks.
+
+    Args:
+      name: name of the message.
+      fields: name to type: a wrapper's name, another message's name in this file, "string", "bool" or "int64s".
+    """
+    plain = {"string": _FIELD.TYPE_STRING, "bool": _FIELD.TYPE_BOOL, "int64s": _FIELD.TYPE_INT64}
+    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}/{name}.proto", package=_PACKAGE, syntax="proto3")
+    file.dependency.append("google/protobuf/wrappers.proto")
+    file.dependency.extend(
+        f"{_PACKAGE}/{kind}.proto" for kind in fields.values() if kind not in plain and kind not in _WRAPPERS
+    )
+    message = file.message_type.add(name=name)
+    for number, (field, kind) in enumerate(fields.items(), start=1):
+        label = _FIELD.LABEL_REPEATED if kind == "int64s" else _FIELD.LABEL_OPTIONAL
+        added = message.field.add(name=field, number=number, label=label)
+        if kind in plain:
+            added.type = plain[kind]
+        else:
+            added.type = _FIELD.TYPE_MESSAGE
+            added.type_name = f".google.protobuf.{kind}" if kind in _WRAPPERS else f".{_PACKAGE}.{kind}"
+    pool = descriptor_pool.Default()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+_BatchingParameters = _message_class(
+    "BatchingParameters",
+    {
+        "max_batch_size": "Int64Value",
+        "batch_timeout_micros": "Int64Value",
+        "max_enqueued_batches": "Int64Value",
+        "num_batch_threads": "Int64Value",
+        "thread_pool_name": "StringValue",
+        "allowed_batch_sizes": "int64s",
+        "pad_variable_length_inputs": "bool",
+    },
+)
+_PrometheusConfig = _message_class("PrometheusConfig", {"enable": "bool", "path": "string"})
+_MonitoringConfig = _message_class("MonitoringConfig", {"prometheus_config": "PrometheusConfig"})
+
+
+def _read(flag: str, path: str, message: Message) -> Message:
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return text_format.Parse(file.read(), message)
+    except text_format.ParseError as error:
+        raise InputError(
+            f"--{flag}={path}: {type(message).__name__} expected, line {error}; correct the file"
+        ) from error
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise InputError(f"--{flag}={path}: cannot be read ({error}); check the path") from error
+
+
+def read_batching(path: str) -> Batching:
+    """Reads BatchingParameters; an empty path gives the defaults.
+
+    Raises:
+      InputError: the file cannot be read, or a value is out of range.
+    """
+    if not path:
+        return Batching()
+    flag = "batching_parameters_file"
+    given = _read(flag, path, _BatchingParameters())
+    values = {
+        name: getattr(given, name).value
+        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
+        if given.HasField(name)
+    }
+    for name, value in values.items():
+        if value < 1:
+            raise InputError(f"--{flag}={path}: {name} is {value}; it must be above 0")
+    if given.batch_timeout_micros.value < 0:
+        raise InputError(f"--{flag}={path}: batch_timeout_micros is below 0")
+    batching = Batching(
+        **values,
+        batch_timeout=given.batch_timeout_micros.value / 1e6,
+        allowed_batch_sizes=tuple(given.allowed_batch_sizes),
+        pad_variable_length_inputs=given.pad_variable_length_inputs,
+    )
+    sizes = batching.allowed_batch_sizes
+    if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1 or sizes[-1] != batching.max_batch_size):
+        raise InputError(
+            f"--{flag}={path}: allowed_batch_sizes must ascend and end with max_batch_size ({batching.max_batch_size})"
+        )
+    return batching
+
+
+def read_metrics_path(path: str) -> str:
+    """Reads MonitoringConfig; returns the URL path of the metrics, or "" if they are not enabled.
+
+    Raises:
+      InputError: the file cannot be read.
+    """
+    if not path:
+        return ""
+    prometheus = _read("monitoring_config_file", path, _MonitoringConfig()).prometheus_config
+    return (prometheus.path or "/monitoring/prometheus/metrics") if prometheus.enable else ""
+
+
+def read_models(path: str) -> model_server_config_pb2.ModelServerConfig:
+    """Reads ModelServerConfig.
+
+    Raises:
+      InputError: the file cannot be read, or `problem_of` finds a problem.
+    """
+    config = _read("model_config_file", path, model_server_config_pb2.ModelServerConfig())
+    if problem := problem_of(config):
+        raise InputError(f"--model_config_file={path}: {problem}")
+    return config
+
+
+def one_model(name: str, base_path: str) -> model_server_config_pb2.ModelServerConfig:
+    """Returns the configuration of a single model.
+
+    Raises:
+      InputError: `problem_of` finds a problem.
+    """
+    config = model_server_config_pb2.ModelServerConfig()
+    config.model_config_list.config.add(name=name, base_path=base_path, model_platform=PLATFORM)
+    if problem := problem_of(config):
+        raise InputError(f"--model_name={name} --model_base_path={base_path}: {problem}")
+    return config
+
+
+def problem_of(config: model_server_config_pb2.ModelServerConfig) -> str:
+    """Returns what is wrong with a configuration, or ""."""
+    if config.HasField("custom_model_config"):
+        return "custom_model_config is not supported; give a model_config_list"
+    names = set()
+    for model in config.model_config_list.config:
+        if not model.name or set(model.name) & set("/:"):
+            return f"model name {model.name!r} is empty or has one of / and :"
+        if model.name in names:
+            return f"Illegal to list model {model.name} multiple times in config list"
+        names.add(model.name)
+        if model.model_platform != PLATFORM and model.model_type != model_server_config_pb2.TENSORFLOW:
+            return f'model {model.name} needs model_platform: "tensorflow"'
+        if not model.base_path or set(model.base_path) & set("*?[\\"):
+            return f"base_path {model.base_path!r} of model {model.name} is empty or has one of * ? [ and a backslash"
+        policy = model.model_version_policy
+        if policy.HasField("specific") and not policy.specific.versions:
+            return f"the specific version policy of model {model.name} lists no versions"
+    return ""

@@ -1,0 +1,72 @@
+"""Errors that a client sees: a code of gRPC, its HTTP status as in TF Serving, and a message."""
+
+import enum
+
+import tensorflow as tf
+
+# TensorFlow's messages can hold whole graphs; a client needs the beginning.
+_LONGEST_MESSAGE = 2048
+
+
+class Code(enum.IntEnum):
+    """Status codes, which gRPC and TensorFlow number alike."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+HTTP_STATUS = {
+    Code.OK: 200, Code.CANCELLED: 499, Code.UNKNOWN: 500, Code.INVALID_ARGUMENT: 400, Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404, Code.ALREADY_EXISTS: 409, Code.PERMISSION_DENIED: 403, Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400, Code.ABORTED: 409, Code.OUT_OF_RANGE: 400, Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500, Code.UNAVAILABLE: 503, Code.DATA_LOSS: 500, Code.UNAUTHENTICATED: 401,
+}  # fmt: skip
+
+
+class ServingError(Exception):
+    """A request, or the load of a version, fails.
+
+    Attributes:
+      code: says whose fault it is.
+      message: is sent to the client.
+      http_status: of the REST answer.
+    """
+
+    def __init__(self, code: Code, message: str, http_status: int | None = None):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.http_status = http_status or HTTP_STATUS[code]
+
+
+def invalid(message: str) -> ServingError:
+    """Returns the error of a request that can never succeed."""
+    return ServingError(Code.INVALID_ARGUMENT, message)
+
+
+def from_exception(error: Exception) -> ServingError:
+    """Returns what a client is told about any exception."""
+    if isinstance(error, ServingError):
+        return error
+    if isinstance(error, tf.errors.OpError):
+        return ServingError(Code(error.error_code), (error.message or str(error))[:_LONGEST_MESSAGE])
+    if isinstance(error, RecursionError):
+        return invalid("The request nests too deeply")
+    if isinstance(error, MemoryError):
+        return ServingError(Code.RESOURCE_EXHAUSTED, "The request needs more memory than there is")
+    return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE])

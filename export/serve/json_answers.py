@@ -1,0 +1,155 @@
+"""Writes the JSON bodies of REST answers, with the number formats of TF Serving.
+
+Floats have six digits where these are exact, else all their digits; whole numbers end with ".0"; NaN and Infinity are
+bare words. Strings are UTF-8; outputs named `*_bytes` are {"b64": "..."}.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from tensorflow_serving.apis import classification_pb2, get_model_metadata_pb2, regression_pb2
+
+from export.serve.errors import invalid
+
+_BARE_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_BYTES_SUFFIX = "_bytes"
+
+
+def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
+    """Returns the body of a Predict answer; a single output is not named.
+
+    Args:
+      outputs: arrays by name; with `by_rows` they have the same number of rows.
+      by_rows: whether the request listed rows (`instances`).
+
+    Raises:
+      ServingError: there are no outputs, their numbers of rows differ, or one has a type without a JSON form.
+    """
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
+    if not by_rows:
+        written = {name: _nested(_written(name, array), array.shape) for name, array in outputs.items()}
+        text = next(iter(written.values())) if len(written) == 1 else _object(written, "        ", "    ")
+        return _encoded(f'{{\n    "outputs": {text}\n}}')
+    count = _check_rows(outputs)
+    columns = {name: _rows(_written(name, array), array.shape) for name, array in outputs.items()}
+    if len(columns) == 1:
+        rows = next(iter(columns.values()))
+    else:
+        rows = [
+            _object({name: rows[row] for name, rows in columns.items()}, "            ", "        ")
+            for row in range(count)
+        ]
+    return _encoded(f'{{\n    "predictions": {_lines(rows)}\n}}')
+
+
+def classifications(result: classification_pb2.ClassificationResult) -> bytes:
+    """Returns the body of a Classify answer: for each example a list of [label, score]."""
+    rows = []
+    for row in result.classifications:
+        scores = _floats(np.asarray([one.score for one in row.classes], np.float32))
+        labels = [json.dumps(one.label, ensure_ascii=False) for one in row.classes]
+        rows.append("[" + ", ".join(f"[{label}, {score}]" for label, score in zip(labels, scores, strict=True)) + "]")
+    return _encoded(f'{{\n    "results": {_lines(rows)}\n}}')
+
+
+def regressions(result: regression_pb2.RegressionResult) -> bytes:
+    """Returns the body of a Regress answer: a value for each example."""
+    values = _floats(np.asarray([one.value for one in result.regressions], np.float32))
+    return _encoded(f'{{\n    "results": [{", ".join(values)}]\n}}')
+
+
+def error(message: str) -> bytes:
+    """Returns the body of an error."""
+    return _encoded(f'{{\n    "error": {json.dumps(message, ensure_ascii=False)}\n}}')
+
+
+def status(response: Message) -> bytes:
+    """Returns the body of a model's status."""
+    return _encoded(_message(response) + "\n")
+
+
+def metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) -> bytes:
+    """Returns the body of a model's metadata."""
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    response.metadata["signature_def"].Unpack(signatures)
+    spec, listed = _message(response.model_spec), _message(signatures)
+    return _encoded(f'{{\n"model_spec":{spec}\n,\n"metadata": {{"signature_def": {listed}\n}}\n}}\n')
+
+
+def _message(message: Message) -> str:
+    return json_format.MessageToJson(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, indent=1
+    )
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _check_rows(outputs: Mapping[str, np.ndarray]) -> int:
+    count = None
+    for name, array in outputs.items():
+        if not array.ndim:
+            raise invalid(f"Tensor name: {name} has no shape information ")
+        if count not in (None, len(array)):
+            raise invalid(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {count}")
+        count = len(array)
+    return count
+
+
+def _written(name: str, array: np.ndarray) -> list[str]:
+    """Returns the JSON text of each value of an array."""
+    flat = array.ravel()
+    if array.dtype == np.object_:
+        if name.endswith(_BYTES_SUFFIX):
+            return [f'{{"b64": "{base64.b64encode(value).decode()}"}}' for value in flat]
+        return [json.dumps(value.decode("utf-8", "replace"), ensure_ascii=False) for value in flat]
+    if array.dtype == np.bool_:
+        return ["true" if value else "false" for value in flat.tolist()]
+    if np.issubdtype(array.dtype, np.integer):
+        return list(map(str, flat.tolist()))
+    dtype = tf.as_dtype(array.dtype)
+    if dtype.is_floating:
+        return _floats(flat if dtype.size >= 4 else flat.astype(np.float32))
+    raise invalid(f"Failed to write JSON value for tensor type: {dtype.name}")
+
+
+def _floats(values: np.ndarray) -> list[str]:
+    """Returns floats as text that gives the same floats again, as short as TF Serving writes them."""
+    texts = [f"{value:.6g}" for value in values.tolist()]
+    # what six digits do not give again, all digits do
+    again = np.array(list(map(float, texts)), np.float64).astype(values.dtype)
+    digits = 9 if values.dtype == np.float32 else 17
+    for index in np.flatnonzero((again != values) & np.isfinite(values)).tolist():
+        texts[index] = f"{float(values[index]):.{digits}g}"
+    return [text if "." in text or "e" in text else _BARE_WORDS.get(text, text + ".0") for text in texts]
+
+
+def _rows(texts: list[str], shape: Sequence[int]) -> list[str]:
+    """Returns the text of each row of an array."""
+    if len(shape) == 1:
+        return texts
+    size = len(texts) // shape[0] if shape[0] else 0
+    return [_nested(texts[row * size : (row + 1) * size], shape[1:]) for row in range(shape[0])]
+
+
+def _nested(texts: list[str], shape: Sequence[int]) -> str:
+    """Returns the text of an array of a shape, from the texts of its values."""
+    if not shape:
+        return texts[0]
+    return "[" + ", ".join(_rows(texts, shape)) + "]"
+
+
+def _lines(rows: Sequence[str]) -> str:
+    return "[\n        " + ",\n        ".join(rows) + "\n    ]" if rows else "[]"
+
+
+def _object(members: Mapping[str, str], indent: str, end: str) -> str:
+    lines = ",\n".join(f"{indent}{json.dumps(name)}: {text}" for name, text in members.items())
+    return f"{{\n{lines}\n{end}}}"

@@ -1,0 +1,201 @@
+"""The REST interface, as TF Serving's: the same paths, bodies, status codes and errors."""
+
+import asyncio
+import dataclasses
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+from aiohttp import web
+from google.protobuf.message import Message
+from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
+
+from export.serve import inference, json_answers, json_requests
+from export.serve.errors import Code, ServingError, from_exception, invalid
+from export.serve.running import Runner
+from export.serve.service import SIGNATURES, Service
+
+_VERSION = r"(?:(?:/versions/(\d+))|(?:/labels/([^/:]+)))?"
+_POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)", re.IGNORECASE | re.ASCII)
+_GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+# Larger bodies are parsed in a thread, so that they do not hold up others.
+_LARGE_BODY = 1 << 16
+_LARGEST_VERSION = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RestOptions:
+    """Options of the REST interface.
+
+    Attributes:
+      timeout: seconds for a request, and for reading its body.
+      largest_body: bytes, after decompression.
+      cors: whether pages of other origins may ask.
+      metrics_path: URL path of the metrics; "" for none.
+    """
+
+    timeout: float
+    largest_body: int
+    cors: bool
+    metrics_path: str
+
+
+def make_application(service: Service, runner: Runner, options: RestOptions) -> web.Application:
+    """Returns the web application.
+
+    Args:
+      service: answers calls.
+      runner: runs models for REST.
+      options: see `RestOptions`.
+    """
+    application = web.Application(client_max_size=options.largest_body)
+    application.router.add_route("*", "/{path:.*}", _Rest(service, runner, options).handle)
+    return application
+
+
+class _Rest:
+    def __init__(self, service: Service, runner: Runner, options: RestOptions):
+        self._service = service
+        self._runner = runner
+        self._options = options
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answers any request."""
+        try:
+            response = await self._answer(request)
+        except (asyncio.CancelledError, ConnectionError):
+            raise  # the client has left
+        except Exception as error:
+            known = from_exception(error)
+            if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
+                logging.exception("%s %s failed", request.method, request.rel_url.raw_path)
+            response = _json(json_answers.error(known.message), known.http_status)
+            if not request.content.at_eof():  # what is left of the body is not worth reading
+                response.force_close()
+        if self._options.cors:
+            response.headers.update(_CORS)
+        if self._service.draining:
+            response.force_close()
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        path = request.rel_url.raw_path
+        if path == self._options.metrics_path and request.method == "GET":
+            return web.Response(body=self._service.metrics.page(), content_type="text/plain")
+        if not path.lower().startswith("/v1/"):
+            raise ServingError(Code.NOT_FOUND, f"Not found: {path}")
+        if request.method == "OPTIONS" and self._options.cors:
+            return web.Response()
+        if request.method == "POST" and (match := _POST.fullmatch(path)):
+            return await self._post(request, _spec(*match.groups()[:3]), match[4].lower())
+        if request.method == "GET" and (match := _GET.fullmatch(path)):
+            return self._get(_spec(*match.groups()[:3]), is_metadata=match[4] is not None)
+        raise invalid(f"Malformed request: {request.method} {path}")
+
+    def _get(self, spec: model_pb2.ModelSpec, is_metadata: bool) -> web.Response:
+        if not spec.name:
+            raise invalid("Missing model name in request.")
+        if not is_metadata:
+            return _json(json_answers.status(self._service.models.status(spec)))
+        request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=[SIGNATURES])
+        return _json(json_answers.metadata(self._service.metadata(request)))
+
+    async def _post(self, request: web.BaseRequest, spec: model_pb2.ModelSpec, method: str) -> web.Response:
+        with self._service.counted(spec.name, method, "REST"), self._service.admission.request() as take:
+            try:
+                body = await asyncio.wait_for(self._body(request, take), self._options.timeout)
+            except asyncio.TimeoutError as error:
+                message = "Timed out while reading the request's body"
+                raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
+            call = {"predict": self._predict, "classify": self._classify, "regress": self._regress}[method]
+            try:
+                return _json(await asyncio.wait_for(call(spec, body), self._options.timeout))
+            except asyncio.TimeoutError as error:
+                message = f"Deadline exceeded: no answer within {self._options.timeout * 1000:.0f} ms"
+                raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
+
+    async def _body(self, request: web.BaseRequest, take: Callable[[int], None]) -> bytes:
+        chunks, size = [], request.content_length or 0
+        self._check_size(size)
+        size = 0
+        try:
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                self._check_size(size)
+                take(len(chunk))
+                chunks.append(chunk)
+        except web.RequestPayloadError as error:  # not what Content-Encoding or Transfer-Encoding says
+            raise invalid("The request's body cannot be decoded") from error
+        return b"".join(chunks)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._options.largest_body:
+            message = f"The request's body is larger than {self._options.largest_body} bytes (--max_request_mb)"
+            raise ServingError(Code.RESOURCE_EXHAUSTED, message, http_status=413)
+
+    async def _predict(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:
+        with self._service.models.find(spec) as version:
+            read = await _parsed(body, lambda: _read_predict(json_requests.parse(body), version.servable.signatures))
+            name, inputs, by_rows = read
+            answer = await self._service.infer(
+                self._runner, spec, lambda servable: inference.plan_predict(servable, name, inputs), version
+            )
+            return json_answers.predictions(answer.result, by_rows)
+
+    async def _classify(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:
+        name, examples = await _parsed(body, lambda: _read_examples(json_requests.parse(body)))
+        answer = await self._service.infer(
+            self._runner, spec, lambda servable: inference.plan_classify(servable, name, examples)
+        )
+        return json_answers.classifications(answer.result)
+
+    async def _regress(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:
+        name, examples = await _parsed(body, lambda: _read_examples(json_requests.parse(body)))
+        answer = await self._service.infer(
+            self._runner, spec, lambda servable: inference.plan_regress(servable, name, examples)
+        )
+        return json_answers.regressions(answer.result)
+
+
+def _read_predict(document: dict[str, Any], signatures) -> tuple[str, dict, bool]:
+    name = json_requests.signature_name(document)
+    signature = signatures.get(name or inference.DEFAULT_SIGNATURE)
+    if signature is None:
+        raise invalid(f'Serving signature name: "{name or inference.DEFAULT_SIGNATURE}" not found in signature def')
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {name or 'DEFAULT'}")
+    return name, *json_requests.predict_inputs(document, signature.inputs)
+
+
+def _read_examples(document: dict[str, Any]) -> tuple[str, Message]:
+    return json_requests.signature_name(document), json_requests.examples(document)
+
+
+async def _parsed(body: bytes, read: Callable[[], tuple]) -> tuple:
+    return await asyncio.to_thread(read) if len(body) > _LARGE_BODY else read()
+
+
+def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2.ModelSpec:
+    """Returns the model that a path names. A name only ever selects one of the served models."""
+    try:
+        spec = model_pb2.ModelSpec(name=urllib.parse.unquote(name or "", errors="strict"))
+        if label:
+            spec.version_label = urllib.parse.unquote(label, errors="strict")
+    except UnicodeDecodeError as error:
+        raise invalid("Malformed request: the path is not UTF-8") from error
+    if version:
+        if len(version) > 19 or int(version) > _LARGEST_VERSION:
+            raise invalid(f"Failed to convert version: {version[:100]} to numeric.")
+        spec.version.value = int(version)
+    return spec
+
+
+def _json(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")

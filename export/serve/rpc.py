@@ -1,0 +1,214 @@
+"""The gRPC interface: PredictionService, ModelService, and the health service."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+from absl import logging
+from google.protobuf.message import Message
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+    regression_pb2,
+)  # fmt: skip
+
+from export.serve import inference, tensors
+from export.serve.errors import Code, ServingError, from_exception, invalid
+from export.serve.models import check_reload_paths
+from export.serve.running import Runner
+from export.serve.service import Answer, Service
+
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
+# Room for what surrounds the tensors of a message.
+_OVERHEAD_BYTES = 1 << 20
+
+
+def make_server(
+    service: Service, runner: Runner, reload_roots: Sequence[str], largest_message: int, most_requests: int
+) -> grpc.aio.Server:
+    """Returns a server without a port.
+
+    Args:
+      service: answers calls.
+      runner: runs models for gRPC.
+      reload_roots: folders from which HandleReloadConfigRequest may add models.
+      largest_message: bytes of a request.
+      most_requests: requests at the same time. gRPC itself refuses more than twice as many.
+    """
+    options = [
+        ("grpc.max_receive_message_length", largest_message + _OVERHEAD_BYTES),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
+    ]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=2 * most_requests)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service, reload_roots), server)
+    return server
+
+
+class Health:
+    """gRPC's health service, for the server as a whole and for each service."""
+
+    _NAMES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
+
+    def __init__(self, server: grpc.aio.Server):
+        self._servicer = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+
+    async def set_serving(self, serving: bool) -> None:
+        """Tells whether the server takes requests."""
+        status = health_pb2.HealthCheckResponse
+        for name in self._NAMES:
+            await self._servicer.set(name, status.SERVING if serving else status.NOT_SERVING)
+
+
+async def _answered(context: grpc.aio.ServicerContext, call: Awaitable[Message]) -> Message:
+    """Awaits a call; an error becomes the status of the RPC."""
+    try:
+        return await call
+    except Exception as error:
+        known = from_exception(error)
+        if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
+            logging.exception("a gRPC request failed")
+        await context.abort(_STATUS_CODES[known.code], known.message)
+
+
+class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+    def __init__(self, service: Service, runner: Runner):
+        self._service = service
+        self._runner = runner
+
+    async def Predict(self, request: predict_pb2.PredictRequest, context) -> predict_pb2.PredictResponse:
+        """See prediction_service.proto."""
+        return await _answered(context, self._counted(request, request.model_spec, "predict", self._predict))
+
+    async def Classify(
+        self, request: classification_pb2.ClassificationRequest, context
+    ) -> classification_pb2.ClassificationResponse:
+        """See prediction_service.proto."""
+        return await _answered(context, self._counted(request, request.model_spec, "classify", self._classify))
+
+    async def Regress(self, request: regression_pb2.RegressionRequest, context) -> regression_pb2.RegressionResponse:
+        """See prediction_service.proto."""
+        return await _answered(context, self._counted(request, request.model_spec, "regress", self._regress))
+
+    async def MultiInference(
+        self, request: inference_pb2.MultiInferenceRequest, context
+    ) -> inference_pb2.MultiInferenceResponse:
+        """See prediction_service.proto."""
+        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+        return await _answered(context, self._counted(request, spec, "multi_inference", self._multi_inference))
+
+    async def GetModelMetadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, context
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """See prediction_service.proto."""
+
+        async def call():
+            return self._service.metadata(request)
+
+        return await _answered(context, call())
+
+    async def _counted(
+        self, request: Message, spec: model_pb2.ModelSpec, api: str, call: Callable[[Message], Awaitable[Message]]
+    ) -> Message:
+        with self._service.counted(spec.name, api, "gRPC"), self._service.admission.request() as take:
+            take(request.ByteSize())
+            return await call(request)
+
+    async def _predict(self, request: predict_pb2.PredictRequest) -> predict_pb2.PredictResponse:
+        def plan(servable):
+            inputs = {
+                name: tensors.from_proto(name, tensor, self._service.largest_bytes)
+                for name, tensor in request.inputs.items()
+            }
+            return inference.plan_predict(servable, request.model_spec.signature_name, inputs, request.output_filter)
+
+        answer = await self._service.infer(self._runner, request.model_spec, plan)
+        response = predict_pb2.PredictResponse()
+        for name, array in answer.result.items():
+            response.outputs[name].CopyFrom(tensors.to_proto(array))
+        _fill_spec(response.model_spec, request.model_spec.name, answer)
+        return response
+
+    async def _classify(
+        self, request: classification_pb2.ClassificationRequest
+    ) -> classification_pb2.ClassificationResponse:
+        def plan(servable):
+            return inference.plan_classify(servable, request.model_spec.signature_name, request.input)
+
+        answer = await self._service.infer(self._runner, request.model_spec, plan)
+        response = classification_pb2.ClassificationResponse(result=answer.result)
+        _fill_spec(response.model_spec, request.model_spec.name, answer)
+        return response
+
+    async def _regress(self, request: regression_pb2.RegressionRequest) -> regression_pb2.RegressionResponse:
+        def plan(servable):
+            return inference.plan_regress(servable, request.model_spec.signature_name, request.input)
+
+        answer = await self._service.infer(self._runner, request.model_spec, plan)
+        response = regression_pb2.RegressionResponse(result=answer.result)
+        _fill_spec(response.model_spec, request.model_spec.name, answer)
+        return response
+
+    async def _multi_inference(
+        self, request: inference_pb2.MultiInferenceRequest
+    ) -> inference_pb2.MultiInferenceResponse:
+        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+        answer = await self._service.infer(
+            self._runner, spec, lambda servable: inference.plan_multi_inference(servable, request)
+        )
+        for result in answer.result.results:
+            result.model_spec.name = spec.name
+            result.model_spec.version.value = answer.version
+        return answer.result
+
+
+def _fill_spec(spec: model_pb2.ModelSpec, name: str, answer: Answer) -> None:
+    spec.name = name
+    spec.version.value = answer.version
+    spec.signature_name = answer.signature_name
+
+
+class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
+    def __init__(self, service: Service, reload_roots: Sequence[str]):
+        self._service = service
+        self._reload_roots = reload_roots
+
+    async def GetModelStatus(
+        self, request: get_model_status_pb2.GetModelStatusRequest, context
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """See model_service.proto."""
+
+        async def call():
+            if not request.HasField("model_spec"):
+                raise invalid("Missing ModelSpec")
+            return self._service.models.status(request.model_spec)
+
+        return await _answered(context, call())
+
+    async def HandleReloadConfigRequest(
+        self, request: model_management_pb2.ReloadConfigRequest, context
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """See model_service.proto."""
+
+        async def call():
+            if not request.config.HasField("model_config_list"):
+                raise invalid(
+                    "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
+                    "currently supported"
+                )
+            check_reload_paths(request.config, self._reload_roots)
+            await self._service.models.apply(request.config)
+            response = model_management_pb2.ReloadConfigResponse()
+            response.status.error_code = Code.OK
+            return response
+
+        return await _answered(context, call())

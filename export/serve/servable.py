@@ -1,0 +1,109 @@
+"""One loaded version of a model: its signatures, and how it is run."""
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from export.serve.errors import invalid
+
+Arrays = Mapping[str, np.ndarray]
+# A client can choose among outputs; so many choices are kept ready.
+_KEPT_CALLS = 32
+
+
+class Servable:
+    """A SavedModel in a session of its own, so that unloading it frees everything. Safe for threads.
+
+    Attributes:
+      signatures: name to definition, as in the SavedModel.
+    """
+
+    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
+        """Loads a SavedModel.
+
+        Args:
+          folder: of the version.
+          intra_op_threads: threads for one op; 0 for one each core.
+          inter_op_threads: ops at the same time; 0 for one each core.
+
+        Raises:
+          tf.errors.OpError, OSError: the folder holds no SavedModel, or a damaged one.
+        """
+        config = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
+        )
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        try:
+            with self._session.graph.as_default():
+                graph = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], folder)
+        except BaseException:
+            self._session.close()
+            raise
+        self.signatures: Mapping[str, meta_graph_pb2.SignatureDef] = dict(graph.signature_def)
+        self._making_calls = threading.Lock()
+        self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
+
+    def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:
+        """Computes tensors.
+
+        Args:
+          feeds: values by the names of tensors.
+          fetches: names of tensors.
+
+        Raises:
+          tf.errors.OpError: an op fails.
+        """
+        fed, fetched = tuple(sorted(feeds)), tuple(sorted(set(fetches)))
+        with self._making_calls:  # the graph takes new calls from one thread at a time
+            call = self._kept_calls(fed, fetched)
+        return dict(zip(fetched, call(*(feeds[name] for name in fed)), strict=True))
+
+    def _make_call(self, fed: tuple[str, ...], fetched: tuple[str, ...]):
+        return self._session.make_callable(list(fetched), feed_list=list(fed))
+
+    def close(self) -> None:
+        """Frees the weights. No call may run any more."""
+        self._kept_calls.cache_clear()
+        self._session.close()
+
+
+def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:
+    """Checks names, types and shapes of inputs, so that a bad request cannot reach the graph, or others' batch.
+
+    Raises:
+      ServingError: an input is missing, unknown, of another type, or of a shape that cannot fit.
+    """
+    _check_names(signature, inputs)
+    for index, (name, info) in enumerate(sorted(signature.inputs.items())):
+        given, expected = tf.as_dtype(inputs[name].dtype), tf.as_dtype(info.dtype)
+        if given != expected and {given, expected} != {tf.string, tf.as_dtype(np.object_)}:
+            raise invalid(f"Expects arg[{index}] to be {expected.name} but {given.name} is provided (input {name})")
+        shape = tf.TensorShape(info.tensor_shape)
+        if not shape.is_compatible_with(inputs[name].shape):
+            sizes = ",".join(str(size) for size in inputs[name].shape)
+            raise invalid(f"input {name} has shape [{sizes}], which does not fit the signature's shape {shape}")
+
+
+def _check_names(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:
+    given, expected = set(inputs), set(signature.inputs)
+    if len(given) != len(expected):
+        lists = {key: ",".join(sorted(names)) for key, names in _differences(given, expected).items()}
+        raise invalid(
+            f"input size does not match signature: {len(given)}!={len(expected)} len({{{lists['given']}}}) != "
+            f"len({{{lists['expected']}}}). Sent extra: {{{lists['extra']}}}. Missing but required: "
+            f"{{{lists['missing']}}}."
+        )
+    for name in sorted(given - expected):
+        raise invalid(
+            f"input tensor alias not found in signature: {name}. Inputs expected to be in the set "
+            f"{{{','.join(sorted(expected))}}}."
+        )
+
+
+def _differences(given: set[str], expected: set[str]) -> dict[str, set[str]]:
+    return {"given": given, "expected": expected, "extra": given - expected, "missing": expected - given}

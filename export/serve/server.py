@@ -1,0 +1,235 @@
+"""The server's life: it loads the models, listens, and drains on SIGTERM."""
+
+import asyncio
+import functools
+import logging as python_logging
+import os
+import signal
+import time
+
+import grpc
+from absl import logging
+from aiohttp import web
+
+from export.serve import config_files, models, rest, rpc
+from export.serve.batching import Batcher
+from export.serve.errors import ServingError
+from export.serve.metrics import Metrics
+from export.serve.models import Models, ModelServerConfig
+from export.serve.running import Alone
+from export.serve.servable import Servable
+from export.serve.service import Admission, Service
+from export.serve.settings import ServeSettings
+from export.serve.warmup import replay
+from tfrecords.errors import InputError
+
+_MIB = 1 << 20
+# Clients that keep connections open may be about to send; they get so much time to see that the server closes.
+_LAME_DUCK_SECONDS = 0.3
+_LARGEST_HEADER = 16 * 1024
+_KEEPALIVE_SECONDS = 75.0
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serves until SIGTERM or Ctrl-C, then answers the requests it has accepted and returns.
+
+    Raises:
+      InputError: a configuration file or folder is wrong, a model cannot be loaded, or a port is taken.
+    """
+    config = read_config(settings)
+    if problem := models.check_folders(config):
+        raise InputError(problem)
+    # Hostile requests must not fill the log.
+    python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
+    asyncio.run(_serve_until_signal(Server(settings), config))
+
+
+async def _serve_until_signal(server: "Server", config: ModelServerConfig) -> None:
+    stop = asyncio.Event()
+    try:
+        await server.start(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await stop.wait()
+        logging.info("stopping")
+    finally:
+        await server.stop()
+
+
+def read_config(settings: ServeSettings) -> ModelServerConfig:
+    """Returns the models that the settings name.
+
+    Raises:
+      InputError: the configuration file is wrong.
+    """
+    if settings.model_config_file:
+        return config_files.read_models(settings.model_config_file)
+    return config_files.one_model(settings.model_name, settings.model_base_path)
+
+
+def load(folder: str, settings: ServeSettings) -> Servable:
+    """Loads and warms up a version; runs in a thread.
+
+    Raises:
+      Exception: the version cannot be loaded, or a recorded request fails.
+    """
+    servable = Servable(folder, settings.tensorflow_intra_op_parallelism, settings.tensorflow_inter_op_parallelism)
+    try:
+        if settings.enable_model_warmup:
+            replay(folder, servable)
+    except BaseException:
+        servable.close()
+        raise
+    return servable
+
+
+class Server:
+    """Models, and what listens for requests to them.
+
+    Args:
+      settings: the flags.
+
+    Raises:
+      InputError: a file that the settings name is wrong.
+    """
+
+    def __init__(self, settings: ServeSettings):
+        self._settings = settings
+        self._metrics_path = config_files.read_metrics_path(settings.monitoring_config_file)
+        metrics = Metrics()
+        largest = settings.max_request_mb * _MIB
+        self._models = Models(
+            functools.partial(load, settings=settings),
+            settings.file_system_poll_wait_seconds,
+            settings.allow_version_labels_for_unavailable_models,
+            metrics.on_load,
+        )
+        # Four of the largest requests may be in memory at the same time.
+        admission = Admission(settings.max_requests_in_flight, 4 * largest)
+        self._service = Service(self._models, admission, metrics, largest)
+        if settings.enable_batching:
+            batching = config_files.read_batching(settings.batching_parameters_file)
+            self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)
+        else:
+            self._rest_runner = Alone(settings.rest_threads, "rest")
+            self._grpc_runner = Alone(settings.grpc_threads, "grpc")
+        self._rest: web.AppRunner | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self._health: rpc.Health | None = None
+        self._reloading: asyncio.Task | None = None
+
+    async def start(self, config: ModelServerConfig) -> None:
+        """Loads the models, and then listens.
+
+        Raises:
+          InputError: a model cannot be loaded, or a port is taken.
+        """
+        try:
+            await self._models.apply(config)
+        except ServingError as error:
+            raise InputError(self._why_unavailable(config) or error.message) from error
+        if self._settings.rest_api_port:
+            await self._listen_rest()
+        if self._settings.port:
+            await self._listen_grpc(models.roots_of(config))
+        self._reloading = asyncio.create_task(self._reload_from_file(config))
+
+    def _why_unavailable(self, config: ModelServerConfig) -> str:
+        """Returns the first reason why a model of the command line cannot be served, or ""."""
+        for model in config.model_config_list.config:
+            versions = self._models.versions(model.name)
+            if failed := next((version for version in versions if version.error), None):
+                return f"{model.base_path}: version {failed.number} cannot be loaded: {failed.error.message}"
+            if not versions:
+                return f"{model.base_path}: no version to serve in it; a version is a folder with a number as its name"
+        return ""
+
+    async def _listen_rest(self) -> None:
+        settings = self._settings
+        options = rest.RestOptions(
+            settings.rest_api_timeout_in_ms / 1000,
+            settings.max_request_mb * _MIB,
+            settings.rest_api_enable_cors_support,
+            self._metrics_path,
+        )
+        self._rest = web.AppRunner(
+            rest.make_application(self._service, self._rest_runner, options),
+            access_log=None, handle_signals=False, max_line_size=_LARGEST_HEADER, max_field_size=_LARGEST_HEADER,
+            keepalive_timeout=_KEEPALIVE_SECONDS, lingering_time=1.0, shutdown_timeout=1.0,
+        )  # fmt: skip
+        await self._rest.setup()
+        try:
+            await web.TCPSite(self._rest, settings.host, settings.rest_api_port, backlog=1024).start()
+        except OSError as error:
+            raise InputError(
+                f"--host={settings.host} --rest_api_port={settings.rest_api_port}: {error.strerror}; give another"
+            ) from error
+        logging.info("REST: http://%s:%d/v1/models/%s", settings.host, settings.rest_api_port, self._models.names()[0])
+
+    async def _listen_grpc(self, roots: list[str]) -> None:
+        settings = self._settings
+        if settings.reload_config_roots:
+            roots = [root.strip() for root in settings.reload_config_roots.split(",")]
+        server = rpc.make_server(
+            self._service, self._grpc_runner, roots, settings.max_request_mb * _MIB, settings.max_requests_in_flight
+        )
+        if settings.enable_grpc_healthcheck_service:
+            self._health = rpc.Health(server)
+        address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+        try:
+            server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise InputError(
+                f"--host={settings.host} --port={settings.port}: cannot be listened on; give another"
+            ) from error
+        await server.start()
+        self._grpc = server
+        if self._health:
+            await self._health.set_serving(True)
+        logging.info("gRPC: %s", address)
+
+    async def _reload_from_file(self, config: ModelServerConfig) -> None:
+        """Applies the file of --model_config_file whenever it has changed."""
+        seconds = self._settings.model_config_file_poll_wait_seconds
+        while seconds:
+            await asyncio.sleep(seconds)
+            try:
+                read = await asyncio.to_thread(config_files.read_models, self._settings.model_config_file)
+                if read != config:
+                    config = read
+                    await self._models.apply(config)
+                    logging.info("reloaded %s", self._settings.model_config_file)
+            except (InputError, ServingError) as error:
+                logging.error("the configuration stays: %s", error)
+
+    async def stop(self) -> None:
+        """Refuses new connections, answers what was accepted, and unloads the models."""
+        if self._reloading:
+            self._reloading.cancel()
+        self._service.draining = True
+        deadline = time.monotonic() + self._settings.shutdown_grace_seconds
+        if self._health:
+            await self._health.set_serving(False)
+        stopping = [self._stop_rest(self._rest, deadline)] if self._rest else []
+        if self._grpc:
+            stopping.append(self._grpc.stop(self._settings.shutdown_grace_seconds))
+        await asyncio.gather(*stopping)
+        left = max(0.1, deadline - time.monotonic())
+        try:
+            await asyncio.wait_for(self._models.close(), left)
+        except asyncio.TimeoutError:
+            # A thread cannot be stopped within a graph, and the interpreter would wait for it.
+            logging.error("stopped after --shutdown_grace_seconds with requests still running")
+            os._exit(1)
+        for runner in {self._rest_runner, self._grpc_runner}:
+            runner.close()
+
+    async def _stop_rest(self, runner: web.AppRunner, deadline: float) -> None:
+        for site in list(runner.sites):
+            await site.stop()
+        quiet_since = time.monotonic()
+        while time.monotonic() < deadline and time.monotonic() - quiet_since < _LAME_DUCK_SECONDS:
+            await asyncio.sleep(0.02)
+            if self._service.admission.requests:
+                quiet_since = time.monotonic()
+        await runner.cleanup()

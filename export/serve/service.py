@@ -1,0 +1,148 @@
+"""What REST and gRPC share: which requests are let in, and how a call becomes an answer."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
+
+from export.serve.errors import Code, ServingError, from_exception, invalid
+from export.serve.inference import Plan
+from export.serve.metrics import Metrics
+from export.serve.models import Models
+from export.serve.running import Runner
+from export.serve.servable import Servable
+from export.serve.versions import Version
+
+SIGNATURES = "signature_def"
+
+
+class Admission:
+    """Bounds the memory that requests can take: their number, and the bytes of their bodies.
+
+    Args:
+      most_requests: requests at the same time.
+      most_bytes: bytes of all their bodies.
+    """
+
+    def __init__(self, most_requests: int, most_bytes: int):
+        self._most_requests = most_requests
+        self._most_bytes = most_bytes
+        self.requests = 0
+        self._bytes = 0
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[Callable[[int], None]]:
+        """Lets a request in; yields a function that takes the bytes of its body as they come.
+
+        Raises:
+          ServingError: UNAVAILABLE, at the entry or for further bytes.
+        """
+        if self.requests >= self._most_requests:
+            raise ServingError(Code.UNAVAILABLE, f"The server is busy with {self.requests} requests; try again later")
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if self._bytes + count > self._most_bytes:
+                raise ServingError(Code.UNAVAILABLE, "The server holds too many large requests; try again later")
+            taken += count
+            self._bytes += count
+
+        self.requests += 1
+        try:
+            yield take
+        finally:
+            self.requests -= 1
+            self._bytes -= taken
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answered call.
+
+    Attributes:
+      result: what the plan made of the outputs.
+      version: that answered.
+      signature_name: that was run.
+    """
+
+    result: Any
+    version: int
+    signature_name: str
+
+
+class Service:
+    """Answers calls.
+
+    Args:
+      models: the served models.
+      admission: lets requests in.
+      metrics: counts them.
+      largest_bytes: largest array that a request may stand for.
+    """
+
+    def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int):
+        self.models = models
+        self.admission = admission
+        self.metrics = metrics
+        self.largest_bytes = largest_bytes
+        self.draining = False
+
+    async def infer(
+        self,
+        runner: Runner,
+        spec: model_pb2.ModelSpec,
+        plan: Callable[[Servable], Plan],
+        version: Version | None = None,
+    ) -> Answer:
+        """Runs a call.
+
+        Args:
+          runner: runs the model.
+          spec: the model that the request names.
+          plan: plans the call for the version that was found.
+          version: if it was already found.
+        """
+        with version or self.models.find(spec) as found:
+            planned = plan(found.servable)
+            arrays = await runner.run(found, planned.feeds, planned.fetches)
+            return Answer(planned.finish(arrays), found.number, planned.signature_name)
+
+    def metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """Returns the signatures of a version.
+
+        Raises:
+          ServingError: there is no such version, or another field than the signatures is asked for.
+        """
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
+        if not request.metadata_field:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != SIGNATURES:
+                raise invalid(f"Metadata field {field} is not supported")
+        version = self.models.find(request.model_spec)
+        signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=version.servable.signatures)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.model_spec.name = version.model
+        response.model_spec.version.value = version.number
+        response.metadata[SIGNATURES].Pack(signatures)
+        return response
+
+    @contextlib.contextmanager
+    def counted(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
+        """Counts a request with its status and time. Unknown models are counted together: names are the client's."""
+        start, status = time.monotonic(), "OK"
+        try:
+            yield
+        except BaseException as error:
+            status = from_exception(error).code.name if isinstance(error, Exception) else Code.CANCELLED.name
+            raise
+        finally:
+            known = model if model in self.models.names() else ""
+            self.metrics.on_request(known, api, entrypoint, status, time.monotonic() - start)

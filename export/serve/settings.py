@@ -1,0 +1,87 @@
+"""Settings of the local server: every field is a flag. The first part has the names of `tensorflow_model_server`."""
+
+import dataclasses
+import os
+
+from bert_tf.command_line import require, require_positive, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeSettings:
+    """Settings of `python -m export.serve`."""
+
+    model_name: str = setting("name of the model; ignored if --model_config_file is given", "default")
+    model_base_path: str = setting(
+        "folder that holds the versions of the model, as models/reviews for models/reviews/1; ignored if "
+        "--model_config_file is given", "",
+    )  # fmt: skip
+    model_config_file: str = setting("ModelServerConfig as text: several models, version policies and labels", "")
+    model_config_file_poll_wait_seconds: int = setting(
+        "seconds between two reads of --model_config_file; 0 reads it only once", 0
+    )
+    file_system_poll_wait_seconds: float = setting("seconds between two looks for new versions; 0 looks only once", 1.0)
+    allow_version_labels_for_unavailable_models: bool = setting(
+        "accept labels of versions that are not loaded yet", False
+    )
+    port: int = setting("TCP port for gRPC; 0: no gRPC", 8500)
+    rest_api_port: int = setting("TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501)
+    rest_api_timeout_in_ms: int = setting("time that a REST request may take, including its body", 30000)
+    rest_api_num_threads: int | None = setting("threads for models asked over REST; 4 for each core by default", None)
+    grpc_max_threads: int | None = setting("threads for models asked over gRPC; 4 for each core by default", None)
+    rest_api_enable_cors_support: bool = setting("allow pages of other origins to ask over REST", False)
+    enable_batching: bool = setting("run the model on several requests at once", False)
+    batching_parameters_file: str = setting("BatchingParameters as text; empty: TF Serving's defaults", "")
+    monitoring_config_file: str = setting("MonitoringConfig as text; it can enable metrics for Prometheus", "")
+    enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False)
+    enable_model_warmup: bool = setting("replay assets.extra/tf_serving_warmup_requests while a version loads", True)
+    tensorflow_intra_op_parallelism: int = setting("threads for one op; 0: one for each core", 0)
+    tensorflow_inter_op_parallelism: int = setting("ops that run at the same time; 0: one for each core", 0)
+
+    host: str = setting("address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1")
+    max_request_mb: int = setting("largest request in MiB, after decompression", 32)
+    max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
+    shutdown_grace_seconds: float = setting("time after SIGTERM for requests that were accepted before", 20.0)
+    reload_config_roots: str = setting(
+        "comma-separated folders from which a gRPC HandleReloadConfigRequest may add models; empty: those that hold "
+        "the models given at the start", "",
+    )  # fmt: skip
+
+    def __post_init__(self):
+        require(
+            bool(self.model_base_path or self.model_config_file),
+            "nothing to serve: give --model_base_path=models/reviews",
+        )
+        require(
+            self.enable_batching or not self.batching_parameters_file,
+            "--batching_parameters_file: also give --enable_batching",
+        )
+        require(
+            not self.model_config_file_poll_wait_seconds or bool(self.model_config_file),
+            "--model_config_file_poll_wait_seconds: also give --model_config_file",
+        )
+        for name in ("port", "rest_api_port"):
+            require(0 <= getattr(self, name) < 65536, f"--{name}={getattr(self, name)}: must be from 0 to 65535")
+        require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
+        require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
+        for name in (
+            "tensorflow_intra_op_parallelism",
+            "tensorflow_inter_op_parallelism",
+            "model_config_file_poll_wait_seconds",
+            "file_system_poll_wait_seconds",
+            "shutdown_grace_seconds",
+        ):
+            require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
+        require_positive(
+            self, "rest_api_timeout_in_ms", "rest_api_num_threads", "grpc_max_threads", "max_request_mb",
+            "max_requests_in_flight",
+        )  # fmt: skip
+
+    @property
+    def rest_threads(self) -> int:
+        """Number of threads that run models for REST."""
+        return self.rest_api_num_threads or 4 * (os.cpu_count() or 1)
+
+    @property
+    def grpc_threads(self) -> int:
+        """Number of threads that run models for gRPC."""
+        return self.grpc_max_threads or 4 * (os.cpu_count() or 1)

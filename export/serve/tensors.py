@@ -1,0 +1,80 @@
+"""Converts between TensorProto and arrays."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
+
+from export.serve.errors import invalid
+
+# The field of TensorProto for each type, and how its values are written there.
+_FIELDS = {
+    tf.float32: "float_val", tf.float64: "double_val", tf.int64: "int64_val", tf.uint32: "uint32_val",
+    tf.uint64: "uint64_val", tf.bool: "bool_val", tf.int32: "int_val", tf.int16: "int_val", tf.int8: "int_val",
+    tf.uint8: "int_val", tf.uint16: "int_val", tf.float16: "half_val", tf.bfloat16: "half_val", tf.string: "string_val",
+}  # fmt: skip
+
+
+def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> np.ndarray:
+    """Returns the array of a tensor.
+
+    Args:
+      name: of the input, for errors.
+      proto: the tensor.
+      largest_bytes: limit of the array's size. A short message can stand for a huge tensor of equal values.
+
+    Raises:
+      ServingError: the message is no tensor of a supported type, or a too large one.
+    """
+    try:
+        dtype = tf.as_dtype(proto.dtype)
+    except TypeError as error:
+        raise invalid(f"tensor parsing error: {name}") from error
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    if dtype not in _FIELDS or proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
+        raise invalid(f"tensor parsing error: {name}")
+    count = math.prod(sizes)
+    if count * (8 if dtype == tf.string else dtype.size) > largest_bytes:
+        raise invalid(f"input {name} has {count} values, too many for this server")
+    if dtype == tf.string:
+        return _strings(name, proto, sizes, count)
+    if not count:
+        return np.zeros(sizes, dtype.as_numpy_dtype)
+    held = len(getattr(proto, _FIELDS[dtype]))
+    if proto.tensor_content and len(proto.tensor_content) != count * dtype.size:
+        raise invalid(f"tensor parsing error: {name}")
+    if not proto.tensor_content and held > count:
+        raise invalid(f"tensor parsing error: {name}")
+    try:
+        return np.asarray(tf.make_ndarray(proto)).reshape(sizes)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise invalid(f"tensor parsing error: {name}") from error
+
+
+def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
+    """Returns strings as an array of bytes; a TensorProto repeats its last value up to its shape."""
+    values = list(proto.string_val)
+    if proto.tensor_content or len(values) > count:
+        raise invalid(f"tensor parsing error: {name}")
+    values += [values[-1] if values else b""] * (count - len(values))
+    array = np.empty(count, np.object_)
+    array[:] = values
+    return array.reshape(sizes)
+
+
+def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
+    """Returns a tensor whose typed field is filled (`float_val`, not `tensor_content`), as clients expect."""
+    dtype = tf.string if array.dtype == np.object_ else tf.as_dtype(array.dtype)
+    shape = tensor_shape_pb2.TensorShapeProto(
+        dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape]
+    )
+    proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum, tensor_shape=shape)
+    if dtype not in _FIELDS:
+        proto.tensor_content = array.tobytes()
+        return proto
+    values = array.ravel()
+    if _FIELDS[dtype] == "half_val":
+        values = values.view(np.uint16)
+    getattr(proto, _FIELDS[dtype]).extend(values.tolist())
+    return proto

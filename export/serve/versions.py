@@ -1,0 +1,221 @@
+"""The versions of one model: which should be loaded, which are, and what became of the others."""
+
+import asyncio
+import dataclasses
+import enum
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+
+import tensorflow as tf
+from absl import logging
+from tensorflow_serving.config import model_server_config_pb2
+
+from export.serve.errors import Code, ServingError, from_exception
+from export.serve.servable import Servable
+
+_LATEST, _ALL, _SPECIFIC = "latest", "all", "specific"
+# Ended versions that the status still lists.
+_KEPT_ENDED = 20
+
+
+class State(enum.IntEnum):
+    """States of `ModelVersionStatus`."""
+
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
+
+
+@dataclasses.dataclass
+class Version:
+    """A version of a model.
+
+    Attributes:
+      model: name of the model.
+      number: of the version.
+      state: see `State`.
+      error: why it ended, if it failed.
+      servable: while it is AVAILABLE or UNLOADING.
+      files: names, sizes and times of its files when it was loaded; a failed version is tried again if they change.
+    """
+
+    model: str
+    number: int
+    state: State = State.START
+    error: ServingError | None = None
+    servable: Servable | None = None
+    files: tuple = ()
+    _requests: int = 0
+    _unused: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    def hold(self) -> None:
+        """Keeps the version loaded until `release`."""
+        self._requests += 1
+
+    def release(self) -> None:
+        """Ends a `hold`."""
+        self._requests -= 1
+        if not self._requests:
+            self._unused.set()
+
+    def __enter__(self) -> "Version":
+        """Keeps the version loaded within a `with` block."""
+        self.hold()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.release()
+
+    async def unused(self) -> None:
+        """Waits until no request uses the version."""
+        while self._requests:
+            self._unused.clear()
+            await self._unused.wait()
+
+
+class Versions:
+    """Loads and unloads the versions of a model. All methods run in the event loop; only loading runs in threads.
+
+    Args:
+      config: name, folder and policy.
+      load: loads and warms up a version's folder; runs in a thread.
+      executor: of those threads.
+      on_load: told the model's folder, seconds, and whether the load succeeded.
+    """
+
+    def __init__(
+        self,
+        config: model_server_config_pb2.ModelConfig,
+        load: Callable[[str], Servable],
+        executor: Executor,
+        on_load: Callable[[str, float, bool], None] = lambda folder, seconds, succeeded: None,
+    ):
+        self.config = config
+        self._load = load
+        self._executor = executor
+        self._on_load = on_load
+        self._versions: dict[int, Version] = {}
+        self._unloads: set[asyncio.Task] = set()
+        self._updating = asyncio.Lock()
+
+    def all(self) -> list[Version]:
+        """Returns all versions that were ever wanted, newest first."""
+        return [self._versions[number] for number in sorted(self._versions, reverse=True)]
+
+    def get(self, number: int) -> Version | None:
+        """Returns a version, in whatever state."""
+        return self._versions.get(number)
+
+    def latest(self) -> Version | None:
+        """Returns the newest available version."""
+        return next((version for version in self.all() if version.state == State.AVAILABLE), None)
+
+    async def update(self) -> None:
+        """Looks at the folder once: loads what the policy wants, and then unloads what it does not want."""
+        async with self._updating:
+            found = await self._run(_numbers, self.config.base_path)
+            if found is None:  # unreadable for now, as a network folder can be
+                return
+            wanted = set(_wanted(found, self.config.model_version_policy))
+            for number in sorted(wanted):
+                await self._ensure_loaded(number, os.path.join(self.config.base_path, found[number]))
+            # The last available version stays until another one is available, unless nothing is wanted any more.
+            if not wanted or any(self._is_available(number) for number in wanted):
+                self._unload(number for number in self._versions if number not in wanted)
+
+    async def close(self) -> None:
+        """Unloads everything, after the requests that use it."""
+        async with self._updating:
+            self._unload(list(self._versions))
+        await asyncio.gather(*self._unloads)
+
+    async def _run(self, function, *arguments):
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    def _is_available(self, number: int) -> bool:
+        return number in self._versions and self._versions[number].state == State.AVAILABLE
+
+    async def _ensure_loaded(self, number: int, folder: str) -> None:
+        known = self._versions.get(number)
+        if known and known.state != State.END:
+            return
+        files = await self._run(_files, folder)
+        if known and known.error and known.files == files:
+            return
+        version = self._versions[number] = Version(self.config.name, number, State.LOADING, files=files)
+        start = time.monotonic()
+        try:
+            version.servable = await self._run(self._load, folder)
+        except Exception as error:
+            version.state, version.error = State.END, from_exception(error)
+            logging.error("%s version %d cannot be loaded: %s", self.config.name, number, version.error.message)
+        else:
+            version.state = State.AVAILABLE
+            logging.info("serving %s version %d from %s", self.config.name, number, folder)
+        self._on_load(self.config.base_path, time.monotonic() - start, version.error is None)
+
+    def _unload(self, numbers: Iterable[int]) -> None:
+        for number in list(numbers):
+            version = self._versions[number]
+            if version.state == State.AVAILABLE:
+                version.state = State.UNLOADING
+                task = asyncio.get_running_loop().create_task(self._finish(version))
+                self._unloads.add(task)
+                task.add_done_callback(self._unloads.discard)
+
+    async def _finish(self, version: Version) -> None:
+        await version.unused()
+        servable, version.servable = version.servable, None
+        await self._run(servable.close)
+        version.state = State.END
+        logging.info("unloaded %s version %d", version.model, version.number)
+        ended = [number for number, known in sorted(self._versions.items()) if known.state == State.END]
+        for number in ended[: -_KEPT_ENDED or None]:
+            del self._versions[number]
+
+
+def _wanted(found: Iterable[int], policy) -> Sequence[int]:
+    """Returns the version numbers that a ServableVersionPolicy wants of those in the folder."""
+    numbers = sorted(found, reverse=True)
+    if policy.HasField(_ALL):
+        return numbers
+    if policy.HasField(_SPECIFIC):
+        missing = set(policy.specific.versions) - set(numbers)
+        if missing:
+            logging.log_every_n_seconds(logging.WARNING, "versions %s are not there", 60, sorted(missing))
+        return [number for number in numbers if number in set(policy.specific.versions)]
+    return numbers[: policy.latest.num_versions or 1 if policy.HasField(_LATEST) else 1]
+
+
+def _numbers(base_path: str) -> dict[int, str] | None:
+    """Returns the version numbers in a model's folder with their names, or None if it cannot be read."""
+    try:
+        names = [name.rstrip("/") for name in tf.io.gfile.listdir(base_path)]
+    except (tf.errors.OpError, OSError) as error:
+        logging.log_every_n_seconds(logging.WARNING, "%s cannot be read: %s", 60, base_path, error)
+        return None
+    # "007" and "7" are the same version; the first in order is taken
+    digits = sorted((name for name in names if name.isascii() and name.isdigit() and len(name) <= 18), reverse=True)
+    return {int(name): name for name in digits}
+
+
+def _files(folder: str) -> tuple:
+    """Returns names, sizes and times of a folder's files, to see whether they have changed."""
+    found = []
+    try:
+        for parent, _, names in tf.io.gfile.walk(folder):
+            for name in names:
+                facts = tf.io.gfile.stat(os.path.join(parent, name))
+                found.append((parent, name, facts.length, facts.mtime_nsec))
+    except (tf.errors.OpError, OSError):
+        pass  # files come and go while a folder is copied; the next look sees another list
+    return tuple(sorted(found))
+
+
+def status_of(version: Version) -> tuple[int, str]:
+    """Returns code and message of a version for its status."""
+    return (version.error.code, version.error.message) if version.error else (Code.OK, "")

@@ -1,0 +1,78 @@
+"""Small SavedModels with signatures of every kind, written as TF Serving's own tests do."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+KINDS = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "bool", "string")
+
+
+def write_model(base: pathlib.Path, version: int, slowness: int = 1) -> pathlib.Path:
+    """Writes a version whose default signature computes x / 2 + version."""
+    folder = base / str(version)
+    temporary = base / f"temporary-{version}"
+    with tf.Graph().as_default(), v1.Session() as session:
+        bias = v1.get_variable("bias", initializer=float(version), use_resource=True)
+        session.run(bias.initializer)
+        builder = v1.saved_model.Builder(str(temporary))
+        builder.add_meta_graph_and_variables(
+            session, [tf.saved_model.SERVING], signature_def_map=dict(_signatures(bias, slowness))
+        )
+        builder.save()
+    return temporary.rename(folder)
+
+
+def _signature(inputs, outputs, method="predict"):
+    infos = [{name: v1.saved_model.build_tensor_info(one) for name, one in each.items()} for each in (inputs, outputs)]
+    return v1.saved_model.build_signature_def(*infos, f"tensorflow/serving/{method}")
+
+
+def _signatures(bias, slowness):
+    x = v1.placeholder(tf.float32, [None])
+    y = x / 2 + bias
+    yield "serving_default", _signature({"x": x}, {"y": y})
+    yield "total", _signature({"x": x}, {"sum": tf.reduce_sum(x)})
+    with tf.control_dependencies([v1.assert_non_negative(x, message="x is negative")]):
+        yield "checked", _signature({"x": x}, {"y": tf.identity(y)})
+    a, b = v1.placeholder(tf.float32, [None, 2]), v1.placeholder(tf.int32, [None])
+    yield "two", _signature({"a": a, "b": b}, {"sum": a + tf.cast(b, tf.float32)[:, None], "double": b * 2})
+    text = v1.placeholder(tf.string, [None])
+    length = tf.strings.length(text)
+    yield "text", _signature({"text": text}, {"echo": tf.identity(text), "echo_bytes": text + "", "length": length})
+    ids = v1.placeholder(tf.int64, [None, None])
+    yield "ids", _signature({"ids": ids}, {"sum": tf.reduce_sum(ids, axis=1)})
+    for kind in KINDS:
+        given = v1.placeholder(kind, [None])
+        yield kind, _signature({"x": given}, {"y": tf.identity(given)})
+    yield "half", _signature({"x": x}, {"y": tf.cast(x, tf.float16), "z": tf.cast(x, tf.bfloat16)})
+    yield from _example_signatures(bias)
+    steps = v1.placeholder(tf.int32, [None])
+    most = tf.reduce_max(tf.concat([steps, [0]], 0)) * slowness
+    matrix = tf.while_loop(
+        lambda i, m: i < most, lambda i, m: (i + 1, tf.tanh(m @ m)), [tf.constant(0), tf.ones([64, 64])]
+    )[1]
+    yield "slow", _signature({"steps": steps}, {"done": steps + tf.cast(matrix[0, 0] * 0, tf.int32)})
+
+
+def _example_signatures(bias):
+    examples = v1.placeholder(tf.string, [None])
+    features = {"x": tf.io.FixedLenFeature([], tf.float32), "add": tf.io.FixedLenFeature([], tf.float32, 0.0)}
+    parsed = tf.io.parse_example(examples, features)
+    value = parsed["x"] / 2 + parsed["add"] + bias
+    scores = tf.stack([value, -value], axis=1)
+    classes = tf.tile([["plus", "minus"]], [tf.size(value), 1])
+    given = {"inputs": examples}
+    yield "classify_x", _signature(given, {"classes": classes, "scores": scores}, "classify")
+    yield "classes_only", _signature(given, {"classes": classes}, "classify")
+    yield "flat_scores", _signature(given, {"scores": value}, "classify")
+    yield "regress_x", _signature(given, {"outputs": value}, "regress")
+    yield "regress_column", _signature(given, {"outputs": value[:, None]}, "regress")
+    other = v1.placeholder(tf.string, [None])
+    yield "regress_other", _signature({"inputs": other}, {"outputs": tf.zeros_like(other, tf.float32)}, "regress")
+
+
+def halves(values, version=1):
+    """Returns what the default signature answers."""
+    return (np.asarray(values, np.float32) / 2 + version).tolist()

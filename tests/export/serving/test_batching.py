@@ -1,0 +1,147 @@
+"""Requests that run together: which ones, how many, and what they get."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from export.serve.batching import Batcher
+from export.serve.config_files import Batching
+from export.serve.errors import Code, ServingError
+from export.serve.versions import Version
+
+
+class Model:
+    """Doubles numbers and measures strings; keeps the batches that it saw, and waits for `go`."""
+
+    def __init__(self):
+        self.batches = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def run(self, feeds, fetches):
+        self.go.wait(10)
+        array = feeds["x"]
+        self.batches.append(array)
+        if array.dtype == object:
+            return {"y": np.array([len(text) for text in array])}
+        if (array < 0).any():
+            raise ServingError(Code.INVALID_ARGUMENT, "negative")
+        return {"y": array * 2}
+
+
+def strings(*texts):
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array
+
+
+def run_all(batching: Batching, requests, model=None, first=None):
+    """Runs requests that all wait while the only thread is busy with `first`; returns answers, errors, batches."""
+    model = model or Model()
+
+    async def main():
+        batcher = Batcher(batching)
+        version = Version("m", 1, servable=model)
+        model.go.clear()
+        busy = asyncio.ensure_future(batcher.run(version, {"x": requests[0] if first is None else first}, ["y"]))
+        await asyncio.sleep(0.05)
+        waiting = [asyncio.ensure_future(batcher.run(version, {"x": one}, ["y"])) for one in requests]
+        await asyncio.sleep(0.05)
+        model.go.set()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        await busy
+        batcher.close()
+        await asyncio.wait_for(version.unused(), 5)
+        return answers
+
+    answers = asyncio.run(main())
+    return [one if isinstance(one, Exception) else one["y"].tolist() for one in answers], model.batches[1:]
+
+
+ONE_THREAD = {"num_batch_threads": 1}
+
+
+def test_requests_of_like_length_run_together():
+    lengths = [10, 500, 12, 480, 9, 11, 510]
+    answers, batches = run_all(Batching(**ONE_THREAD), [strings(b"x" * length) for length in lengths])
+    assert answers == [[length] for length in lengths]
+    assert [sorted(map(len, batch)) for batch in batches] == [[9, 10, 11, 12], [480, 500, 510]]
+
+
+def test_sizes_are_bounded_filled_up_and_split_again():
+    batching = Batching(max_batch_size=4, allowed_batch_sizes=(2, 4), max_enqueued_batches=100, **ONE_THREAD)
+    requests = [np.float32([value] * rows) for value, rows in [(1, 1), (2, 2), (3, 2), (4, 1)]]
+    answers, batches = run_all(batching, requests)
+    assert answers == [[2], [4, 4], [6, 6], [8]]
+    assert [len(batch) for batch in batches] == [4, 2]
+    too_large, _ = run_all(batching, [np.zeros(5, np.float32)], first=np.zeros(1, np.float32))
+    assert too_large[0].message == "Task size 5 is larger than maximum input batch size 4"
+
+
+def test_a_full_queue_refuses():
+    batching = Batching(max_batch_size=2, max_enqueued_batches=2, **ONE_THREAD)
+    answers, _ = run_all(batching, [np.float32([value]) for value in range(6)])
+    assert answers[:4] == [[0], [2], [4], [6]]
+    for refused in answers[4:]:
+        assert refused.code == Code.UNAVAILABLE
+        assert refused.message == "The batch scheduling queue to which this task was submitted is full"
+
+
+def test_a_bad_request_fails_alone():
+    answers, batches = run_all(Batching(**ONE_THREAD), [np.float32([value]) for value in (1, -1, 3)], first=np.ones(1))
+    assert answers[0] == [2] and answers[2] == [6] and answers[1].message == "negative"
+    assert [len(batch) for batch in batches] == [3, 1, 1, 1]
+
+
+def test_shapes_are_kept_apart_or_padded():
+    requests = [np.ones((1, 2), np.int64), np.ones((1, 3), np.int64)]
+    _, batches = run_all(Batching(**ONE_THREAD), requests)
+    assert [batch.shape for batch in batches] == [(1, 2), (1, 3)]
+    answers, batches = run_all(Batching(pad_variable_length_inputs=True, **ONE_THREAD), requests)
+    assert [batch.tolist() for batch in batches] == [[[1, 1, 0], [1, 1, 1]]]
+    assert answers == [[[2, 2, 0]], [[2, 2, 2]]]
+
+
+def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
+    async def main():
+        model = Model()
+        version = Version("m", 1, servable=model)
+        batcher = Batcher(Batching(max_batch_size=2, batch_timeout=0.3, **ONE_THREAD))
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await asyncio.gather(*(batcher.run(version, {"x": np.ones(1)}, ["y"]) for _ in range(2)))
+        full = loop.time() - start
+        await batcher.run(version, {"x": np.ones(1)}, ["y"])
+        batcher.close()
+        return full, loop.time() - start, [len(batch) for batch in model.batches]
+
+    full, alone, sizes = asyncio.run(main())
+    assert full < 0.2 and alone >= 0.3 and sizes == [2, 1]
+
+
+@pytest.mark.parametrize("feeds", [{"x": np.float32(1)}, {"x": np.ones(2), "z": np.ones(3)}])
+def test_inputs_without_rows_of_one_number_are_refused(feeds):
+    with pytest.raises(ServingError, match="Batching Run"):
+        asyncio.run(Batcher(Batching()).run(Version("m", 1, servable=Model()), feeds, ["y"]))
+
+
+def test_a_client_that_leaves_is_not_computed():
+    async def main():
+        model = Model()
+        version = Version("m", 1, servable=model)
+        batcher = Batcher(Batching(**ONE_THREAD))
+        model.go.clear()
+        busy = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))
+        await asyncio.sleep(0.05)
+        left = asyncio.ensure_future(batcher.run(version, {"x": np.zeros(3)}, ["y"]))
+        await asyncio.sleep(0.05)
+        left.cancel()
+        model.go.set()
+        await busy
+        await batcher.run(version, {"x": np.ones(1)}, ["y"])
+        batcher.close()
+        return [len(batch) for batch in model.batches]
+
+    assert asyncio.run(main()) == [1, 1]

@@ -1,0 +1,230 @@
+"""The contract of TF Serving's REST and gRPC interfaces, as a table of requests and answers over real sockets."""
+
+import gzip
+import json
+import re
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.export.serving.cases import ANSWERS, ERRORS, MODEL
+from tests.export.serving.models import KINDS, write_model
+from tests.export.serving.running import running
+
+
+@pytest.fixture(scope="module", params=["alone", "batched"])
+def server(request, tmp_path_factory):
+    """The same contract with and without batching."""
+    base = tmp_path_factory.mktemp("half")
+    for version in (1, 2):
+        write_model(base, version)
+    (base / "not_a_version").mkdir()
+    config = base / "models.config"
+    config.write_text(
+        f'model_config_list {{ config {{ name: "half" base_path: "{base}" model_platform: "tensorflow" '
+        'model_version_policy { all {} } version_labels { key: "stable" value: 1 } } }'
+    )
+    (base / "monitoring.config").write_text('prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }')
+    flags = [f"--model_config_file={config}", f"--monitoring_config_file={base}/monitoring.config"]
+    if request.param == "batched":
+        (base / "batching.config").write_text("max_batch_size { value: 64 } batch_timeout_micros { value: 1000 }")
+        flags += ["--enable_batching", f"--batching_parameters_file={base}/batching.config"]
+    with running(*flags) as started:
+        yield started
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_rest_answers(server, case):
+    path, body, expected = ANSWERS[case]
+    status, headers, answer = server.http("POST", MODEL + path, body)
+    assert (status, json.loads(answer)) == (200, expected)
+    assert headers["Content-Type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_rest_errors(server, case):
+    path, body, expected, pattern = ERRORS[case]
+    status, headers, answer = server.http("POST", path, body)
+    message = json.loads(answer)
+    assert status == expected, message
+    assert message.keys() == {"error"} and re.search(pattern, message["error"]), message
+    assert headers["Content-Type"].startswith("application/json")
+
+
+def test_outputs_that_are_no_rows(server):
+    """Without batching a single number is an answer by columns; by rows it is an error, as is a batch of it."""
+    status, answer = server.post(MODEL + ":predict", {"signature_name": "total", "instances": [1.0, 2.0]})
+    assert status == 400 and re.search("has no shape information|0th dimension", answer["error"])
+    if not server.settings.enable_batching:
+        assert server.post(MODEL + ":predict", {"signature_name": "total", "inputs": [1.0, 2.0]}) == (
+            200,
+            {"outputs": 3.0},
+        )
+
+
+def test_number_formats(server):
+    """Floats are written as TF Serving does: six digits where they are exact, else all that are needed."""
+    values = ["0.2", "1e-07", "9e+06", "123456.0", "1.23456789", "16777215.0", "-0.0", "NaN", "1e+38"]
+    body = f'{{"signature_name": "float32", "instances": [{", ".join(values)}]}}'
+    _, _, answer = server.http("POST", MODEL + ":predict", body.encode())
+    written = [line.strip(" ,") for line in answer.decode().splitlines()[2:-2]]
+    assert written == ["0.2", "1e-07", "9e+06", "123456.0", "1.23456788", "16777215.0", "-0.0", "NaN", "1e+38"]
+    body = {"signature_name": "float64", "instances": [0.1, 1 / 3, 1e100]}
+    _, _, answer = server.http("POST", MODEL + ":predict", body)
+    assert [line.strip(" ,") for line in answer.decode().splitlines()[2:-2]] == ["0.1", "0.33333333333333331", "1e+100"]
+    body = {"signature_name": "uint64", "instances": [2**64 - 1]}
+    assert server.post(MODEL + ":predict", body) == (200, {"predictions": [2**64 - 1]})
+
+
+def test_gzip_status_metadata_and_metrics(server):
+    body = gzip.compress(b'{"instances": [1.0]}')
+    status, _, answer = server.http("POST", MODEL + ":predict", body, {"Content-Encoding": "gzip"})
+    assert (status, json.loads(answer)) == (200, {"predictions": [2.5]})
+    status, _, answer = server.http("POST", MODEL + ":predict", b"no gzip", {"Content-Encoding": "gzip"})
+    assert status == 400
+    ok = {"error_code": "OK", "error_message": ""}
+    both = [{"version": number, "state": "AVAILABLE", "status": ok} for number in ("2", "1")]
+    assert server.get(MODEL) == (200, {"model_version_status": both})
+    assert server.get(MODEL + "/versions/1") == (200, {"model_version_status": both[1:]})
+    assert server.get(MODEL + "/labels/stable") == (200, {"model_version_status": both[1:]})
+    for path, expected, message in [
+        ("/v1/models/none", 404, "Could not find any versions of model none"),
+        (MODEL + "/versions/7", 404, "Could not find version 7 of model half"),
+        ("/v1/models", 400, "Missing model name in request."),
+        ("/v1/models/none/metadata", 404, "Servable not found for request: Latest(none)"),
+    ]:
+        assert server.get(path) == (expected, {"error": message})
+    status, answer = server.get(MODEL + "/versions/1/metadata")
+    assert status == 200 and answer["model_spec"] == {"name": "half", "signature_name": "", "version": "1"}
+    signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    assert signature["inputs"]["x"]["dtype"] == "DT_FLOAT"
+    assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert server.http("PUT", MODEL)[0] == 400
+    _, headers, page = server.http("GET", "/monitoring/prometheus/metrics")
+    assert headers["Content-Type"].startswith("text/plain")
+    assert re.search(rb'\n:tensorflow:serving:request_count{model_name="half",status="OK"} [1-9]', page)
+    assert re.search(rb':tensorflow:serving:request_latency_bucket{API="predict",entrypoint="REST",le="[^"]+"', page)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rest_and_grpc_give_the_same_answers(server, kind):
+    values = {"bool": [True, False], "string": ["a", "ü"]}.get(kind, [0, 1, 2])
+    by_grpc = server.predict("half", kind, x=np.asarray(values, object if kind == "string" else kind))["y"]
+    assert by_grpc.dtype == (object if kind == "string" else np.dtype(kind))
+    _, by_rest = server.post(MODEL + ":predict", {"signature_name": kind, "instances": values})
+    texts = [value.decode() for value in by_grpc] if kind == "string" else by_grpc.tolist()
+    assert texts == by_rest["predictions"] == values
+
+
+def test_grpc_fills_typed_fields_and_the_model_spec(server):
+    request = predict_pb2.PredictRequest(output_filter=["sum"])
+    request.model_spec.name, request.model_spec.signature_name = "half", "two"
+    request.model_spec.version_label = "stable"
+    request.inputs["a"].CopyFrom(tf.make_tensor_proto([[1.0, 2.0]]))
+    request.inputs["b"].CopyFrom(tf.make_tensor_proto([1]))
+    response = server.predictions.Predict(request)
+    assert response.outputs.keys() == {"sum"}
+    assert list(response.outputs["sum"].float_val) == [2.0, 3.0] and not response.outputs["sum"].tensor_content
+    assert [dim.size for dim in response.outputs["sum"].tensor_shape.dim] == [1, 2]
+    assert response.model_spec.version.value == 1 and response.model_spec.signature_name == "two"
+
+
+def grpc_error(call, *arguments, **options) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(*arguments, **options)
+    return raised.value.code().name, raised.value.details()
+
+
+def test_grpc_errors(server):
+    def predict(**inputs):
+        return grpc_error(server.predict, **{"model": "half", **inputs})
+
+    one = np.float32([1])
+    assert predict(model="none", x=one) == ("NOT_FOUND", "Servable not found for request: Latest(none)")
+    assert predict(model="", x=one) == ("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+    assert predict(signature="no", x=one) == ("FAILED_PRECONDITION", 'Serving signature key "no" not found.')
+    code, message = predict(y=one)
+    assert (code, message[:43]) == ("INVALID_ARGUMENT", "input tensor alias not found in signature: ")
+    code, message = predict()
+    assert code == "INVALID_ARGUMENT" and "Missing but required: {x}." in message
+    assert predict(x=[1])[1] == "Expects arg[0] to be float32 but int32 is provided (input x)"
+    assert predict(x=np.float32([[1]]))[0] == "INVALID_ARGUMENT"
+    assert predict(signature="checked", x=-one)[0] == "INVALID_ARGUMENT"
+    request = predict_pb2.PredictRequest(output_filter=["nope"])
+    request.model_spec.name = "half"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(one))
+    assert "output tensor alias not found in signature: nope" in grpc_error(server.predictions.Predict, request)[1]
+    del request.output_filter[:]
+    for shape in ([-1], [2**40], [2**31, 2**31, 2**31]):  # one value can stand for many
+        del request.inputs["x"].tensor_shape.dim[:]
+        for size in shape:
+            request.inputs["x"].tensor_shape.dim.add(size=size)
+        assert grpc_error(server.predictions.Predict, request)[0] == "INVALID_ARGUMENT"
+    assert grpc_error(server.predict, "half", "slow", steps=[10**5], timeout=0.3)[0] == "DEADLINE_EXCEEDED"
+
+
+def example(x: float) -> tf.train.Example:
+    return tf.train.Example(
+        features=tf.train.Features(feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=[x]))})
+    )
+
+
+def test_grpc_classify_regress_and_multi_inference(server):
+    classify = classification_pb2.ClassificationRequest()
+    classify.model_spec.name, classify.model_spec.signature_name = "half", "classify_x"
+    classify.input.example_list.examples.extend([example(1.0), example(2.0)])
+    rows = server.predictions.Classify(classify).result.classifications
+    assert [[(one.label, one.score) for one in row.classes] for row in rows] == [
+        [("plus", 2.5), ("minus", -2.5)], [("plus", 3.0), ("minus", -3.0)],
+    ]  # fmt: skip
+    regress = regression_pb2.RegressionRequest(input=classify.input)
+    regress.model_spec.name, regress.model_spec.signature_name = "half", "regress_x"
+    assert [one.value for one in server.predictions.Regress(regress).result.regressions] == [2.5, 3.0]
+    regress.ClearField("input")
+    assert grpc_error(server.predictions.Regress, regress) == ("INVALID_ARGUMENT", "Input is empty.")
+
+    def multi(*tasks):
+        request = inference_pb2.MultiInferenceRequest(input=classify.input)
+        for signature, method in tasks:
+            added = request.tasks.add(method_name=f"tensorflow/serving/{method}")
+            added.model_spec.name, added.model_spec.signature_name = "half", signature
+        return request
+
+    response = server.predictions.MultiInference(multi(("classify_x", "classify"), ("regress_x", "regress")))
+    assert response.results[0].classification_result.classifications[1].classes[0].score == 3.0
+    assert response.results[1].regression_result.regressions[0].value == 2.5
+    assert response.results[1].model_spec.version.value == 2
+    for tasks, message in [
+        ([("regress_x", "regress")] * 2, "Duplicate evaluation of signature: regress_x"),
+        ([("regress_x", "regress"), ("regress_other", "regress")], "Input tensor must be the same for all Signatures."),
+        ([("regress_x", "predict")], "Unsupported signature method_name: tensorflow/serving/predict"),
+        ([("no", "regress")], "Requested signature not found in model graph: no"),
+    ]:
+        assert grpc_error(server.predictions.MultiInference, multi(*tasks))[1] == message
+
+
+def test_grpc_status_and_metadata(server):
+    status = get_model_status_pb2.GetModelStatusRequest()
+    assert grpc_error(server.models.GetModelStatus, status) == ("INVALID_ARGUMENT", "Missing ModelSpec")
+    status.model_spec.name = "half"
+    listed = server.models.GetModelStatus(status).model_version_status
+    assert [(one.version, one.state) for one in listed] == [(2, 30), (1, 30)]
+    metadata = get_model_metadata_pb2.GetModelMetadataRequest()
+    metadata.model_spec.name = "half"
+    assert grpc_error(server.predictions.GetModelMetadata, metadata)[0] == "INVALID_ARGUMENT"
+    metadata.metadata_field.append("signature_def")
+    response = server.predictions.GetModelMetadata(metadata)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures) and response.model_spec.version.value == 2
+    assert signatures.signature_def["classify_x"].method_name == "tensorflow/serving/classify"

@@ -1,0 +1,184 @@
+"""Hot swaps under load, hostile requests and overload. Short here; the long runs are marked slow."""
+
+import concurrent.futures
+import gzip
+import http.client
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.export.serving.models import write_model
+from tests.export.serving.running import running
+from tests.export.serving.test_limits import start
+
+PATH = "/v1/models/default:predict"
+
+
+class Load:
+    """Clients that ask all the time, each over a connection that it keeps."""
+
+    def __init__(self, port: int, clients: int = 4):
+        self.failures: list = []
+        self.answers: list[float] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(port,)) for _ in range(clients)]
+
+    def _ask(self, port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        while not self._stop.is_set():
+            try:
+                connection.request("POST", PATH, '{"instances": [0.0]}')
+                answer = connection.getresponse()
+                body = answer.read()
+                if answer.status == 200:
+                    self.answers.append(json.loads(body)["predictions"][0])
+                else:
+                    self.failures.append((answer.status, body))
+            except Exception as error:
+                self.failures.append(error)
+                connection.close()
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+@pytest.mark.parametrize(
+    "swaps, flags", [(4, []), (4, ["--enable_batching"]), pytest.param(100, [], marks=pytest.mark.slow)]
+)
+def test_hot_swaps_under_load_fail_no_request(tmp_path, swaps, flags):
+    base = tmp_path / "m"
+    base.mkdir()
+    write_model(base, 1)
+    with running(f"--model_base_path={base}", *flags) as server, Load(server.rest_port) as load:
+        for version in range(2, swaps + 2):
+            write_model(base, version)
+            end = time.monotonic() + 60
+            while load.answers[-1:] != [version] and time.monotonic() < end:
+                time.sleep(0.01)
+            shutil.rmtree(base / str(version - 1))
+    assert load.failures == []
+    assert set(load.answers) == set(range(1, swaps + 2)), "each version has answered"
+
+
+WRONG = [None, "x", {}, [[]], [{}], [None], [[1], 2], 1e400]
+NAMES = ["", "\0", "../x", 5, "two"]
+PATHS = [
+    PATH, PATH, PATH, PATH.replace("predict", "classify"), "/v1/models/%00:predict",
+    "/v1/models/default/versions/99:predict", "/v1/models/..%2f..%2fetc/passwd", "/",
+    "/v1/models/default/labels/%ff:predict", "//", "/v1/models/%2e%2e/metadata",
+]  # fmt: skip
+
+
+def hostile(source: random.Random) -> bytes:
+    """Returns the bytes of a request that no client should send."""
+    good = json.dumps({"instances": [source.random() for _ in range(source.randrange(1, 50))]}).encode()
+    body = source.choice([
+        lambda: good[: source.randrange(len(good))],
+        lambda: source.randbytes(source.randrange(2000)),
+        lambda: json.dumps({"instances": source.choice(WRONG)}).encode(),
+        lambda: b'{"instances": ' + source.choice([b"[", b'{"a":']) * source.randrange(1, 50_000),
+        lambda: b'{"instances": ["\xff\xfe\xc0", "' + source.randbytes(20).replace(b'"', b"") + b'"]}',
+        lambda: b'{"instances": [' + b"9" * source.randrange(1, 9000) + b"]}",
+        lambda: b'{"signature_name": "text", "instances": ["\\ud8' + source.randbytes(3) + b'"]}',
+        lambda: json.dumps({"signature_name": source.choice(NAMES), "inputs": {"a": [[1, 2]]}}).encode(),
+        lambda: json.dumps({"examples": [{"x": [[1]]}, {"\udc80": 1}]}).encode(),
+        lambda: gzip.compress(b" " * 3_000_000),
+        lambda: good,
+    ])()  # fmt: skip
+    path = source.choice(PATHS)
+    method = source.choice(["POST", "POST", "POST", "POST", "GET", "PUT", "DELETE", "BREW", "HEAD"])
+    length = source.choice([len(body)] * 8 + [len(body) + 10, max(0, len(body) - 5), -1, 10**15, "x"])
+    headers = source.choice([
+        b"", b"", b"", b"Content-Encoding: gzip\r\n", b"Content-Encoding: br\r\n", b"Transfer-Encoding: chunked\r\n",
+        b"X: " + b"y" * 40_000 + b"\r\n", b"\x00\xff\r\n",
+    ])  # fmt: skip
+    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n".encode()
+    return source.choice([head + headers + b"\r\n" + body] * 19 + [source.randbytes(500)])
+
+
+def send(port: int, request: bytes) -> str:
+    """Sends bytes, and leaves after the first bytes of the answer; returns the status, or "" without an answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.5) as client:
+            client.sendall(request)
+            return client.recv(200)[9:12].decode("latin-1")
+    except OSError:  # a server may close without reading all, or wait for more
+        return ""
+
+
+def bombard(port: int, count: int, seed: int) -> set[str]:
+    source = random.Random(seed)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        return set(pool.map(lambda request: send(port, request), [hostile(source) for _ in range(count)]))
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_hostile_requests_do_no_harm(tmp_path, count):
+    write_model(tmp_path, 1)
+    with running(f"--model_base_path={tmp_path}", "--max_request_mb=2", "--rest_api_timeout_in_ms=2000") as server:
+        statuses = set()
+        for start_at in range(0, count, 500):
+            statuses |= bombard(server.rest_port, min(500, count - start_at), start_at)
+        assert statuses <= {"", "200", "400", "404", "405", "408", "413", "503", "504", "501"}, statuses
+        assert {"200", "400", "404", "413"} <= statuses
+        assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": [1.5]})
+
+
+def resident_mb(pid: int) -> float:
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_100000_requests(tmp_path):
+    write_model(tmp_path, 1)
+    process, port, _ = start(tmp_path, "--enable_batching")
+    try:
+        sizes = []
+        for total in (10_000, 100_000):
+            with Load(port, clients=8) as load:
+                while len(load.answers) < total:
+                    time.sleep(0.1)
+            assert load.failures == []
+            bombard(port, 300, total)
+            sizes.append(resident_mb(process.pid))
+        print("resident MB after 10,000 and 110,000 requests:", sizes)
+        assert sizes[1] < 1.05 * sizes[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.parametrize("flags", [["--max_requests_in_flight=8"], ["--enable_batching"]])
+def test_overload_is_refused_and_accepted_requests_stay_quick(tmp_path, flags):
+    """80 clients at once, ten times as many as are let in: each gets an answer or 503 soon."""
+    write_model(tmp_path, 1)
+    if "--enable_batching" in flags:
+        file = tmp_path / "batching.config"
+        file.write_text("max_batch_size { value: 2 } max_enqueued_batches { value: 3 } num_batch_threads { value: 1 }")
+        flags = [*flags, f"--batching_parameters_file={file}"]
+    with running(f"--model_base_path={tmp_path}", *flags) as server:
+
+        def ask(_):
+            begin = time.monotonic()
+            status, _ = server.post(PATH, {"signature_name": "slow", "instances": [2000]})
+            return status, time.monotonic() - begin
+
+        with concurrent.futures.ThreadPoolExecutor(80) as pool:
+            results = list(pool.map(ask, range(240)))
+    accepted = [seconds for status, seconds in results if status == 200]
+    assert {status for status, _ in results} == {200, 503}
+    assert len(accepted) >= 8 and max(accepted) < 5

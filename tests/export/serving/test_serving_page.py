@@ -1,0 +1,76 @@
+"""The clients and files of docs/serving.md, to the letter, asked of a SavedModel of TensorFlow 2 that takes strings."""
+
+import contextlib
+import io
+import pathlib
+import re
+import shlex
+
+import pytest
+import tensorflow as tf
+
+from export.serve import config_files
+from tests.export.serving.running import running
+
+PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/serving.md").read_text(encoding="utf-8")
+
+
+class Reviews(tf.Module):
+    """Has the inputs and outputs of an exported classifier; a text is good if it has an exclamation mark."""
+
+    def __init__(self):
+        super().__init__()
+        table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant(["bad", "good"]))
+        self.labels = tf.lookup.StaticHashTable(table, "")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text_a")])
+    def answer(self, text_a):
+        good = tf.cast(tf.strings.regex_full_match(text_a, ".*!"), tf.int32)
+        return {"label": self.labels.lookup(good), "probabilities": tf.one_hot(good, 2)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    base = tmp_path_factory.mktemp("reviews")
+    model = Reviews()
+    tf.saved_model.save(model, str(base / "1"), signatures={"serving_default": model.answer})
+    with running("--model_name=reviews", f"--model_base_path={base}") as started:
+        yield started
+
+
+def test_the_pages_clients(server):
+    programs = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE, re.MULTILINE)
+    assert len(programs) == 2
+    for program, answer in zip(programs, ("good\n", "[b'good']\n"), strict=True):
+        program = program.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
+        program = program.replace("localhost:8500", f"127.0.0.1:{server.grpc_port}")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(program, "serving.md", "exec"), {})
+        assert printed.getvalue() == answer
+    curl = shlex.split(re.search(r"^ {4}(curl .*)$", PAGE, re.MULTILINE)[1])
+    status, _, answer = server.http("POST", curl[3].partition(":8501")[2], curl[2].encode())
+    assert status == 200
+    shape = re.search(r'^ {4}\{\n {8}"predictions"[\s\S]*?^ {4}\}$', PAGE, re.MULTILINE)[0]
+    without_numbers = [
+        re.sub(r"\[[\d., ]+\]", "[]", text) for text in (answer.decode(), shape.replace("\n    ", "\n")[4:])
+    ]
+    assert without_numbers[0] == without_numbers[1], "the answer looks as on the page"
+
+
+def block_with(text: str) -> str:
+    blocks = re.findall(r"(?:^ {4}.*\n)+", PAGE, re.MULTILINE)
+    return next(re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in blocks if text in block)
+
+
+def test_the_pages_files(tmp_path):
+    for name, text in [
+        ("models.config", "model_config_list"),
+        ("batching.config", "max_batch_size {"),
+        ("monitoring.config", "prometheus_config"),
+    ]:
+        (tmp_path / name).write_text(block_with(text))
+    models = config_files.read_models(str(tmp_path / "models.config")).model_config_list.config
+    assert [model.name for model in models] == ["reviews", "topics"] and models[0].version_labels["canary"] == 2
+    batching = config_files.read_batching(str(tmp_path / "batching.config"))
+    assert (batching.max_batch_size, batching.max_enqueued_batches, batching.batch_timeout) == (32, 16, 0)
+    assert config_files.read_metrics_path(str(tmp_path / "monitoring.config")) == "/monitoring/prometheus/metrics"
