@@ -122,7 +122,7 @@ def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[mani
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]
     if any(finished):  # the manifest exists and is still valid
-        logging.info("recreated %d missing shard(s)", finished.count(None))
+        logging.info("wrote the missing shards again: %d", finished.count(None))
     else:
         _finish(this, ordered, sum(map(read_facts, tasks), Facts()))
     this.close()
@@ -200,9 +200,12 @@ def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> No
             f"{facts.truncated:,}", f"{facts.texts:,}", this.settings.max_seq_length,
         )  # fmt: skip
     if facts.damaged:
-        logging.warning("%s lines have bytes that are not UTF-8, which were dropped", f"{facts.damaged:,}")
+        logging.warning(
+            "bytes that are not UTF-8 were dropped in %s of %s lines", f"{facts.damaged:,}", f"{facts.lines:,}"
+        )
     what = f"vectors of {facts.texts:,} texts"
     if not this.settings.is_pooled:
         what = f"vectors of {facts.tokens:,} tokens in {facts.texts:,} texts"
     size = sum(shard.bytes for shard in shards)
-    logging.info("%s: wrote %s, %.1f MB in %d shard(s)", this.manifest_path, what, size / 1e6, len(shards))
+    plural = "s" * (len(shards) > 1)
+    logging.info("%s: wrote %s, %.1f MB in %d shard%s", this.manifest_path, what, size / 1e6, len(shards), plural)
