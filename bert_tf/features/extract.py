@@ -5,25 +5,30 @@ Parts and shards are written atomically, so that an interrupted run resumes from
 Paper: section 5.3.
 """
 
-import dataclasses
-import functools
 import itertools
-import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.features import model
-from bert_tf.features.chunks import Chunk, Facts, Output
-from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.features.chunks import Facts
 from bert_tf.features.formats import find_format
+from bert_tf.features.parts import (
+    PartTask,
+    ShardTask,
+    delete_part,
+    finished_part,
+    finished_shard,
+    read_facts,
+    write_part,
+    write_shard,
+)
 from bert_tf.features.sources import Source, plan_sources
-from bert_tf.features.texts import Text, read_texts
-from bert_tf.settings.features import FeaturesSettings, VectorSettings
+from bert_tf.settings.features import FeaturesSettings
 from bert_tf.tokenization import load_vocabulary
 from jobs import job
 from jobs.content import corpus_entries, hash_range, plan_hashes
@@ -53,50 +58,6 @@ _KIND = job.Kind(
 
 class _NoRoomError(InputError):
     """A disk is too small; a rerun resumes from what is finished."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PartTask:
-    """A source whose vectors are to be written.
-
-    Attributes:
-      source: the lines.
-      path: where the part is written; `path` + ".json" holds its facts and marks it as finished.
-      settings: see `model.resolve`.
-      encoder_sha256: of the weights, which may change under the same path.
-    """
-
-    source: Source
-    path: str
-    settings: FeaturesSettings
-    encoder_sha256: str
-
-    @property
-    def result_path(self) -> str:
-        """The file with the facts."""
-        return self.path + ".json"
-
-
-@dataclasses.dataclass(frozen=True)
-class ShardTask:
-    """Parts to be joined.
-
-    Attributes:
-      index: of the shard.
-      path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and holds its manifest entry.
-      parts: the paths of the parts, in order.
-      facts: their sum.
-      settings: see `model.resolve`.
-    """
-
-    index: int
-    path: str
-    name: str
-    result_path: str
-    parts: tuple[str, ...]
-    facts: Facts
-    settings: FeaturesSettings
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:
@@ -156,19 +117,21 @@ def _make(sources: Sequence[Source], this: job.Job, runner: Runner) -> list[mani
         progress.start_at(len(shards))
         for index, shard in runner.map(write_shard, joins):
             shards[index] = shard
+            for task in groups[index]:  # not in the task, which a cluster may repeat
+                delete_part(task)
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]
     if any(finished):  # the manifest exists and is still valid
-        logging.info("recreated %d missing shard(s)", finished.count(None))
+        logging.info("wrote the missing shards again: %d", finished.count(None))
     else:
-        _finish(this, ordered, sum(map(_read_facts, tasks), Facts()))
+        _finish(this, ordered, sum(map(read_facts, tasks), Facts()))
     this.close()
     return ordered
 
 
 def _make_parts(todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner) -> dict[PartTask, Facts]:
     """Makes the parts that an earlier run did not finish; returns the facts of those to do."""
-    facts = {task: found for task in todo if (found := _finished_part(task)) is not None}
+    facts = {task: found for task in todo if (found := finished_part(task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
     with Progress("extracting", lines, "texts") as progress:
@@ -205,69 +168,6 @@ def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
     return [tasks[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-@functools.lru_cache(maxsize=1)
-def _extractor(settings: VectorSettings, encoder_sha256: str) -> FeatureExtractor:
-    """Returns the extractor of this process, which loads the weights once."""
-    return FeatureExtractor.of_settings(settings)
-
-
-def write_part(task: PartTask) -> tuple[PartTask, Facts]:
-    """Writes the vectors of a source, then its facts."""
-    if (found := _finished_part(task)) is not None:  # a repeated task
-        return task, found
-    extractor, settings = _extractor(task.settings, task.encoder_sha256), task.settings
-    output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
-    counts = {"facts": Facts(lines=task.source.lines)}
-
-    def chunks() -> Iterator[Chunk]:
-        for texts, rows, values in extractor.vectors(read_texts(task.source, settings)):
-            counts["facts"] += _count(texts, rows)
-            lines = np.array([text.line for text in texts], np.int64)
-            ids = [text.id for text in texts] if output.has_ids else None
-            yield Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
-
-    form = find_format(settings.output_format)
-    form.write(task.path, chunks(), output)
-    size = sum(tf.io.gfile.stat(path).length for path in form.files(task.path, output))
-    facts = counts["facts"] + Facts(bytes=size)
-    writer.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
-    return task, facts
-
-
-def _count(texts: Sequence[Text], rows) -> Facts:
-    return Facts(
-        texts=len(texts),
-        tokens=len(rows.input_ids),
-        truncated=int(rows.is_truncated.sum()),
-        damaged=sum(text.is_damaged for text in texts),
-        longest_id=max((len(str(text.id)) for text in texts if text.id is not None), default=0),
-    )
-
-
-def _output(settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str]) -> Output:
-    return Output(
-        vocabulary,
-        settings.layer_numbers,
-        hidden_size,
-        settings.dtype,
-        settings.is_pooled,
-        bool(settings.id_field),
-        settings.alignment,
-    )
-
-
-def _finished_part(task: PartTask) -> Facts | None:
-    """Returns the facts of a part that is finished and not yet deleted; else None."""
-    columns = _output(task.settings, 0, ())
-    files = [task.result_path, *find_format(task.settings.output_format).files(task.path, columns)]
-    return _read_facts(task) if all(map(tf.io.gfile.exists, files)) else None
-
-
-def _read_facts(task: PartTask) -> Facts:
-    with tf.io.gfile.GFile(task.result_path) as file:
-        return Facts(**json.load(file))
-
-
 def _shard_task(this: job.Job, index: int, group: Sequence[PartTask], facts: dict[PartTask, Facts]) -> ShardTask:
     return ShardTask(
         index,
@@ -284,36 +184,8 @@ def _result_path(this: job.Job, index: int) -> str:
     return f"{this.folder}/shards/{index:05d}.json"
 
 
-def write_shard(task: ShardTask) -> tuple[int, manifest.Shard]:
-    """Joins parts to a shard, then deletes them."""
-    if (found := _finished_shard(task.path, task.result_path)) is not None:  # a repeated task
-        return task.index, found
-    settings = task.settings
-    config = model.config_of(settings)
-    output = _output(settings, config.hidden_size, ())
-    form = find_format(settings.output_format)
-    form.join(task.path, task.parts, task.facts, output)
-    size = tf.io.gfile.stat(task.path).length
-    shard = manifest.Shard(task.name, task.facts.texts, size, writer.sha256(task.path))
-    writer.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
-    for part in task.parts:
-        for path in form.files(part, output):
-            if tf.io.gfile.exists(path):
-                tf.io.gfile.remove(path)
-    return task.index, shard
-
-
-def _finished_shard(path: str, result_path: str) -> manifest.Shard | None:
-    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted."""
-    if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
-        return None
-    with tf.io.gfile.GFile(result_path) as file:
-        shard = manifest.Shard(**json.load(file))
-    return shard if tf.io.gfile.stat(path).length == shard.bytes else None
-
-
 def _done(this: job.Job, index: int) -> manifest.Shard | None:
-    return _finished_shard(this.outputs[index], _result_path(this, index))
+    return finished_shard(this.outputs[index], _result_path(this, index))
 
 
 def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> None:
@@ -328,9 +200,12 @@ def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> No
             f"{facts.truncated:,}", f"{facts.texts:,}", this.settings.max_seq_length,
         )  # fmt: skip
     if facts.damaged:
-        logging.warning("%s lines have bytes that are not UTF-8, which were dropped", f"{facts.damaged:,}")
+        logging.warning(
+            "bytes that are not UTF-8 were dropped in %s of %s lines", f"{facts.damaged:,}", f"{facts.lines:,}"
+        )
     what = f"vectors of {facts.texts:,} texts"
     if not this.settings.is_pooled:
         what = f"vectors of {facts.tokens:,} tokens in {facts.texts:,} texts"
     size = sum(shard.bytes for shard in shards)
-    logging.info("%s: wrote %s, %.1f MB in %d shard(s)", this.manifest_path, what, size / 1e6, len(shards))
+    plural = "s" * (len(shards) > 1)
+    logging.info("%s: wrote %s, %.1f MB in %d shard%s", this.manifest_path, what, size / 1e6, len(shards), plural)

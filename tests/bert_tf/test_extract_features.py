@@ -283,7 +283,7 @@ def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
     entries = [json.loads(line) for line in data.splitlines()]
     assert [len(entry["features"]) for entry in entries] == [5, 24, 4, 3]
     assert "1 of 4 texts are longer than --max_seq_length=24 and were cut off" in caplog.text
-    assert "1 lines have bytes that are not UTF-8" in caplog.text
+    assert "bytes that are not UTF-8 were dropped in 1 of 4 lines" in caplog.text
     facts = json.loads((tmp_path / "out.manifest.json").read_text())
     assert (facts["lines"], facts["truncated"], facts["damaged"], facts["tokens"]) == (4, 1, 1, 36)
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from bert_tf.features import model, packed_encoder
-from bert_tf.features.extract import PartTask, _groups
+from bert_tf.features.extract import _groups
 from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.features.parts import PartTask
 from bert_tf.features.pooling import Pooling, pooling_of
 from bert_tf.features.sources import Source, plan_sources
 from bert_tf.features.texts import read_texts, text_of_line
