@@ -1,4 +1,4 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-real | bench | tpu-check | lint
+# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ VENV_TPU := .venv-tpu
 # flags of python -m tpu_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 
-.PHONY: setup demo test test-slow test-parity test-real test-spark bench tpu-check lint clean
+.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check lint clean
 
 setup: $(VENV)/installed
 
@@ -25,7 +25,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not real and not spark and not torch"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
 
 # killed runs, several machines, and other slow tests
 test-slow: setup
@@ -48,6 +48,11 @@ test-spark: setup
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make test-spark needs Java 17: install openjdk-17-jre-headless" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),spark]'
 	$(BIN)/python -m pytest -m spark
+
+# the server's page in headless Chromium
+test-browser: setup
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
+	$(BIN)/python -m pytest -m browser
 
 # compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: setup

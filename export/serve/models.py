@@ -50,6 +50,10 @@ class Models:
         """Returns the names of the models."""
         return sorted(self._models)
 
+    def latest(self, name: str) -> Version | None:
+        """Returns the newest available version of a model."""
+        return self._models[name].latest() if name in self._models else None
+
     def versions(self, name: str) -> list[Version]:
         """Returns all known versions of a model, newest first."""
         return self._models[name].all() if name in self._models else []

@@ -12,7 +12,7 @@ from aiohttp import web
 from google.protobuf.message import Message
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from export.serve import inference, json_answers, json_requests
+from export.serve import inference, json_answers, json_requests, page
 from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.running import Runner
 from export.serve.service import SIGNATURES, Service
@@ -89,6 +89,8 @@ class _Rest:
         path = request.rel_url.raw_path
         if path == self._options.metrics_path and request.method == "GET":
             return web.Response(body=self._service.metrics.page(), content_type="text/plain")
+        if path == "/" and request.method in ("GET", "HEAD"):
+            return await self._page()
         if not path.lower().startswith("/v1/"):
             raise ServingError(Code.NOT_FOUND, f"Not found: {path}")
         if request.method == "OPTIONS" and self._options.cors:
@@ -98,6 +100,11 @@ class _Rest:
         if request.method == "GET" and (match := _GET.fullmatch(path)):
             return self._get(_spec(*match.groups()[:3]), is_metadata=match[4] is not None)
         raise invalid(f"Malformed request: {request.method} {path}")
+
+    async def _page(self) -> web.Response:
+        versions = [version for name in self._service.models.names() if (version := self._service.models.latest(name))]
+        labels = {version.model: await asyncio.to_thread(page.read_labels, version.folder) for version in versions}
+        return web.Response(body=page.render(labels), content_type="text/html", charset="utf-8", headers=page.HEADERS)
 
     def _get(self, spec: model_pb2.ModelSpec, is_metadata: bool) -> web.Response:
         if not spec.name:

@@ -68,8 +68,10 @@ class Servable:
 
     def close(self) -> None:
         """Frees the weights. No call may run any more."""
-        self._kept_calls.cache_clear()
-        self._session.close()
+        session, self._session = self._session, None
+        # The cache refers to this object; without it, nothing waits for the garbage collector.
+        self._kept_calls = None
+        session.close()
 
 
 def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:

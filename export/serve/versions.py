@@ -37,6 +37,7 @@ class Version:
     Attributes:
       model: name of the model.
       number: of the version.
+      folder: of its files.
       state: see `State`.
       error: why it ended, if it failed.
       servable: while it is AVAILABLE or UNLOADING.
@@ -45,6 +46,7 @@ class Version:
 
     model: str
     number: int
+    folder: str = ""
     state: State = State.START
     error: ServingError | None = None
     servable: Servable | None = None
@@ -146,7 +148,7 @@ class Versions:
         files = await self._run(_files, folder)
         if known and known.error and known.files == files:
             return
-        version = self._versions[number] = Version(self.config.name, number, State.LOADING, files=files)
+        version = self._versions[number] = Version(self.config.name, number, folder, State.LOADING, files=files)
         start = time.monotonic()
         try:
             version.servable = await self._run(self._load, folder)
