@@ -49,10 +49,12 @@ class Split:
         return len(self.example_ids)
 
     def first(self, count: int) -> "Split":
-        """Returns its first rows, at most so many."""
-        columns = {name: column[:count] for name, column in self.columns.items()}
-        lengths = None if self.lengths is None else self.lengths[:count]
-        return Split(self.examples, columns, self.example_ids[:count], lengths)
+        """Returns all rows of its first examples, at most so many examples."""
+        ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example follow each other
+        rows = ends[min(count, len(ends)) - 1]
+        columns = {name: column[:rows] for name, column in self.columns.items()}
+        lengths = None if self.lengths is None else self.lengths[:rows]
+        return Split(self.examples, columns, self.example_ids[:rows], lengths)
 
 
 class Task(abc.ABC):
