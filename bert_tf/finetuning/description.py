@@ -102,8 +102,8 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     if settings.do_train:
         return None
     raise InputError(
-        f"{os.path.join(folder, NAME)}: no such file, and without it nobody knows how {folder} was trained; copy the "
-        "run's folder again, or repeat the command of its training, which writes the file anew"
+        f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
+        "folder again, or repeat the command of its training, which writes the file anew"
     )
 
 

@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.task import LOSS, Task, tokenize
+from bert_tf.finetuning.task import LOSS, Split, Task, tokenize
 from bert_tf.modeling.layers import Dense
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
@@ -152,6 +152,15 @@ def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, traine
     monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
     with pytest.raises(InputError, match=r"step 48 of .* is of no use: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
+
+
+def test_the_first_examples_of_a_split_keep_all_their_rows():
+    columns = {"tokens": tf.ragged.constant([[1], [2, 3], [4], [5], [6]]), "label_ids": tf.range(5)}
+    split = Split("abc", columns, np.array([0, 0, 1, 2, 2]), np.array([3, 4, 3, 3, 3]))
+    for count, rows in ((1, 2), (2, 3), (3, 5), (9, 5)):
+        part = split.first(count)
+        assert (len(part), len(part.lengths), part.columns["tokens"].nrows()) == (rows, rows, rows)
+        np.testing.assert_array_equal(part.columns["label_ids"], np.arange(rows))
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def test_the_head_overfits_32_examples(tokenizer, num_labels):
     model = objective.model
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step():
         with tf.GradientTape() as tape:
             loss = loss_of(objective, batch, training=True, seed=tf.constant([0, 0]))

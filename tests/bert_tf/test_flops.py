@@ -40,7 +40,7 @@ def product_flops(op: tf.Operation) -> int:
 def traced_flops(model, loss_of_outputs, **more: int) -> int:
     """Those of all matrix products in the graph of the loss and its gradients; `more` inputs by their lengths."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients(inputs):
         with tf.GradientTape() as tape:
             loss = loss_of_outputs(model(inputs, training=True))

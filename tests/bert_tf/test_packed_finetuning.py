@@ -77,7 +77,7 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1):
     denominators = objective.denominators(batch)
     names = [name for names in denominators.values() for name in names]
 
-    @tf.function
+    @tf.function(autograph=False)
     def step():
         return gradients.accumulate(
             lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
