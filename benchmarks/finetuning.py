@@ -27,8 +27,8 @@ PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 SQUAD_PEER = PEER.with_name("squad.py")
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
-# Questions: epochs and rate at which a checkpoint without any training on questions learns from 786 of them.
-QUESTIONS, QUESTION_EPOCHS, QUESTION_RATE = "XQuAD", 3, 3e-4
+# Questions, and a rate at which a checkpoint without any training on questions learns from 786 of them.
+QUESTIONS, QUESTION_RATE = "XQuAD", 4e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,12 +165,17 @@ def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int,
         ]  # fmt: skip
         if peer == "peer":
             padding = "--no-pad_to_max_length" if args.dynamic_padding else "--pad_to_max_length"
-            command += [f"--model={checkpoint()}", f"--epochs={QUESTION_EPOCHS}", f"--seed={seed}", "--batch_size=16"]
+            command += [
+                f"--model={checkpoint()}",
+                f"--epochs={args.question_epochs}",
+                f"--seed={seed}",
+                "--batch_size=16",
+            ]
             command = [sys.executable, str(SQUAD_PEER), *command, padding]
         else:
             command += [
-                f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={QUESTION_EPOCHS}", f"--random_seed={seed}",
-                "--train_batch_size=16", "--eval_batch_size=16", "--do_train", "--do_eval",
+                f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={args.question_epochs}",
+                f"--random_seed={seed}", "--train_batch_size=16", "--eval_batch_size=16", "--do_train", "--do_eval",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
             command = [sys.executable, "-m", "bert_tf.run_squad", *command]
@@ -204,6 +209,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
+    parser.add_argument("--question_epochs", type=float, default=3)
     parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of QNLI's size to predict")
     args = parser.parse_args()
@@ -214,8 +220,8 @@ def main() -> None:
     print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        pairs = pairs_folder(data, folder, args.pairs)
         names = args.tasks.split(",")
+        pairs = pairs_folder(data, folder, args.pairs) if "MRPC" in names else None
         for dtype in args.dtypes.split(",") if QUESTIONS in names else ():
             rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in range(args.seeds)]
             report(f"{QUESTIONS} training {dtype}", rounds, "F1")
