@@ -5,6 +5,7 @@ Paper: section 3.2, Figure 4.
 Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in one.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
+from bert_tf.modeling.bilstm_head import BiLstmHead
 
 
 class FineTunedBert(keras.Model):
@@ -61,6 +63,13 @@ class FineTunedBert(keras.Model):
         reads_mask = getattr(self.head, "reads_mask", False)
         mask = {"input_mask": row_columns(inputs)["input_mask"]} if reads_mask else {}
         return {**outputs, "logits": self.head(read, **mask, training=training, seed=seed)}
+
+
+def head_maker(
+    make_head: Callable[[BertConfig], keras.layers.Layer], bilstm_head: bool | None
+) -> Callable[[BertConfig], keras.layers.Layer]:
+    """Returns what makes the head of a model: a task's `Task.head`, with `bilstm_head` on a BiLSTM."""
+    return functools.partial(BiLstmHead, make_head=make_head) if bilstm_head else make_head
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:

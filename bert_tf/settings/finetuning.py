@@ -46,6 +46,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
     reinitialize_head: bool = setting(
         "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head", False
     )
+    bilstm_head: bool | None = setting(
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
+        "the run's folder says, else false", None,
+    )  # fmt: skip
 
     pack_sequences: bool = setting(
         "several examples share a row, so that there is hardly any padding; the loss and the predictions are the same "
