@@ -73,6 +73,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
         )
         require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
         require(
+            self.init_checkpoint or not self.sweep_checkpoints,
+            "--sweep_checkpoints needs an --init_checkpoint, the folder of a pre-training run",
+        )
+        require(
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
         )
