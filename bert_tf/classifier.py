@@ -6,6 +6,7 @@ Letters: N texts, C classes.
 """
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Collection, Sequence
@@ -19,7 +20,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.memory_source import examples_of, memory_source
@@ -52,6 +53,7 @@ class TextClassifier:
         self._reading = Reading.of_parameters(described.parameters)
         self._mean, self._deviation = described.parameters.get("mean", 0.0), described.parameters.get("deviation", 1.0)
         vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
+        self._bilstm_head = described.bilstm_head
         self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
         self._model = self._restored(use_checkpoint)
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
@@ -181,7 +183,8 @@ class TextClassifier:
         policy = keras.mixed_precision.global_policy()
         keras.mixed_precision.set_global_policy("float32")
         try:
-            model = FineTunedBert(config, lambda config: make_head(self.labels, config, self._reading.pooling))
+            of_task = functools.partial(make_head, self.labels, pooling=self._reading.pooling)
+            model = FineTunedBert(config, head_maker(of_task, self._bilstm_head))
         finally:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()

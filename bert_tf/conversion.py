@@ -26,6 +26,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import multi_label, squad_results
+from bert_tf.finetuning.tasks.choice import CHOICE
 from bert_tf.finetuning.tasks.classification import REGRESSION
 from bert_tf.runs import checkpoint_tokenizer, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
@@ -166,7 +167,9 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     recorded = checkpoint_tokenizer.read_conversion(folder).get(_ENTRIES, {})
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
-    if task:
+    if task and task.kind == CHOICE:  # the weights are those of a regression
+        entries["architectures"] = ["BertForMultipleChoice"]
+    elif task:
         entries |= hugging_face.task_entries(task.labels, task.kind == REGRESSION, task.kind == multi_label.MULTI_LABEL)
     return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
 
@@ -199,6 +202,11 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         raise InputError(
             f"--format={format}: its classifier reads the pooled [CLS], but {contents.source} was trained with "
             f"--pooling={pooling}; give --format=bert_tf"
+        )
+    if task and task.bilstm_head and format != "bert_tf":
+        raise InputError(
+            f"--format={format}: its classifier has no BiLSTM, but {contents.source} was trained with --bilstm_head; "
+            "give --format=bert_tf"
         )
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
         logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "

@@ -13,7 +13,7 @@ from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.runs import chosen_checkpoint, run_folder
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
@@ -51,7 +51,7 @@ def export_saved_model(settings: ExportSettings) -> None:
     tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
     _check_files(source, described, config, tokenizer)
     described = served_class.completed(described, source, latest.step_of(checkpoint))
-    model = FineTunedBert(config, served_class.head(described))
+    model = FineTunedBert(config, head_maker(served_class.head(described), described.bilstm_head))
     restored = tf.train.Checkpoint(model=model).restore(checkpoint)
     restored.assert_existing_objects_matched().expect_partial()
     with tempfile.TemporaryDirectory() as folder:

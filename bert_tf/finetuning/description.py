@@ -31,6 +31,7 @@ class TaskDescription:
       max_seq_length: S of training.
       parameters: what else the kind needs; see `Task.parameters`.
       data: how the training data was read; see `Task.data_facts`.
+      bilstm_head: whether a BiLSTM stands between the encoder and the head.
     """
 
     kind: str
@@ -40,9 +41,10 @@ class TaskDescription:
     max_seq_length: int
     parameters: Mapping[str, Any]
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bilstm_head: bool = False
 
 
-def describe(task: Task, do_lower_case: bool, max_seq_length: int) -> TaskDescription:
+def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: bool | None = False) -> TaskDescription:
     """Returns the description of a task that is trained with these settings."""
     return TaskDescription(
         task.kind,
@@ -52,6 +54,7 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int) -> TaskDescri
         max_seq_length,
         dict(task.parameters),
         dict(task.data_facts()),
+        bool(bilstm_head),
     )
 
 
@@ -63,7 +66,9 @@ def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Se
       config: shape of the model.
       vocabulary: tokens of its tokenizer.
     """
+    more = {"bilstm_head": True} if description.bilstm_head else {}  # a folder of an earlier version has no such fact
     return {
+        **more,
         "model": description.kind,
         "task_name": description.task_name,
         "labels": list(description.labels),
@@ -129,6 +134,7 @@ def read(folder: str) -> TaskDescription:
         "max_seq_length": int,
         "parameters": dict,
         "data": dict,
+        "bilstm_head": bool,
     }
     for name, expected in types.items():
         if not isinstance(getattr(found, name), expected):

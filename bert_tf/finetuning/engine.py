@@ -57,7 +57,7 @@ def run_finetuning(
     with session(settings, strategy) as lock:
         settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings))
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
-        run = prepared_run.prepare(prepared_run.with_length(settings), task, strategy)
+        run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
@@ -78,7 +78,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     workers.check_same_facts(strategy, prepared_run.same_on_workers(run))
     keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope():
-        model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
+        model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
     model.encoder.fused_inference = True
     lower_layers.freeze(model.encoder, settings.frozen_layers)
     objective = FineTuningObjective(model, run.task)
@@ -187,9 +187,7 @@ def _make_trainer(
     make_batches = prepared_run.batches(
         run, "train", plan, settings.gradient_accumulation_steps, prepared_run.batches_before(run, start)
     )
-    length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
-    flops_per_row = run.task.training_flops(run.config, length, examples)
-    flops_per_row -= lower_layers.flops_saved(run.config, settings.frozen_layers, length)
+    flops_per_row = prepared_run.flops_per_row(run, plan)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
     num_warmup_steps = prepared_run.num_warmup_steps(settings, num_train_steps)
     with strategy.scope():
@@ -210,7 +208,7 @@ def _write_description(run: PreparedRun) -> None:
     settings, folder = run.settings, run.settings.output_dir
     writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
     checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
-    description.write(folder, description.describe(run.task, settings.do_lower_case, settings.max_seq_length))
+    description.write(folder, prepared_run.described(run))
 
 
 def _predictions(

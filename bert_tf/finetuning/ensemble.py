@@ -22,7 +22,7 @@ from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import checkpoint_tokenizer, evaluations, run_folder
+from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics, metrics_file, progress, traced_graphs
 from bert_tf.training.session import session
@@ -87,14 +87,14 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
     latest.check_there(path)
     found: ResumePoint = latest.find(path)
     run_folder.check_finished(path, found.step, settings.allow_unfinished)
-    return Member(path, evaluations.choose(path, found, settings.use_checkpoint).prefix)
+    return Member(path, chosen_checkpoint.choose(path, found, settings.use_checkpoint).prefix)
 
 
 def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: tf.distribute.Strategy) -> PreparedRun:
     """Reads and encodes the data with the vocabulary, casing and row length of the first model."""
     own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
     own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
-    run = prepared_run.prepare(prepared_run.with_length(own), task, strategy)
+    run = prepared_run.prepare(prepared_run.with_trained_values(own), task, strategy)
     strategies.check_batch_sizes(strategy, run.settings)
     return run
 
@@ -114,7 +114,7 @@ def _checked_config(run: PreparedRun, member: Member) -> BertConfig:
 
 def _predictions(run: PreparedRun, member: Member, config: BertConfig, splits: Sequence[str]) -> dict[str, np.ndarray]:
     with run.strategy.scope():
-        model = FineTunedBert(config, run.task.head)
+        model = FineTunedBert(config, run.make_head)
     model.encoder.fused_inference = True
     tf.train.Checkpoint(model=model).restore(member.prefix).expect_partial()
     objective = FineTuningObjective(model, run.task)

@@ -4,8 +4,10 @@ Letters: C classes.
 """
 
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
+import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
@@ -14,7 +16,13 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Task
 
 
-def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: bool) -> None:
+def check_initial(
+    path: str,
+    task: Task,
+    config: BertConfig,
+    reinitialize_head: bool,
+    make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
+) -> None:
     """Refuses a checkpoint that cannot initialize a task's model, and warns about a head of other labels.
 
     A head of as many classes as the task's is taken, whichever task it was trained on.
@@ -24,6 +32,7 @@ def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: 
       task: to train.
       config: the model's configuration.
       reinitialize_head: whether the checkpoint's head is left out.
+      make_head: returns the model's head; None for the task's.
 
     Raises:
       InputError: see `checkpoints.check_initial`.
@@ -32,7 +41,7 @@ def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: 
         checkpoints.check_initial(path, config)
         return
     with tf.Graph().as_default():  # the shapes alone, no weights
-        head = task.head(config)
+        head = (make_head or task.head)(config)
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}

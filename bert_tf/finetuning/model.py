@@ -5,6 +5,7 @@ Paper: section 3.2, Figure 4.
 Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in one.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
+from bert_tf.modeling.bilstm_head import BiLstmHead
 
 
 class FineTunedBert(keras.Model):
@@ -72,6 +74,13 @@ class FineTunedBert(keras.Model):
             read = _of_rows(read, inputs, head.reads)
         mask = {"input_mask": row_columns(inputs)["input_mask"]} if getattr(head, "reads_mask", False) else {}
         return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
+
+
+def head_maker(
+    make_head: Callable[[BertConfig], keras.layers.Layer], bilstm_head: bool | None
+) -> Callable[[BertConfig], keras.layers.Layer]:
+    """Returns what makes the head of a model: a task's `Task.head`, with `bilstm_head` on a BiLSTM."""
+    return functools.partial(BiLstmHead, make_head=make_head) if bilstm_head else make_head
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:

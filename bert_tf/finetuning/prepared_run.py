@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
@@ -14,13 +15,14 @@ from bert_tf.distributed import strategies
 from bert_tf.finetuning import description, encoded_cache, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.initial import check_initial
+from bert_tf.finetuning.model import head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import loop, memory
+from bert_tf.training import flops, loop, memory
 from tfrecords.errors import InputError
 
 
@@ -45,6 +47,11 @@ class PreparedRun:
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
     caches: list[Callable[[], None]]
+
+    @property
+    def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
+        """Returns the model's head for a configuration."""
+        return head_maker(self.task.head, self.settings.bilstm_head)
 
     def keep_caches(self) -> None:
         """Writes the caches that are missing."""
@@ -73,7 +80,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
-        check_initial(starts_from, task, config, settings.reinitialize_head)
+        make_head = head_maker(task.head, settings.bilstm_head)
+        check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
     folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
     cached = {
         name: encoded_cache.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
@@ -86,10 +94,10 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches)
 
 
-def with_length(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns settings with the `max_seq_length` of the run's folder if it was left out, else the default.
+def with_trained_values(settings: FineTuningSettings) -> FineTuningSettings:
+    """Returns settings with the `max_seq_length` and `bilstm_head` of the run's folder, where they were left out.
 
-    The default is the script's, or all positions of a model with fewer.
+    Without a run, the first is the script's default, or all positions of a model with fewer.
 
     Raises:
       InputError: a trained model is evaluated with rows of another length.
@@ -99,7 +107,8 @@ def with_length(settings: FineTuningSettings) -> FineTuningSettings:
         trained = known.max_seq_length
         if length not in (None, trained) and not settings.do_train:
             raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
-        return dataclasses.replace(settings, max_seq_length=length or trained)
+        bilstm_head = settings.bilstm_head if settings.bilstm_head is not None else known.bilstm_head or None
+        return dataclasses.replace(settings, max_seq_length=length or trained, bilstm_head=bilstm_head)
     if length is None:
         positions = checkpoints.read_config(settings.bert_config_file).max_position_embeddings
         length = min(settings.default_max_seq_length, positions)
@@ -168,6 +177,19 @@ def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
     )
 
 
+def flops_per_row(run: PreparedRun, plan: RowPlan) -> float:
+    """Computes the model FLOPs of training on a row of the encoder, which may be packed."""
+    settings, config = run.settings, run.config
+    length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
+    of_encoder = run.task.training_flops(config, length, examples)
+    of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
+    if not settings.bilstm_head:
+        return of_encoder
+    # It reads rows one by one, however many of them share a row of the encoder.
+    rows = plan.ids.shape[1] / plan.shape.rows if plan.shape else 1
+    return of_encoder + rows * flops.bilstm_flops(config, int(run.splits["train"].lengths.max()))
+
+
 def batches_before(run: PreparedRun, position: Position) -> int:
     """Returns how many batches of training come before a position."""
     units = position.epoch * num_train_units(run) + position.examples
@@ -225,5 +247,10 @@ def same_on_workers(run: PreparedRun) -> dict:
 
 def model_facts(run: PreparedRun) -> dict:
     """Returns what identifies the model of a run; see `description.model_facts`."""
-    described = description.describe(run.task, run.settings.do_lower_case, run.settings.max_seq_length)
-    return description.model_facts(described, run.config, run.tokenizer.vocabulary)
+    return description.model_facts(described(run), run.config, run.tokenizer.vocabulary)
+
+
+def described(run: PreparedRun) -> description.TaskDescription:
+    """Returns what `task.json` keeps of a run."""
+    settings = run.settings
+    return description.describe(run.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)

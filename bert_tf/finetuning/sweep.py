@@ -61,6 +61,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
         **{name: defaults[name] for name in ("sweep", *SWEEP_FLAGS)},
         data_seed=trial.data_seed,
         model_seed=trial.model_seed,
+        init_checkpoint=sweep_results.initial_checkpoint(settings, trial),
         output_dir=sweep_results.folder_of(settings.output_dir, trial),
         do_predict=False,
     )
@@ -140,7 +141,7 @@ class Sweep:
         self._record()
         for trial in self.pending():
             number = self.results.trials.index(trial) + 1
-            values = " ".join(f"{name}={value:g}" for name, value in trial.varied.items())
+            values = " ".join(f"{name}={value:.15g}" for name, value in trial.combination.items())
             logging.info("trial %d of %d: %s restart %d", number, len(self.results.trials), values, trial.restart)
             self._refuse_others(self.results.facts)
             with traced_graphs.released():

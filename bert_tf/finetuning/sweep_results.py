@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.runs import run_folder
+from bert_tf.checkpoint_formats import latest
+from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -21,8 +22,9 @@ from tfrecords.errors import InputError
 NAME = "results.json"
 TRIALS = "trials"
 PENDING, FINISHED, FAILED = "pending", "finished", "failed"
-# What the trials of a sweep differ in, beside the restart.
+# What the trials of a sweep differ in, beside the restart and the checkpoint that they start from.
 VARIED = ("learning_rate", "train_batch_size", "num_train_epochs")
+PRETRAINED = "pretrained_steps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Trial:
       scores: metrics on the dev data of a finished trial, the main one first.
       error: why it failed.
       seconds: that it took since it was last resumed.
+      pretrained_steps: step of the checkpoint that it starts from; None for the command's `init_checkpoint`.
     """
 
     name: str
@@ -54,11 +57,18 @@ class Trial:
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     error: str = ""
     seconds: float | None = None
+    pretrained_steps: int | None = None
 
     @property
     def varied(self) -> dict[str, float]:
-        """The settings that it shares only with its restarts."""
+        """The settings that it shares only with its restarts and with trials that start from other checkpoints."""
         return {name: getattr(self, name) for name in VARIED}
+
+    @property
+    def combination(self) -> dict[str, float]:
+        """What it shares only with its restarts."""
+        steps = {} if self.pretrained_steps is None else {PRETRAINED: self.pretrained_steps}
+        return steps | self.varied
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +112,7 @@ class Results:
         """Returns mean, sample standard deviation and best of the main metric over the restarts of each combination."""
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
-            groups.setdefault(tuple(trial.varied.items()), []).append(trial)
+            groups.setdefault(tuple(trial.combination.items()), []).append(trial)
         rows = []
         for varied, trials in groups.items():
             values = [trial.scores[self.metric] for trial in trials if trial.state == FINISHED]
@@ -115,21 +125,62 @@ class Results:
             rows.append(dict(varied) | counts | summary)
         return rows
 
+    def by_pretrained_steps(self) -> list[tuple[int, float]]:
+        """Returns the steps of each checkpoint and the mean over restarts of its best combination, by the steps."""
+        best: dict[int, float] = {}
+        choose = max if self.higher_is_better else min
+        for row in self.combinations():
+            if PRETRAINED in row and row["mean"] is not None:
+                steps = row[PRETRAINED]
+                best[steps] = choose(best.get(steps, row["mean"]), row["mean"])
+        return sorted(best.items())
+
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:
-    """Returns the trials of a sweep: all combinations once, then all of them again for each restart."""
+    """Returns the trials of a sweep: all combinations once, then all of them again for each restart.
+
+    Raises:
+      InputError: the trials start from the checkpoints of a run, and there are none.
+    """
     trials = []
-    for restart, values in itertools.product(
-        range(settings.sweep_restarts), itertools.product(*settings.grid.values())
+    for restart, steps, values in itertools.product(
+        range(settings.sweep_restarts), _pretrained_steps(settings), itertools.product(*settings.grid.values())
     ):
         varied = dict(zip(settings.grid, values, strict=True))
         rate, batch, epochs = (f"{varied[name]:.15g}" for name in VARIED)
         seeds = (settings.data_seed, settings.model_seed)
         if restart:
             seeds = (settings.order_seed + restart, settings.weights_seed + restart)
-        name = f"lr{rate}_batch{batch}_epochs{epochs}_restart{restart + 1}"
-        trials.append(Trial(name, **varied, restart=restart + 1, data_seed=seeds[0], model_seed=seeds[1]))
+        start = "" if steps is None else f"step{steps}_"
+        name = f"{start}lr{rate}_batch{batch}_epochs{epochs}_restart{restart + 1}"
+        trials.append(Trial(name, **varied, restart=restart + 1, data_seed=seeds[0], model_seed=seeds[1],
+                            pretrained_steps=steps))  # fmt: skip
     return trials
+
+
+def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
+    """Returns the steps of the checkpoints that trials start from; [None] for `init_checkpoint` itself."""
+    if not settings.sweep_checkpoints:
+        return [None]
+    steps = sorted(latest.numbered(_pretrained_folder(settings)))
+    if not steps or steps[0] < 0:
+        raise InputError(
+            f"--sweep_checkpoints: {settings.init_checkpoint} holds no numbered checkpoints; give the folder of a "
+            "pre-training run, which keeps more of them with --keep_checkpoint_max"
+        )
+    return steps
+
+
+def _pretrained_folder(settings: FineTuningSettings) -> str:
+    path = settings.init_checkpoint
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
+
+
+def initial_checkpoint(settings: FineTuningSettings, trial: Trial) -> str:
+    """Returns the checkpoint that a trial starts from."""
+    if trial.pretrained_steps is None:
+        return settings.init_checkpoint
+    return run_checkpoints.at_step(_pretrained_folder(settings), trial.pretrained_steps)
 
 
 def folder_of(folder: str, trial: Trial) -> str:
@@ -191,6 +242,7 @@ def write(folder: str, results: Results) -> None:
         "higher_is_better": results.higher_is_better,
         "best": best and {"trial": best.name, "folder": f"{TRIALS}/{best.name}", "scores": dict(best.scores)},
         "combinations": results.combinations(),
+        "by_pretrained_steps": [{"steps": steps, "mean": mean} for steps, mean in results.by_pretrained_steps()],
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
         "facts": results.facts,
     }
@@ -225,9 +277,11 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
 def table(results: Results) -> list[list[str]]:
     """Returns head and rows of a table of the combinations, the best first."""
     sign = -1 if results.higher_is_better else 1
-    head = ["learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best", "failed"]
+    starts = ["pre-training steps"] if any(PRETRAINED in trial.combination for trial in results.trials) else []
+    head = [*starts, "learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best",
+            "failed"]  # fmt: skip
     rows = sorted(results.combinations(), key=lambda row: math.inf if row["mean"] is None else sign * row["mean"])
-    return [head, *(_cells(row) for row in rows)]
+    return [head, *([*(f"{row.get(PRETRAINED, '-')}" for _ in starts), *_cells(row)] for row in rows)]
 
 
 def _cells(row: Mapping) -> list[str]:

@@ -44,6 +44,7 @@ def render(name: str, results: Results) -> str:
         folder = f"{sweep_results.TRIALS}/{best.name}"
         parts += [
             f"<p>The best trial on the dev data is <code>{html.escape(folder)}</code>: {html.escape(score)}.</p>",
+            *_figure(results),
             "<h2>Combinations</h2>",
             table(*_head_and_rows(results)),
             "<h2>Trials</h2>",
@@ -51,6 +52,17 @@ def render(name: str, results: Results) -> str:
         ]
     parts.append(folded("All trials", table(*_trials(results), numbers=False)))
     return page(f"Sweep: {name}", "\n".join(parts))
+
+
+def _figure(results: Results) -> list[str]:
+    """Draws the metric over the steps of pre-training, if trials start from several checkpoints."""
+    points = results.by_pretrained_steps()
+    if not points:
+        return []
+    curve = curves.Curve(results.metric, points, dots=True)
+    drawn = curves.panel(f"{results.metric} over steps of pre-training", [curve], last_step=points[-1][0])
+    note = "Each point is the best combination of settings from one checkpoint, the mean of its restarts."
+    return ["<h2>Steps of pre-training</h2>", f'<p class="note">{note}</p><div class="curves"><div>{drawn}</div></div>']
 
 
 def _head_and_rows(results: Results) -> tuple[list[str], list[list[str]]]:
@@ -65,6 +77,8 @@ def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
         if trial.state == FINISHED:
             rate, batch, epochs = (f"{trial.varied[name]:g}" for name in VARIED)
             label = f"rate {rate}, batch {batch}, epochs {epochs}"
+            if trial.pretrained_steps is not None:
+                label = f"{trial.pretrained_steps:,} steps, {label}"
             groups.setdefault(label, []).append(trial.scores[results.metric])
     return list(groups.items())
 

@@ -20,6 +20,7 @@ from bert_tf.runs import evaluations
 from tfrecords import writer
 from tfrecords.errors import InputError
 
+# How many are kept by default.
 KEPT = 5
 # Folders of the checkpoint that is being written, and of damaged ones.
 _SAVING, _DAMAGED = "saving", "damaged"
@@ -30,13 +31,14 @@ def at_step(folder: str, step: int) -> str:
     return os.path.join(folder, f"ckpt-{step}")
 
 
-def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest ones beyond `KEPT`, but never the best one.
+def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
+    """Adds a checkpoint to a folder, then deletes the oldest ones, but never the best one.
 
     Args:
       folder: the run's folder; local, or one that TensorFlow can write to.
       checkpoint: what to save.
       step: the step that it is named after.
+      most: how many are kept; 0 for all.
 
     Returns:
       Its prefix.
@@ -56,7 +58,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int) -> str:
                 _move(aside, name, folder)
         else:  # an object store shows complete files only
             checkpoint.write(prefix)
-        kept = [path for path in _by_step(folder) if step_of(path) <= step][-KEPT:]
+        kept = [path for path in _by_step(folder) if step_of(path) <= step][-most:]
         _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
@@ -114,12 +116,13 @@ def delete_all(folder: str) -> None:
         _remove(prefix)
 
 
-def check_space(folder: str, checkpoint_bytes: int) -> None:
+def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
     """Checks that the disk has space for the next checkpoint; warns if it lacks space for all that are kept.
 
     Args:
       folder: the run's folder, which exists.
       checkpoint_bytes: size of a checkpoint.
+      most: how many are kept.
 
     Raises:
       InputError: states the required and the free space.
@@ -127,9 +130,9 @@ def check_space(folder: str, checkpoint_bytes: int) -> None:
     if not _is_local(folder):
         return
     free = shutil.disk_usage(folder).free
-    there = min(KEPT, len(indexes(folder)))
+    there = min(most, len(indexes(folder)))
     # the oldest one is deleted only after the newest is written
-    needed = checkpoint_bytes * (KEPT + 1 - there)
+    needed = checkpoint_bytes * (most + 1 - there)
     if free < checkpoint_bytes:
         raise InputError(
             f"--output_dir={folder}: a checkpoint takes {_megabytes(checkpoint_bytes)}, and {_megabytes(free)} are "

@@ -36,6 +36,9 @@ class DeviceSettings:
     recompute_activations: bool = setting(
         "store only the input of each layer and recompute the layer for its gradient; needs less memory", False
     )
+    keep_checkpoint_max: int = setting(
+        "number of the latest checkpoints to keep, the best on the dev data besides; 0: all", 5
+    )
     random_seed: int = setting("seed of initial weights, data order and dropout", 12345)
     deterministic: bool = setting(
         "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "
@@ -54,6 +57,8 @@ class DeviceSettings:
             not (self.optimizer == "lamb" and self.adam_bias_correction),
             "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
         )
+        most = self.keep_checkpoint_max
+        require(most >= 0, f"--keep_checkpoint_max={most}: must be at least 1, or 0 for all")
         require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
         require(

@@ -39,6 +39,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
     reinitialize_head: bool = setting(
         "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head", False
     )
+    bilstm_head: bool | None = setting(
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
+        "the run's folder says, else false", None,
+    )  # fmt: skip
 
     pack_sequences: bool = setting(
         "several examples share a row, so that there is hardly any padding; the loss and the predictions are the same "
@@ -57,6 +61,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
             f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
         )
         require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
+        require(
+            self.init_checkpoint or not self.sweep_checkpoints,
+            "--sweep_checkpoints needs an --init_checkpoint, the folder of a pre-training run",
+        )
         require(
             0 <= self.warmup_proportion < 1,
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",

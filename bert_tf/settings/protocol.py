@@ -17,7 +17,7 @@ _GRID = {
     "num_train_epochs": "sweep_epochs",
 }
 # What only a sweep reads.
-SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "keep_trials")
+SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints", "keep_trials")
 _LARGEST_SEED = (1 << 31) - 1
 
 
@@ -56,6 +56,10 @@ class ProtocolSettings(TrainingSettings):
     sweep_restarts: int = setting(
         "--sweep: trainings of each combination, with other orders of the data and other new weights", 1
     )
+    sweep_checkpoints: bool = setting(
+        "--sweep: train from each checkpoint that the pre-training run in --init_checkpoint has kept, and draw the "
+        "main metric on dev over their steps, as in Figure 5 of the paper", False,
+    )  # fmt: skip
     keep_trials: bool = setting("--sweep: keep the checkpoints of all trials, not of the best one alone", False)
 
     @property

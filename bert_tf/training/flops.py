@@ -102,6 +102,11 @@ def pretraining_flops(config: BertConfig, length: int, predictions: int, outputs
     return whole - unread_position_flops(config, length, predictions + examples)
 
 
+def bilstm_flops(config: BertConfig, length: int) -> int:
+    """Computes the FLOPs of training a BiLSTM of H units a direction on one row: 4 gates of 2 H inputs each."""
+    return _TRAINING_OVER_FORWARD * 2 * length * 2 * 4 * 2 * config.hidden_size**2
+
+
 def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
     """Computes the FLOPs that `training_flops` counts for a row but a pre-training step does not need.
 

@@ -126,7 +126,8 @@ class _Run:
             return
         if self._writes:
             run_checkpoints.tidy(self._folder, found)
-            run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes)
+            most = settings.keep_checkpoint_max or -(-num_train_steps // settings.save_checkpoints_steps) + 1
+            run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes, most)
         if found.prefix:
             logging.info("resuming from %s", found.prefix)
         else:
@@ -212,7 +213,8 @@ class _Run:
             )
         self.saved = run_checkpoints.at_step(self._folder, step)
         if self._writes:
-            run_checkpoints.save(self._folder, resume.checkpoint_entries(self._trainer, step), step)
+            entries, most = resume.checkpoint_entries(self._trainer, step), self._settings.keep_checkpoint_max
+            run_checkpoints.save(self._folder, entries, step, most)
         self._saved_step = step
 
 

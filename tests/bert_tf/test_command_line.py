@@ -83,7 +83,7 @@ TRAINING_DEFAULTS = {
                 "num_train_epochs": 3.0,
                 "warmup_proportion": 0.1,
                 **TRAINING_DEFAULTS,
-                # the original's 128 where the run's folder does not say it, see `prepared_run.with_length`
+                # the original's 128 where the run's folder does not say it, see `prepared_run.with_trained_values`
                 "max_seq_length": None,
             },
         ),

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches, row_columns
-from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.choice import ChoiceTask
@@ -99,8 +99,9 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1):
 @pytest.mark.parametrize(
     "directionality", ["bidi", *(pytest.param(way, marks=pytest.mark.slow) for way in ("ltr", "rtl"))]
 )
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("kind", [*TASKS, "pairs on a BiLSTM", "words on a BiLSTM", "questions on a BiLSTM"])
 def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
+    kind, *bilstm = kind.split(" on a ")
     task = TASKS[kind]
     split = encoded_split(task, examples(kind, tokenizer), tokenizer, 32)
     if kind == "words":  # two rows for each example
@@ -109,7 +110,8 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
             split, columns=columns, example_ids=split.example_ids[:24], lengths=split.lengths[:24]
         )
     tf.random.set_seed(0)
-    model = FineTunedBert(dataclasses.replace(CONFIG, directionality=directionality), task.head)
+    config = dataclasses.replace(CONFIG, directionality=directionality)
+    model = FineTunedBert(config, head_maker(task.head, bool(bilstm)))
     objective = FineTuningObjective(model, task)
     sums, expected, logits, _ = measured(objective, task, tokenizer, split, packed=False)
     assert sums["loss"] > 1

@@ -16,7 +16,7 @@ from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import evaluation_steps
-from bert_tf.runs import evaluations, run_checkpoints, run_folder
+from bert_tf.runs import evaluations, run_folder
 from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
@@ -140,7 +140,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     plain,
     monkeypatch,
 ):
-    run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY), []
+    run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
 
     def predictions(run, objective, split, batch_size):
         step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
@@ -155,7 +155,6 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     write_evaluations = evaluations.write
     monkeypatch.setattr(engine, "_predictions", predictions)
     monkeypatch.setattr(FindTheWord, "scores", lambda task, split, found: {"exact_rows": float(found[0, 0])})
-    monkeypatch.setattr(run_checkpoints, "KEPT", 1)
     monkeypatch.setattr(evaluations, "write", write)
     with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
         run_finetuning(run, FindTheWord(folder))

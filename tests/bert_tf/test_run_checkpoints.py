@@ -133,6 +133,10 @@ def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
     state = tf.train.get_checkpoint_state(folder)
     assert list(state.all_model_checkpoint_paths) == [f"{folder}/ckpt-{step}" for step in range(3, KEPT + 3)]
     assert not tf.io.gfile.exists(f"{folder}/saving")
+    run_checkpoints.save(folder, checkpoint(20), 20, 0)
+    assert sorted(latest.numbered(folder)) == [*range(3, KEPT + 3), 20], "0 keeps all"
+    run_checkpoints.save(folder, checkpoint(21), 21, 2)
+    assert sorted(latest.numbered(folder)) == [20, 21]
 
 
 def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):

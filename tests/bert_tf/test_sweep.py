@@ -1,5 +1,6 @@
 """Sweeps: trials, their records, what a kill leaves, and the choice of the best."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -257,3 +258,52 @@ def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeyp
     monkeypatch.setattr(engine, "run_finetuning", lambda settings, task, write_report: task)
     flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
     assert run_classifier.main(parse(ClassifierSettings, flags)) == f"{tmp_path}/trials/0.001-2"
+
+
+@pytest.fixture
+def pretrained(tmp_path):
+    """The folder of a run that has kept the checkpoints of three steps."""
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    for step in (0, 100, 1000):
+        run_checkpoints.save(str(folder), tf.train.Checkpoint(global_step=tf.Variable(step)), step)
+    return folder
+
+
+def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained):
+    flags = ["--sweep_checkpoints", f"--init_checkpoint={pretrained}", "--sweep_learning_rates=1e-3,2e-3"]
+    output, started = tmp_path / "out", []
+
+    def train(settings):
+        started.append(settings.init_checkpoint)
+        if len(started) == 4:
+            raise Killed
+        return {"f1": int(started[-1].rpartition("-")[2]) / 2000 + settings.learning_rate, "loss": 1.0}
+
+    for _ in range(2):  # killed in the middle, and resumed
+        with contextlib.suppress(Killed):
+            sweep_of(output, *flags).run(train)
+    steps = [0, 0, 100, 100, 100, 1000, 1000]  # the second trial of step 100 was killed
+    assert started == [f"{pretrained}/ckpt-{step}" for step in steps]
+    results = sweep_results.read(str(output))
+    assert len(results.trials) == 6 and results.trials[2].name == "step100_lr0.001_batch8_epochs2_restart1"
+    assert results.by_pretrained_steps() == [(0, 0.002), (100, 0.052), (1000, 0.502)]
+    written = json.loads((output / "results.json").read_text())
+    assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": 0.052}
+    head, best, *_ = sweep_results.table(results)
+    assert head[:2] == ["pre-training steps", "learning rate"] and best[:2] == ["1000", "0.002"]
+    run_report.write(str(output))
+    page = (output / "report.html").read_text()
+    assert "f1 over steps of pre-training" in page and "1,000 steps, rate 0.002" in page
+    run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
+    sweep_of(output, *flags).run(train)  # pre-training has gone on meanwhile
+    assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
+
+
+def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
+    with pytest.raises(InputError, match="--sweep_checkpoints needs an --init_checkpoint"):
+        parsed("out", "--sweep_checkpoints")
+    with pytest.raises(InputError, match="--sweep_checkpoints is for a sweep"):
+        parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--init_checkpoint=x", "--sweep_checkpoints"])
+    with pytest.raises(InputError, match="holds no numbered checkpoints; give the folder of a pre-training run"):
+        sweep_of(tmp_path / "out", "--sweep_checkpoints", f"--init_checkpoint={tmp_path}")

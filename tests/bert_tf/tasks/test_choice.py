@@ -9,12 +9,13 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import latest
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks.choice import ChoiceTask
 from bert_tf.finetuning.tasks.choice_files import ChoiceExample, read_choices
 from bert_tf.run_swag import main as run_swag
-from bert_tf.settings import SwagSettings
+from bert_tf.settings import ConversionSettings, SwagSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tfrecords.errors import InputError
@@ -62,7 +63,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is no number from 0 to 3"),
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is no number"),
         ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
-        ("a.csv", [SWAG + ",label", ROW[:-3] + ",,1"], "line 2: ending3 is empty, and each example of a .csv has 4"),
+        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a .csv has 4"),
         ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also on line 2"),
         ("a.csv", ["sent1,ending0,ending2,label", "a,b,c,0"], "line 1: the columns of the choices are ending0, e"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
@@ -176,6 +177,11 @@ def test_evaluation_is_the_same_packed_or_not_in_any_batch(folder, vocab_file, t
     for flags in (["--nopack_sequences", "--eval_batch_size=7"], ["--eval_batch_size=3"], ["--eval_batch_size=64"]):
         again = run_swag(settings(folder, vocab_file, output, "--do_eval", *flags))
         np.testing.assert_allclose([again[name] for name in scores], list(scores.values()), rtol=1e-5)
+
+
+def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
+    convert_checkpoint(ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face"))
+    assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
 
 
 def test_export_is_refused(trained, tmp_path):
