@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description, lower_layers, prepared_run, sweep, sweep_results
+from bert_tf.finetuning import activations, description, lower_layers, prepared_run, sweep, sweep_results
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -52,7 +52,7 @@ def run_finetuning(
     """
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings))
+        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = prepared_run.prepare(prepared_run.with_length(settings), task, strategy)
         try:
@@ -78,6 +78,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
         model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
     model.encoder.fused_inference = True
     lower_layers.freeze(model.encoder, settings.frozen_layers)
+    model.encoder.trainable = model.encoder.trainable and not run.task.activations_dir
     objective = FineTuningObjective(model, run.task)
     if settings.do_train:
         _train(run, objective, lock)
@@ -89,6 +90,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+    run = _with_activations(run, model)
     scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
@@ -100,7 +102,7 @@ def _check_batches(run: PreparedRun) -> None:
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
         # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
-        least = int(run.splits["train"].lengths.min()) if settings.pack_sequences else settings.max_seq_length
+        least = int(run.splits["train"].lengths.min()) if run.packed_for else settings.max_seq_length
         rows = settings.train_batch_size // replicas // settings.gradient_accumulation_steps
         memory.require_batch_memory(run.config, settings, replicas, (rows, least))
         prepared_run.num_train_steps(run)
@@ -139,6 +141,12 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
+    if run.task.activations_dir:
+        if strategies.is_chief(strategy):
+            lock.make_folder()
+        if found.prefix:
+            tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
+    run = _with_activations(run, objective.model)
     plan = prepared_run.training_plan(run, num_train_steps)
     micro_batch = (plan.shape.rows, plan.shape.width) if plan.shape else None
     memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, micro_batch)
@@ -166,6 +174,19 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     trainer = _make_trainer(run, objective, plan, start, num_train_steps)
     loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
     evaluate()
+
+
+def _with_activations(run: PreparedRun, model: FineTunedBert) -> PreparedRun:
+    """Returns the run with the activations of a frozen encoder; as it is if the task trains its encoder."""
+    if not run.task.activations_dir:
+        return run
+    splits = {
+        name: activations.with_activations(
+            split, name, run.task, model, run.tokenizer, run.settings.max_seq_length, run.strategy
+        )
+        for name, split in run.splits.items()
+    }
+    return dataclasses.replace(run, splits=splits)
 
 
 def _make_trainer(

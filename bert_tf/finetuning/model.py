@@ -24,7 +24,9 @@ class FineTunedBert(keras.Model):
     Args:
       config: shape and regularization.
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`.
+        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`. One whose attribute
+        `is_per_token` is true maps each token alone. One that reads "activations" has the attribute `layers`, and takes
+        what `activations` returns, and `read_mask`.
       recompute_activations: see `BertEncoder`.
     """
 
@@ -44,23 +46,49 @@ class FineTunedBert(keras.Model):
         """Computes the head's `logits` of each row.
 
         Args:
-          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`.
+          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`. With `activations` the encoder
+            does not run.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:
           dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
         """
+        if self.head.reads == "activations":
+            read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
+            mask = row_columns(inputs)["read_mask"]
+            return {"logits": self.head(read, read_mask=mask, training=training, seed=seed)}
         # The last layer is computed only where the head reads it.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
         positions = nowhere if self.head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
         read = outputs[self.head.reads]
-        if "slots" in inputs:
+        is_packed, is_per_token = "slots" in inputs, getattr(self.head, "is_per_token", False)
+        if is_packed and not is_per_token:
             read = _of_rows(read, inputs, self.head.reads)
         reads_mask = getattr(self.head, "reads_mask", False)
         mask = {"input_mask": row_columns(inputs)["input_mask"]} if reads_mask else {}
-        return {**outputs, "logits": self.head(read, **mask, training=training, seed=seed)}
+        logits = self.head(read, **mask, training=training, seed=seed)
+        if is_packed and is_per_token:  # logits are smaller than what the head reads
+            logits = _of_rows(logits, inputs, self.head.reads)
+        return {**outputs, "logits": logits}
+
+    def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes what the layers of the head give for the tokens that it reads, without dropout.
+
+        Args:
+          inputs: as for `call`, with `read_positions`, int32 [B, S]: the tokens of each row that the head reads.
+
+        Returns:
+          float [B, S, K, H], of the K layers `head.layers`.
+        """
+        outputs = self.encoder(inputs, training=False)
+        layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+        found = tf.concat([layers[number] for number in self.head.layers], axis=-1)  # [B, S, K H]
+        if "slots" in inputs:
+            found = _of_rows(found, inputs, "sequence_output")
+        found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
+        return tf.reshape(found, [-1, found.shape[1], len(self.head.layers), self.config.hidden_size])
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:

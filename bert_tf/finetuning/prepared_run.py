@@ -47,6 +47,11 @@ class PreparedRun:
     strategy: tf.distribute.Strategy
     caches: list[Callable[[], None]]
 
+    @property
+    def packed_for(self) -> BertConfig | None:
+        """The model to pack rows for; None if each row stays apart, as where only a head reads them."""
+        return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
+
     def keep_caches(self) -> None:
         """Writes the caches that are missing."""
         while self.caches:
@@ -64,7 +69,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     # frozen weights have no gradients and moments, so only the weights themselves are counted then
-    memory.require_memory(config, settings, settings.do_train and not settings.frozen_layers)
+    is_frozen = bool(settings.frozen_layers or task.activations_dir)
+    memory.require_memory(config, settings, settings.do_train and not is_frozen)
     lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
@@ -128,7 +134,7 @@ def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
         num_batches=num_train_steps,
         shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
         seed=settings.order_seed,
-        packed_for=run.config if settings.pack_sequences else None,
+        packed_for=run.packed_for,
     )
 
 
@@ -139,7 +145,7 @@ def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
         batch_size=batch_size,
         max_seq_length=run.settings.max_seq_length,
         shares=run.strategy.num_replicas_in_sync,
-        packed_for=run.config if run.settings.pack_sequences else None,
+        packed_for=run.packed_for,
     )
 
 

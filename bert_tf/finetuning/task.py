@@ -38,12 +38,14 @@ class Split:
       columns: as `Task.encode` returned them; the first axis of each column has N rows.
       example_ids: int64 [N], index of the example that each row comes from.
       lengths: int32 [N], number of tokens of each row; None where no model reads the rows any more.
+      activations: what a frozen encoder gives for the rows; see `activations.StoredActivations`. None if it runs.
     """
 
     examples: Sequence[Any]
     columns: Columns
     example_ids: np.ndarray
     lengths: np.ndarray | None = None
+    activations: Any = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -82,6 +84,9 @@ class Task(abc.ABC):
     def data_facts(self) -> dict[str, Any]:
         """Returns the settings that decide how the files are read; a run with others is another run."""
         return {}
+
+    # Folder of the activations of an encoder that is not trained, which the head reads from disk; "" where it runs.
+    activations_dir: str = ""
 
     # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
     is_cached: bool = True
@@ -136,7 +141,8 @@ class Task(abc.ABC):
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
 
-        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S].
+        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. One whose attribute
+        `is_per_token` is true maps each token alone, so that its logits [B, S, ...] need no unpacked rows.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

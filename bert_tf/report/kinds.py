@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
 from bert_tf.runs.run_folder import Phase
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings
 from bert_tf.training import metrics
 
 
@@ -63,8 +64,20 @@ FINE_TUNING = Kind(
     ClassifierSettings,
     any_metric=True,
 )  # fmt: skip
+NER = dataclasses.replace(
+    FINE_TUNING,
+    settings=(
+        "data_dir", "max_seq_length", "document_context", "feature_layers", "lstm_size", "train_batch_size",
+        "num_train_epochs", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
+        "init_checkpoint",
+    ),
+    script="bert_tf.run_ner",
+    settings_class=NerSettings,
+)  # fmt: skip
+# The kinds of models other than classifiers; see `description.model_facts`.
+_BY_MODEL = {"pretraining": PRETRAINING, TAGGING: NER}
 
 
 def of_run(phases: Sequence[Phase]) -> Kind:
     """Returns the kind of a folder's run."""
-    return PRETRAINING if not phases or phases[-1].model.get("model") == "pretraining" else FINE_TUNING
+    return _BY_MODEL.get(phases[-1].model.get("model"), FINE_TUNING) if phases else PRETRAINING

@@ -1,6 +1,7 @@
 """Settings that all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import require, require_folder, require_positive, setting
 from bert_tf.settings import protocol
@@ -9,7 +10,13 @@ from bert_tf.settings.device import IGNORE_TOKENIZER
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
-    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
+    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert.
+
+    Attributes:
+      default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
+    """
+
+    default_lower_case: ClassVar[bool] = True
 
     bert_config_file: str = setting(
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""

@@ -1,0 +1,88 @@
+"""A bidirectional LSTM over rows with padding at the end.
+
+Paper: section 5.3 (feature-based approach); S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
+
+Letters: B batch, T steps, F features, U units of each direction.
+
+Rows of the backward direction are reversed without their padding, so no step of a token ever follows padding.
+"""
+
+import tensorflow as tf
+import tf_keras as keras
+
+
+class BiLstm(keras.layers.Layer):
+    """One layer of LSTMs in both directions, with Keras's initial weights: the forget gates start open.
+
+    Args:
+      inputs: F.
+      units: U.
+    """
+
+    def __init__(self, inputs: int, units: int, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.forward, self.backward = _Weights(inputs, units), _Weights(inputs, units)
+
+    def call(self, x, lengths):
+        """Runs both directions at once.
+
+        Args:
+          x: float [B, T, F].
+          lengths: int32 [B], number of steps without padding.
+
+        Returns:
+          float [B, T, 2 U] of the dtype of x; padding has any finite value.
+        """
+        reverse = lambda values: tf.reverse_sequence(values, lengths, seq_axis=1)  # noqa: E731
+        gates = [weights.gates(rows) for weights, rows in ((self.forward, x), (self.backward, reverse(x)))]
+        recurrent = tf.stack([tf.cast(w.recurrent_kernel, x.dtype) for w in (self.forward, self.backward)])
+        forward, backward = tf.unstack(_recur(tf.stack(gates), recurrent))  # [B, T, U] each
+        return tf.concat([forward, reverse(backward)], axis=-1)
+
+
+class _Weights(keras.layers.Layer):
+    """The weights of one direction; the gates are in the order input, forget, candidate, output."""
+
+    def __init__(self, inputs: int, units: int, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel = self.add_weight(name="kernel", shape=[inputs, 4 * units], initializer="glorot_uniform")
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel", shape=[units, 4 * units], initializer="orthogonal"
+        )
+        bias = tf.constant_initializer([0.0] * units + [1.0] * units + [0.0] * (2 * units))
+        self.bias = self.add_weight(name="bias", shape=[4 * units], initializer=bias, experimental_autocast=False)
+
+    def gates(self, x):
+        """Computes what the inputs contribute to the gates of all steps in one product: float [B, T, 4 U]."""
+        return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
+
+
+def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
+    """Computes the outputs of all steps.
+
+    Args:
+      gates: float [2, B, T, 4 U], what the inputs contribute.
+      recurrent: float [2, U, 4 U].
+
+    Returns:
+      float [2, B, T, U]. The cells are float32.
+    """
+    steps = gates.shape[2] if gates.shape[2] is not None else tf.shape(gates)[2]
+    by_step = tf.transpose(gates, [2, 0, 1, 3])
+    inputs = tf.TensorArray(gates.dtype, size=steps, element_shape=by_step.shape[1:]).unstack(by_step)
+    units = recurrent.shape[1]
+    zeros = tf.zeros([2, tf.shape(gates)[1], units])
+    zeros.set_shape([2, gates.shape[1], units])
+
+    def step(number, output, cell, outputs):
+        z = tf.cast(inputs.read(number) + tf.matmul(output, recurrent), tf.float32)
+        to_input, to_forget, candidate, to_output = tf.split(z, 4, axis=-1)
+        cell = tf.sigmoid(to_forget) * cell + tf.sigmoid(to_input) * tf.tanh(candidate)
+        output = tf.cast(tf.sigmoid(to_output) * tf.tanh(cell), gates.dtype)
+        return number + 1, output, cell, outputs.write(number, output)
+
+    outputs = tf.TensorArray(gates.dtype, size=steps, element_shape=zeros.shape)
+    start = (tf.constant(0), tf.cast(zeros, gates.dtype), zeros, outputs)
+    *_, outputs = tf.while_loop(lambda number, *_: number < steps, step, start, maximum_iterations=steps)
+    return tf.transpose(outputs.stack(), [1, 2, 0, 3])
