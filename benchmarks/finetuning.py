@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
+NER_RATE, NER_EPOCHS = 3e-4, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +146,38 @@ def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: st
     return results
 
 
-def report(what: str, results: list[dict]) -> None:
+def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
+    """Trains a tagger of WNUT-17's entities; returns a peer's (wall seconds, processor seconds, F1)."""
+    train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
+    results = {}
+    for peer in peers:
+        output = folder / f"WNUT-17-{dtype}-{seed}-{peer}"
+        if peer == "peer":
+            command = [
+                sys.executable, str(PEER.with_name("ner.py")), f"--model={checkpoint()}", f"--train={train}",
+                f"--dev={dev}", f"--epochs={NER_EPOCHS}", f"--seed={seed}",
+            ]  # fmt: skip
+        else:
+            command = [
+                sys.executable, "-m", "bert_tf.run_ner", f"--train_data_path={train}", f"--eval_data_path={dev}",
+                f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--train_batch_size=32",
+                "--eval_batch_size=32", f"--num_train_epochs={NER_EPOCHS}", f"--random_seed={seed}",
+                *(["--nopack_sequences"] if peer == "unpacked" else []),
+            ]  # fmt: skip
+        command += [f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={NER_RATE}"]
+        seconds = timed(command, folder / f"{output.name}.log")
+        if peer == "peer":
+            f1 = json.loads((output / "result.json").read_text())["f1"]
+        else:
+            lines = (output / "eval_results.txt").read_text().splitlines()
+            f1 = float(dict(line.split(" = ") for line in lines)["eval_f1"])
+        results[peer] = (*seconds, f1)
+        print(f"  WNUT-17 {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, F1 {f1:.4f}",
+              flush=True)  # fmt: skip
+    return results
+
+
+def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
     """Prints the medians of the times, and the mean and deviation of the scores."""
     for peer in results[0]:
         wall, processor, *scores = zip(*(result[peer] for result in results), strict=True)
@@ -154,14 +186,14 @@ def report(what: str, results: list[dict]) -> None:
         line += f"  {ratio:5.2f} times the peer's speed"
         if scores:
             deviation = statistics.stdev(scores[0]) if len(scores[0]) > 1 else 0.0
-            line += f"  accuracy {statistics.mean(scores[0]):.4f} +- {deviation:.4f} ({len(scores[0])} seeds)"
+            line += f"  {metric} {statistics.mean(scores[0]):.4f} +- {deviation:.4f} ({len(scores[0])} seeds)"
         print(line, flush=True)
 
 
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default="MRPC,SST-2")
+    parser.add_argument("--tasks", default="MRPC,SST-2,WNUT-17")
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
@@ -176,7 +208,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         pairs = pairs_folder(data, folder, args.pairs)
-        for task in map(TASKS.get, args.tasks.split(",")):
+        for task in (TASKS[name] for name in args.tasks.split(",") if name in TASKS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):
                 rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in range(args.seeds)]
@@ -186,6 +218,9 @@ def main() -> None:
                 rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(args.predictions)]
                 if rounds:
                     report(f"{what} prediction {dtype}", rounds)
+        for dtype in args.dtypes.split(",") if "WNUT-17" in args.tasks.split(",") else ():
+            rounds = [tag_once(data, folder, dtype, seed, peers) for seed in range(args.seeds)]
+            report(f"WNUT-17 training {dtype}", rounds, "F1")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import glue_submission, run_classifier
+from bert_tf import glue_submission, run_classifier, run_ner
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings
+from bert_tf.settings import ClassifierSettings, ConversionSettings, GlueSubmissionSettings, NerSettings
 from export import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import test_records_task
@@ -28,11 +28,15 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
 SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
+    "run_ner": (NerSettings, run_ner.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
 }
 # What of the page a tiny model and a few examples cannot show in seconds.
-SMALL = {"run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"]}
+SMALL = {
+    "run_classifier": ["--num_train_epochs=1", "--train_batch_size=12"],
+    "run_ner": ["--num_train_epochs=1", "--train_batch_size=4"],
+}
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -64,10 +68,11 @@ def write(path: str, content: str) -> None:
 
 
 def write_checkpoint(vocab_file: str) -> None:
-    config = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=128, initializer_range=0.1)
-    write("uncased/bert_config.json", config.to_json_string())
-    write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
+    for name, layers in (("uncased", 2), ("cased", 4)):
+        config = BertConfig(300, 16, layers, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+        write(f"{name}/bert_config.json", config.to_json_string())
+        write(f"{name}/vocab.txt", pathlib.Path(vocab_file).read_text())
+        tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{name}/ckpt")
 
 
 def write_own_data() -> None:
@@ -80,6 +85,8 @@ def write_own_data() -> None:
         write(f"topics/{split}.jsonl", "\n".join(lines) + "\n")
         write(f"stars/{split}.csv", "text,stars\n" + "".join(f"{text(i)},{i % 2 + i / 10}\n" for i in range(24)))
         pairs = [f"{text(i)},that is {i},{('yes', 'no')[i % 2]}\n" for i in range(24)]
+        conll = split.replace("dev", "valid")
+        write(f"conll2003/{conll}.txt", "-DOCSTART- -X- O O\n\n" + "the NN O O\nman NN O I-PER\n\n" * 8)
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
 
@@ -109,12 +116,13 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     (tmp_path / "mrpc").mkdir()
     test_records_task.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
-    assert len(found) == 21
+    assert len(found) == 24
     with tfds.testing.mock_data(num_examples=20):
         for block in found:
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
-    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip"):
+    for path in ("reviews_model/report.html", "topics_model/thresholds.json", "runs/MNLI/AX.tsv", "submission.zip",
+                 "ner/test_predictions.txt", "ner_features/dev_scores.txt"):  # fmt: skip
         assert (tmp_path / path).exists(), path
 
 

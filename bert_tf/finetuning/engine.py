@@ -99,6 +99,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 def _check_batches(run: PreparedRun) -> None:
     strategies.check_batch_sizes(run.strategy, run.settings)
+    strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
         # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
