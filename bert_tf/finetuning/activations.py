@@ -110,7 +110,7 @@ def with_activations(
     )
     counts, digest = inputs.counts_and_digest()
     folder = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, digest, max_seq_length)}")
-    shape = (int(counts.max()), len(model.head.layers), model.config.hidden_size)
+    shape = (int(counts.max()), len(model.task_head.layers), model.config.hidden_size)
     parts = _Parts(folder, plan, shares, counts, shape)
     try:
         _compute(parts, inputs, model, strategy, name)
@@ -297,7 +297,7 @@ def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) 
         "version": _VERSION,
         "weights": weights.hexdigest(),
         "config": dataclasses.asdict(model.config),
-        "layers": list(model.head.layers),
+        "layers": list(model.task_head.layers),
         "dtype": keras.mixed_precision.global_policy().name,
         "inputs": digest,
         "max_seq_length": max_seq_length,

@@ -6,7 +6,7 @@ Paper: section 3.2 and appendix A.3.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -77,8 +77,8 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     with strategy.scope():
         model = FineTunedBert(run.config, run.task.head, settings.recompute_activations)
     model.encoder.fused_inference = True
-    lower_layers.freeze(model.encoder, settings.frozen_layers)
-    model.encoder.trainable = model.encoder.trainable and not run.task.activations_dir
+    frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
+    lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task)
     if settings.do_train:
         _train(run, objective, lock)
@@ -90,7 +90,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     chosen = evaluations.choose(settings.output_dir, found, settings.use_checkpoint)
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
-    run = _with_activations(run, model)
+    run = _with_activations(run, model, ("dev", "test"))
     scores = _evaluate(run, objective, chosen.step) if settings.do_eval else {}
     if settings.do_predict:
         _predict(run, objective)
@@ -177,8 +177,10 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     evaluate()
 
 
-def _with_activations(run: PreparedRun, model: FineTunedBert) -> PreparedRun:
-    """Returns the run with the activations of a frozen encoder; as it is if the task trains its encoder."""
+def _with_activations(
+    run: PreparedRun, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")
+) -> PreparedRun:
+    """Returns the run with the activations of a frozen encoder in splits; as it is if the task trains its encoder."""
     if not run.task.activations_dir:
         return run
     splits = {
@@ -186,6 +188,7 @@ def _with_activations(run: PreparedRun, model: FineTunedBert) -> PreparedRun:
             split, name, run.task, model, run.tokenizer, run.settings.max_seq_length, run.strategy
         )
         for name, split in run.splits.items()
+        if name in names
     }
     return dataclasses.replace(run, splits=splits)
 

@@ -32,8 +32,10 @@ def check_initial(path: str, task: Task, config: BertConfig, reinitialize_head: 
         checkpoints.check_initial(path, config)
         return
     with tf.Graph().as_default():  # the shapes alone, no weights
-        variables = checkpoints.variables_by_path(task.head(config))
-        shapes = {f"head/{name}": tuple(variable.shape) for name, variable in variables.items()}
+        head = task.head(config)
+        part = getattr(head, "checkpoint_name", "head")
+        variables = checkpoints.variables_by_path(head).items()
+        shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
     folder = os.path.dirname(checkpoints.check_initial(path, config, head_shapes=shapes))
     if not description.exists(folder):
         return

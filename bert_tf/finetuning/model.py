@@ -15,6 +15,9 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 
+# What a head reads that takes activations of several layers instead of an output of the encoder; see `Task.head`.
+ACTIVATIONS = "activations"
+
 
 class FineTunedBert(keras.Model):
     """The encoder with a head.
@@ -24,9 +27,7 @@ class FineTunedBert(keras.Model):
     Args:
       config: shape and regularization.
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output. A head whose attribute `reads_mask` is true also takes `input_mask`. One whose attribute
-        `is_per_token` is true maps each token alone. One that reads "activations" has the attribute `layers`, and takes
-        what `activations` returns, and `read_mask`.
+        names that output; see `Task.head` for the others.
       recompute_activations: see `BertEncoder`.
     """
 
@@ -40,7 +41,14 @@ class FineTunedBert(keras.Model):
         super().__init__(**kwargs)
         self.config = config
         self.encoder = BertEncoder(config, recompute_activations)
-        self.head = make_head(config)
+        head = make_head(config)
+        self._head_name = getattr(head, "checkpoint_name", "head")
+        setattr(self, self._head_name, head)
+
+    @property
+    def task_head(self) -> keras.layers.Layer:
+        """The head; it is an attribute of the name that checkpoints give it."""
+        return getattr(self, self._head_name)
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's `logits` of each row.
@@ -54,24 +62,24 @@ class FineTunedBert(keras.Model):
         Returns:
           dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
         """
-        if self.head.reads == "activations":
+        head = self.task_head
+        if head.reads == ACTIVATIONS:
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
-            return {"logits": self.head(read, read_mask=mask, training=training, seed=seed)}
+            return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
         # The last layer is computed only where the head reads it.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
-        positions = nowhere if self.head.reads == "pooled_output" else None
+        positions = nowhere if head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
-        read = outputs[self.head.reads]
-        is_packed, is_per_token = "slots" in inputs, getattr(self.head, "is_per_token", False)
-        if is_packed and not is_per_token:
-            read = _of_rows(read, inputs, self.head.reads)
-        reads_mask = getattr(self.head, "reads_mask", False)
-        mask = {"input_mask": row_columns(inputs)["input_mask"]} if reads_mask else {}
-        logits = self.head(read, **mask, training=training, seed=seed)
-        if is_packed and is_per_token:  # logits are smaller than what the head reads
-            logits = _of_rows(logits, inputs, self.head.reads)
-        return {**outputs, "logits": logits}
+        read = outputs[head.reads]
+        if getattr(head, "is_per_token", False):
+            logits = head(read, training=training, seed=seed)
+            # Gathering logits moves fewer values than gathering what the head reads.
+            return {**outputs, "logits": _of_rows(logits, inputs, head.reads) if "slots" in inputs else logits}
+        if "slots" in inputs:
+            read = _of_rows(read, inputs, head.reads)
+        mask = {"input_mask": row_columns(inputs)["input_mask"]} if getattr(head, "reads_mask", False) else {}
+        return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
 
     def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes what the layers of the head give for the tokens that it reads, without dropout.
@@ -80,22 +88,22 @@ class FineTunedBert(keras.Model):
           inputs: as for `call`, with `read_positions`, int32 [B, S]: the tokens of each row that the head reads.
 
         Returns:
-          float [B, S, K, H], of the K layers `head.layers`.
+          float [B, S, K, H], of the K layers that the head's attribute `layers` names; 0 is the embeddings.
         """
-        outputs = self.encoder(inputs, training=False)
+        outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
-        found = tf.concat([layers[number] for number in self.head.layers], axis=-1)  # [B, S, K H]
+        found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, K H]
         if "slots" in inputs:
             found = _of_rows(found, inputs, "sequence_output")
         found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
-        return tf.reshape(found, [-1, found.shape[1], len(self.head.layers), self.config.hidden_size])
+        return tf.reshape(found, [-1, found.shape[1], len(numbers), self.config.hidden_size])
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
     """Takes what belongs to each row out of an output of packed rows.
 
     Args:
-      output: float [R, K, H], pooled, or [R, W, H].
+      output: float [R, K, H], pooled, or [R, W, H]; H may also be the number of logits.
       batch: see `batches.row_batches`.
       name: of the output.
 

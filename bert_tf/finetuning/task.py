@@ -141,8 +141,11 @@ class Task(abc.ABC):
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
 
-        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. One whose attribute
-        `is_per_token` is true maps each token alone, so that its logits [B, S, ...] need no unpacked rows.
+        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. A layer whose
+        attribute `is_per_token` is true maps each token by itself, [..., H] to [..., outputs], so that it is applied to
+        packed rows as they are. The attribute `checkpoint_name` gives its name in checkpoints if it is not "head".
+        A layer that reads "activations" takes what `FineTunedBert.activations` returns of the layers that its attribute
+        `layers` names, float [B, S, K, H], and `read_mask`, int32 [B, S], which is 1 on the tokens that it reads.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -34,7 +34,10 @@ class BiLstm(keras.layers.Layer):
         Returns:
           float [B, T, 2 U] of the dtype of x; padding has any finite value.
         """
-        reverse = lambda values: tf.reverse_sequence(values, lengths, seq_axis=1)  # noqa: E731
+
+        def reverse(values):
+            return tf.reverse_sequence(values, lengths, seq_axis=1)
+
         gates = [weights.gates(rows) for weights, rows in ((self.forward, x), (self.backward, reverse(x)))]
         recurrent = tf.stack([tf.cast(w.recurrent_kernel, x.dtype) for w in (self.forward, self.backward)])
         forward, backward = tf.unstack(_recur(tf.stack(gates), recurrent))  # [B, T, U] each

@@ -55,11 +55,13 @@ class TaggingHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      is_per_token: whether each token is mapped alone; then packed rows need not be unpacked first.
+      is_per_token: that it maps each token by itself.
+      checkpoint_name: its name in checkpoints, so that other formats know it as a token classifier.
     """
 
     reads = "sequence_output"
     is_per_token = True
+    checkpoint_name = "token_head"
 
     def __init__(self, config: BertConfig, num_labels: int, **kwargs):
         super().__init__(**kwargs)

@@ -10,12 +10,17 @@ from seqeval import metrics as seqeval
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning import activations
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks import conll_files
 from bert_tf.finetuning.tasks.conll_files import Layout, Sentence
+from bert_tf.finetuning.tasks.tagging_data import tagging_task
 from bert_tf.run_ner import main as run_ner
-from bert_tf.settings import NerSettings
+from bert_tf.settings import ConversionSettings, NerSettings
+from bert_tf.tokenization import BertTokenizer
 from data_gen.learn_vocab import main as learn_vocab
 from data_gen.settings import VocabularySettings
 from export.saved_model import export_saved_model
@@ -263,3 +268,28 @@ def test_replicas_learn_what_one_device_learns(inputs, tmp_path):
     one = run_ner(settings(inputs, tmp_path / "one", *flags))
     two = run_ner(settings(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0"))
     assert two == pytest.approx(one, rel=1e-3)
+
+
+@pytest.mark.torch
+def test_hugging_faces_token_classifier_gives_the_same_logits(inputs, trained, tmp_path):
+    import torch
+    import transformers
+
+    convert_checkpoint(
+        ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face", vocab_file="")
+    )
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "hf").eval()
+    assert theirs.config.id2label == {0: "O", 1: "B-PER", 2: "I-PER"}
+    sentence = next(iter(cased_sentences(1, 9)))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs(**encoded).logits[0].numpy()
+    task = tagging_task(settings(inputs, trained[0], "--do_eval"))
+    ours = BertTokenizer(f"{inputs}/vocab.txt", False)
+    split = encoded_split(task, [sentence], ours, 24)
+    model = FineTunedBert(BertConfig.from_json_file(f"{inputs}/config.json"), task.head)
+    tf.train.Checkpoint(model=model).restore(str(trained[0] / "ckpt-90")).expect_partial()
+    rows = task.model_inputs(split.columns, ours, 24)
+    np.testing.assert_array_equal(rows["input_ids"][0, : len(expected)], encoded["input_ids"][0])
+    np.testing.assert_allclose(model(rows)["logits"][0, : len(expected)], expected, atol=1e-5)
