@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
-NER_RATE, NER_EPOCHS = 3e-4, 3
+NER_RATE = 3e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: st
     return results
 
 
-def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
+def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
     """Trains a tagger of WNUT-17's entities; returns a peer's (wall seconds, processor seconds, F1)."""
     train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
     results = {}
@@ -155,13 +155,13 @@ def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, pe
         if peer == "peer":
             command = [
                 sys.executable, str(PEER.with_name("ner.py")), f"--model={checkpoint()}", f"--train={train}",
-                f"--dev={dev}", f"--epochs={NER_EPOCHS}", f"--seed={seed}",
+                f"--dev={dev}", f"--epochs={epochs}", f"--seed={seed}",
             ]  # fmt: skip
         else:
             command = [
                 sys.executable, "-m", "bert_tf.run_ner", f"--train_data_path={train}", f"--eval_data_path={dev}",
                 f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--train_batch_size=32",
-                "--eval_batch_size=32", f"--num_train_epochs={NER_EPOCHS}", f"--random_seed={seed}",
+                "--eval_batch_size=32", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
         command += [f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={NER_RATE}"]
@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
+    parser.add_argument("--ner_epochs", type=float, default=3, help="epochs of WNUT-17")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of QNLI's size to predict")
     args = parser.parse_args()
@@ -219,7 +220,7 @@ def main() -> None:
                 if rounds:
                     report(f"{what} prediction {dtype}", rounds)
         for dtype in args.dtypes.split(",") if "WNUT-17" in args.tasks.split(",") else ():
-            rounds = [tag_once(data, folder, dtype, seed, peers) for seed in range(args.seeds)]
+            rounds = [tag_once(data, folder, dtype, seed, args.ner_epochs, peers) for seed in range(args.seeds)]
             report(f"WNUT-17 training {dtype}", rounds, "F1")
 
 

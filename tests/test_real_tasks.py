@@ -72,7 +72,7 @@ def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> p
 
 
 # files, lines of the training file, epochs, and a bound between chance (no entity is found) and what a few seeds reach
-NER = [("wnut17-{}.conll", ("train", "dev"), 100_000, 3, 0.3), ("conll2002-esp.{}", ("train", "testa"), 60_000, 3, 0.5)]
+NER = [("wnut17-{}.conll", ("train", "dev"), 100_000, 2, 0.3), ("conll2002-esp.{}", ("train", "testa"), 30_000, 3, 0.4)]
 
 
 @pytest.mark.real

