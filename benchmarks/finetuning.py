@@ -29,6 +29,7 @@ FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
 # Questions, and a rate at which a checkpoint without any training on questions learns from 786 of them.
 QUESTIONS, QUESTION_RATE = "XQuAD", 4e-4
+ENTITIES, NER_RATE = "WNUT-17", 3e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +189,37 @@ def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int,
     return results
 
 
+def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
+    """Trains a tagger of WNUT-17's entities; returns a peer's (wall seconds, processor seconds, F1)."""
+    train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
+    results = {}
+    for peer in peers:
+        output = folder / f"{ENTITIES}-{dtype}-{seed}-{peer}"
+        if peer == "peer":
+            command = [
+                sys.executable, str(PEER.with_name("ner.py")), f"--model={checkpoint()}", f"--train={train}",
+                f"--dev={dev}", f"--epochs={epochs}", f"--seed={seed}",
+            ]  # fmt: skip
+        else:
+            command = [
+                sys.executable, "-m", "bert_tf.run_ner", f"--train_data_path={train}", f"--eval_data_path={dev}",
+                f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--train_batch_size=32",
+                "--eval_batch_size=32", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
+                *(["--nopack_sequences"] if peer == "unpacked" else []),
+            ]  # fmt: skip
+        command += [f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={NER_RATE}"]
+        seconds = timed(command, folder / f"{output.name}.log")
+        if peer == "peer":
+            f1 = json.loads((output / "result.json").read_text())["f1"]
+        else:
+            lines = (output / "eval_results.txt").read_text().splitlines()
+            f1 = float(dict(line.split(" = ") for line in lines)["eval_f1"])
+        results[peer] = (*seconds, f1)
+        print(f"  {ENTITIES} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, F1 {f1:.4f}",
+              flush=True)  # fmt: skip
+    return results
+
+
 def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
     """Prints the medians of the times, and the mean and deviation of the scores."""
     for peer in results[0]:
@@ -204,10 +236,11 @@ def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS}")
+    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS},{ENTITIES}")
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
+    parser.add_argument("--ner_epochs", type=float, default=3, help="epochs of WNUT-17")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
     parser.add_argument("--question_epochs", type=float, default=3)
     parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest")
@@ -225,7 +258,7 @@ def main() -> None:
         for dtype in args.dtypes.split(",") if QUESTIONS in names else ():
             rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in range(args.seeds)]
             report(f"{QUESTIONS} training {dtype}", rounds, "F1")
-        for task in (TASKS[name] for name in names if name != QUESTIONS):
+        for task in (TASKS[name] for name in names if name in TASKS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):
                 rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in range(args.seeds)]
@@ -235,6 +268,9 @@ def main() -> None:
                 rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(args.predictions)]
                 if rounds:
                     report(f"{what} prediction {dtype}", rounds)
+        for dtype in args.dtypes.split(",") if ENTITIES in names else ():
+            rounds = [tag_once(data, folder, dtype, seed, args.ner_epochs, peers) for seed in range(args.seeds)]
+            report(f"{ENTITIES} training {dtype}", rounds, "F1")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import pytest
 
 from bert_tf.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
+from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
-from bert_tf.settings import ClassifierSettings, SquadSettings, SwagSettings
+from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
 
 # task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
 TASKS = [
@@ -93,3 +94,32 @@ def test_a_published_checkpoint_learns_to_answer_questions(data_dir, checkpoint,
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > 0.25, scores
     assert scores["exact_match"] > 0.15, scores
+
+
+def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> pathlib.Path:
+    """Writes the first lines of a file, up to the end of a sentence."""
+    found = source.read_bytes().splitlines(keepends=True)
+    target.write_bytes(b"".join(found[: found.index(b"\n", lines)] if lines < len(found) else found))
+    return target
+
+
+# files, lines of the training file, epochs, and a bound between chance (no entity is found) and what a few seeds reach
+NER = [("wnut17-{}.conll", ("train", "dev"), 100_000, 2, 0.3), ("conll2002-esp.{}", ("train", "testa"), 30_000, 3, 0.4)]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("names", "splits", "lines", "epochs", "bound"), NER, ids=["WNUT-17", "CoNLL-2002"])
+def test_a_published_checkpoint_learns_named_entities(
+    data_dir, checkpoint, tmp_path, names, splits, lines, epochs, bound
+):
+    train, dev = (data_dir / "ner" / names.format(split) for split in splits)
+    scores = run_ner(
+        parse(
+            NerSettings,
+            [f"--train_data_path={first_sentences(train, tmp_path / 'train', lines)}",
+             f"--eval_data_path={first_sentences(dev, tmp_path / 'dev', 20_000)}", f"--init_checkpoint={checkpoint}",
+             f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}", "--do_train", "--do_eval",
+             "--dtype=bfloat16", "--learning_rate=3e-4", "--eval_batch_size=32"],
+        )
+    )  # fmt: skip
+    assert next(iter(scores)) == "f1" and scores["f1"] > bound, scores

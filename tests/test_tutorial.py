@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import extract_features, glue_submission, run_classifier, run_squad, run_swag, score_text
+from bert_tf import extract_features, glue_submission, run_classifier, run_ner, run_squad, run_swag, score_text
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
@@ -21,6 +21,7 @@ from bert_tf.settings import (
     ConversionSettings,
     FeaturesSettings,
     GlueSubmissionSettings,
+    NerSettings,
     ScoringSettings,
     SquadSettings,
     SwagSettings,
@@ -38,6 +39,7 @@ SCRIPTS = {
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "run_swag": (SwagSettings, run_swag.main),
     "run_squad": (SquadSettings, run_squad.main),
+    "run_ner": (NerSettings, run_ner.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
     "extract_features": (FeaturesSettings, extract_features.main),
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
@@ -50,6 +52,7 @@ SMALL = {
     "run_swag": _ONE_EPOCH,
     "extract_features": ["--num_workers=1"],
     "run_squad": ["--num_train_epochs=1", "--train_batch_size=12", "--max_seq_length=128"],
+    "run_ner": ["--num_train_epochs=1", "--train_batch_size=4"],
 }
 CLASSES = ("entailment", "neutral", "contradiction")
 
@@ -86,6 +89,11 @@ def write_checkpoint(vocab_file: str) -> None:
     write("uncased/bert_config.json", config.to_json_string())
     write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
+    for name, layers in (("uncased", 2), ("cased", 4)):
+        config = BertConfig(300, 16, layers, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+        write(f"{name}/bert_config.json", config.to_json_string())
+        write(f"{name}/vocab.txt", pathlib.Path(vocab_file).read_text())
+        tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{name}/ckpt")
 
 
 def write_own_data() -> None:
@@ -103,6 +111,8 @@ def write_own_data() -> None:
         stories = [{"context": text(i), "choices": ["it is so", "no", text(i)][i % 2 :], "label": 0} for i in range(24)]
         write(f"stories/{split}.jsonl", "".join(json.dumps(story) + "\n" for story in stories))
         pairs = [f"{text(i)},that is {i},{('yes', 'no')[i % 2]}\n" for i in range(24)]
+        conll = split.replace("dev", "valid")
+        write(f"conll2003/{conll}.txt", "-DOCSTART- -X- O O\n\n" + "the NN O O\nman NN O I-PER\n\n" * 8)
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
 
@@ -160,6 +170,8 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
         "squad_model/predictions.json",
         "squad2_model/null_threshold.json",
         "squad_ensemble/ensemble.json",
+        "ner/test_predictions.txt",
+        "ner_features/dev_scores.txt",
     ):
         assert (tmp_path / path).exists(), path
 

@@ -105,9 +105,13 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def check_python_input(
-    strategy: tf.distribute.Strategy, settings: DeviceSettings, dynamic_masking: bool, pack_sequences: bool
+    strategy: tf.distribute.Strategy,
+    settings: DeviceSettings,
+    dynamic_masking: bool = False,
+    pack_sequences: bool = False,
+    activations: bool = False,
 ) -> None:
-    """Raises an error if masking or packing, which Python code performs, would have to run on another machine.
+    """Raises an error if masking, packing or reading activations, all Python code, would run on another machine.
 
     Raises:
       InputError: names the setting to omit.
@@ -123,6 +127,8 @@ def check_python_input(
         )
     if pack_sequences:
         raise InputError(f"--pack_sequences: packing {where}; leave it out")
+    if activations:
+        raise InputError(f"--feature_layers: reading activations {where}; train on such a machine, a GPU or a CPU")
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:

@@ -48,11 +48,11 @@ def row_batches(
       input_context: identifies this worker's part if there are several workers.
 
     Returns:
-      Dataset of dicts: the task's `model_inputs` and the columns of its rows; `row_weights` float32 [B], 0 on rows
-      that only fill the batch; `row_ids` int64 [B], N on these; `data_position` int32 [B, 3], the `Position` after the
-      batch. In a packed batch these columns, except for the last, have the prefix "row/", see `row_columns`. It has
-      besides them what the encoder reads of R packed rows, and for each row its index in the packed outputs: `slots`
-      int32 [B] in the R K pooled ones, `starts` int32 [B] in the R W positions.
+      Dataset of dicts: the task's `model_inputs`, the columns of its rows and their stored activations; `row_weights`
+      float32 [B], 0 on rows that only fill the batch; `row_ids` int64 [B], N on these; `data_position` int32 [B, 3],
+      the `Position` after the batch. In a packed batch these columns, except for the last, have the prefix "row/", see
+      `row_columns`. It has besides them what the encoder reads of R packed rows, and for each row its index in the
+      packed outputs: `slots` int32 [B] in the R K pooled ones, `starts` int32 [B] in the R W positions.
     """
     count, group_sizes = len(split), task.group_sizes(split)
     num_units = count if group_sizes is None else len(group_sizes)
@@ -73,6 +73,8 @@ def row_batches(
         rows = tf.where(real, row_ids, 0)
         columns = {name: tf.gather(column, rows) for name, column in split.columns.items()}
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
+        if split.activations is not None:
+            inputs["activations"] = split.activations.of_rows(rows)
         # Ragged columns lose the number of rows, which micro-batches and TPUs need.
         inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}

@@ -6,7 +6,7 @@ Paper: section 3.2 and appendix A.3.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import description, lower_layers, prepared_run, sweep, sweep_results
+from bert_tf.finetuning import activations, description, lower_layers, prepared_run, sweep, sweep_results
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -55,7 +55,7 @@ def run_finetuning(
     """
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings))
+        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy)
         try:
@@ -80,7 +80,8 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     with strategy.scope():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
     model.encoder.fused_inference = True
-    lower_layers.freeze(model.encoder, settings.frozen_layers)
+    frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
+    lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task)
     dev_outputs: DevOutputs = {}
     if settings.do_train:
@@ -94,6 +95,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     chosen = chosen_checkpoint.choose(settings.output_dir, found, settings.use_checkpoint)
     run.task.check_checkpoint(settings.output_dir, chosen.step)
     tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+    run = _with_activations(run, model, ("dev", "test"))
     scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
         _predict(run, objective, chosen.step)
@@ -102,6 +104,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 def _check_batches(run: PreparedRun) -> None:
     strategies.check_batch_sizes(run.strategy, run.settings)
+    strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
         # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
@@ -143,6 +146,12 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
+    if run.task.activations_dir:
+        if strategies.is_chief(strategy):
+            lock.make_folder()
+        if found.prefix:
+            tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
+    run = _with_activations(run, objective.model)
     plan = prepared_run.training_plan(run, num_train_steps)
     rows = (plan.shape.rows, plan.shape.width) if plan.shape else (plan.ids.shape[1], settings.max_seq_length)
     memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, rows)
@@ -178,6 +187,22 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     trainer = _make_trainer(run, objective, plan, start, num_train_steps)
     loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
     evaluate()
+
+
+def _with_activations(
+    run: PreparedRun, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")
+) -> PreparedRun:
+    """Returns the run with the activations of a frozen encoder in splits; as it is if the task trains its encoder."""
+    if not run.task.activations_dir:
+        return run
+    splits = {
+        name: activations.with_activations(
+            split, name, run.task, model, run.tokenizer, run.settings.max_seq_length, run.strategy
+        )
+        for name, split in run.splits.items()
+        if name in names
+    }
+    return dataclasses.replace(run, splits=splits)
 
 
 def _make_trainer(

@@ -17,7 +17,7 @@ from bert_tf.training import flops
 from tfrecords.errors import InputError
 
 # `--frozen_layers` of a run that trains only the head.
-_WHOLE_ENCODER = -1
+WHOLE_ENCODER = -1
 
 
 def check(config: BertConfig, settings: FineTuningSettings) -> None:
@@ -29,7 +29,7 @@ def check(config: BertConfig, settings: FineTuningSettings) -> None:
     if settings.frozen_layers > config.num_hidden_layers:
         raise InputError(
             f"--frozen_layers={settings.frozen_layers}: the model has {config.num_hidden_layers} layers; give at most "
-            f"that, or {_WHOLE_ENCODER} to train only the head"
+            f"that, or {WHOLE_ENCODER} to train only the head"
         )
 
 
@@ -42,7 +42,7 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
       encoder: whose embeddings and lowest layers are frozen.
       frozen_layers: number of layers; 0 freezes nothing, -1 the whole encoder with its pooler.
     """
-    if frozen_layers == _WHOLE_ENCODER:
+    if frozen_layers == WHOLE_ENCODER:
         encoder.trainable = False
     elif frozen_layers:
         for layer in (encoder.embeddings, *encoder.blocks[:frozen_layers]):
@@ -59,7 +59,7 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
     """
     if not frozen_layers:
         return 0
-    frozen = config.num_hidden_layers if frozen_layers == _WHOLE_ENCODER else frozen_layers
+    frozen = config.num_hidden_layers if frozen_layers == WHOLE_ENCODER else frozen_layers
     layers = dataclasses.replace(config, num_hidden_layers=frozen)
     return flops.training_flops(layers, length) * 2 // 3
 

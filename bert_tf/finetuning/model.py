@@ -17,6 +17,9 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling.bilstm_head import BiLstmHead
 
+# What a head reads that takes activations of several layers instead of an output of the encoder; see `Task.head`.
+ACTIVATIONS = "activations"
+
 
 class FineTunedBert(keras.Model):
     """The encoder with a head.
@@ -53,15 +56,20 @@ class FineTunedBert(keras.Model):
         """Computes the head's `logits` of each row.
 
         Args:
-          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`.
+          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`. With `activations` the encoder
+            does not run.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:
           dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
         """
-        # The last layer is computed only where the head reads it.
         head = self.task_head
+        if head.reads == ACTIVATIONS:
+            read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
+            mask = row_columns(inputs)["read_mask"]
+            return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
+        # The last layer is computed only where the head reads it.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
         positions = nowhere if head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
@@ -74,6 +82,23 @@ class FineTunedBert(keras.Model):
             read = _of_rows(read, inputs, head.reads)
         mask = {"input_mask": row_columns(inputs)["input_mask"]} if getattr(head, "reads_mask", False) else {}
         return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
+
+    def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes what the layers of the head give for the tokens that it reads, without dropout.
+
+        Args:
+          inputs: as for `call`, with `read_positions`, int32 [B, S]: the tokens of each row that the head reads.
+
+        Returns:
+          float [B, S, K, H], of the K layers that the head's attribute `layers` names; 0 is the embeddings.
+        """
+        outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
+        layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+        found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, K H]
+        if "slots" in inputs:
+            found = _of_rows(found, inputs, "sequence_output")
+        found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
+        return tf.reshape(found, [-1, found.shape[1], len(numbers), self.config.hidden_size])
 
 
 def head_maker(

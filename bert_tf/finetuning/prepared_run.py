@@ -53,6 +53,11 @@ class PreparedRun:
         """Returns the model's head for a configuration."""
         return head_maker(self.task.head, self.settings.bilstm_head)
 
+    @property
+    def packed_for(self) -> BertConfig | None:
+        """The model to pack rows for; None if each row stays apart, as where only a head reads them."""
+        return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
+
     def keep_caches(self) -> None:
         """Writes the caches that are missing."""
         while self.caches:
@@ -70,7 +75,8 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     # frozen weights have no gradients and moments, so only the weights themselves are counted then
-    memory.require_memory(config, settings, settings.do_train and not settings.frozen_layers)
+    is_frozen = bool(settings.frozen_layers or task.activations_dir)
+    memory.require_memory(config, settings, settings.do_train and not is_frozen)
     lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
@@ -127,7 +133,7 @@ def smallest_share(run: PreparedRun) -> tuple[int, int]:
     units = settings.train_batch_size // run.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
     group_sizes = run.task.group_sizes(split)
     rows = units if group_sizes is None else units * int(group_sizes.min())
-    return rows, int(split.lengths.min()) if settings.pack_sequences else settings.max_seq_length
+    return rows, int(split.lengths.min()) if run.packed_for else settings.max_seq_length
 
 
 def num_train_steps(run: PreparedRun) -> int:
@@ -160,7 +166,7 @@ def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
         num_batches=num_train_steps,
         shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
         seed=settings.order_seed,
-        packed_for=run.config if settings.pack_sequences else None,
+        packed_for=run.packed_for,
         group_sizes=run.task.group_sizes(run.splits["train"]),
     )
 
@@ -172,7 +178,7 @@ def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
         batch_size=batch_size,
         max_seq_length=run.settings.max_seq_length,
         shares=run.strategy.num_replicas_in_sync,
-        packed_for=run.config if run.settings.pack_sequences else None,
+        packed_for=run.packed_for,
         group_sizes=run.task.group_sizes(run.splits[split]),
     )
 

@@ -39,6 +39,7 @@ class Split:
       example_ids: int64 [N], index of the example that each row comes from.
       lengths: int32 [N], number of tokens of each row; None where no model reads the rows any more.
       tokenizer: that encoded them, for tasks that convert tokens back to text.
+      activations: what a frozen encoder gives for the rows; see `activations.StoredActivations`. None if it runs.
     """
 
     examples: Sequence[Any]
@@ -46,6 +47,7 @@ class Split:
     example_ids: np.ndarray
     lengths: np.ndarray | None = None
     tokenizer: BertTokenizer | None = None
+    activations: Any = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -92,6 +94,9 @@ class Task(abc.ABC):
     def data_facts(self) -> dict[str, Any]:
         """Returns the settings that decide how the files are read; a run with others is another run."""
         return {}
+
+    # Folder of the activations of an encoder that is not trained, which the head reads from disk; "" where it runs.
+    activations_dir: str = ""
 
     # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
     is_cached: bool = True
@@ -160,6 +165,8 @@ class Task(abc.ABC):
         A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. A layer whose
         attribute `is_per_token` is true maps each token by itself, [..., H] to [..., outputs], so that it is applied to
         packed rows as they are. The attribute `checkpoint_name` gives its name in checkpoints if it is not "head".
+        A layer that reads "activations" takes what `FineTunedBert.activations` returns of the layers that its attribute
+        `layers` names, float [B, S, K, H], and `read_mask`, int32 [B, S], which is 1 on the tokens that it reads.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

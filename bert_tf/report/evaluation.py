@@ -1,16 +1,21 @@
-"""The sections of a fine-tuning's report that show the last evaluation, from `dev_predictions.jsonl`.
+"""The sections of a fine-tuning's report that show the last evaluation, from what the task kept of it.
+
+Of a classifier that is `dev_predictions.jsonl`, of a tagger `dev_predictions.txt`.
 
 Letters: N examples, C classes.
 """
 
 import html
+import os
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.finetuning.tasks import conll_files, entity_scores, evaluation_file
 from bert_tf.finetuning.tasks.scores import SCORES
+from bert_tf.finetuning.tasks.tagging import DEV_PREDICTIONS, TAGGING
 from bert_tf.report import classes, diagrams
 from bert_tf.report.page import scrolling, table
 
@@ -22,6 +27,8 @@ _MOST_CHARACTERS = 300
 
 def sections(folder: str) -> str:
     """Returns the sections of a folder's last evaluation, of whatever kind; "" if it has none."""
+    if description.exists(folder) and description.read(folder).kind == TAGGING:
+        return _entities(os.path.join(folder, DEV_PREDICTIONS))
     entries = evaluation_file.read(folder)
     if not entries:
         return ""
@@ -31,6 +38,25 @@ def sections(folder: str) -> str:
     if isinstance(example, list):
         return _label_sets(entries, labels)
     return _classes(entries, labels) if isinstance(example, str) else _regression(entries)
+
+
+def _entities(path: str) -> str:
+    """Shows the counts and metrics of each type of entities."""
+    if not tf.io.gfile.exists(path):
+        return ""
+    true, predicted = (
+        [sentence.tags for sentence in conll_files.read_sentences(path, conll_files.Layout(0, column))]
+        for column in (1, 2)
+    )
+    found = entity_scores.compare(true, predicted)
+    rows = [
+        [type_ or entity_scores.NO_TYPE, *(f"{value:.3f}" for value in (counts.precision, counts.recall, counts.f1)),
+         *(f"{count:,}" for count in (counts.true, counts.predicted, counts.right))]
+        for type_, counts in [*found.types.items(), ("all", found.total)]
+    ]  # fmt: skip
+    note = f"{found.words:,} words of the dev data; an entity is right if its type and its words are."
+    head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
+    return f'<h2>Entities</h2><p class="note">{note}</p>{table(head, rows)}'
 
 
 def _label_sets(entries: Sequence[dict], labels: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
 from bert_tf.runs.run_folder import Phase
-from bert_tf.settings import ClassifierSettings, PretrainingSettings, SquadSettings, SwagSettings
+from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings, SquadSettings, SwagSettings
 from bert_tf.training import metrics
 
 
@@ -75,6 +76,16 @@ _BY_MODEL = {
         ),
         script="bert_tf.run_squad",
         settings_class=SquadSettings,
+    ),
+    TAGGING: dataclasses.replace(
+        FINE_TUNING,
+        settings=(
+            "data_dir", "max_seq_length", "document_context", "feature_layers", "lstm_size", "train_batch_size",
+            "num_train_epochs", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
+            "init_checkpoint",
+        ),
+        script="bert_tf.run_ner",
+        settings_class=NerSettings,
     ),
     "choice": dataclasses.replace(FINE_TUNING, script="bert_tf.run_swag", settings_class=SwagSettings),
 }  # fmt: skip

@@ -182,8 +182,12 @@ def _sha256(vocab_file: str) -> str:
     return tokens_sha256(load_vocabulary(vocab_file))
 
 
-def with_casing(settings: _Settings) -> _Settings:
-    """Completes `do_lower_case` from the run's folder or --init_checkpoint; if neither says, it is true.
+def with_casing(settings: _Settings, default: bool = True) -> _Settings:
+    """Completes `do_lower_case` from the run's folder or --init_checkpoint.
+
+    Args:
+      settings: of the run.
+      default: the value if neither says it.
 
     Raises:
       InputError: the casing or vocabulary of --init_checkpoint differs from the given one.
@@ -199,10 +203,10 @@ def with_casing(settings: _Settings) -> _Settings:
         casing = tokenizer.casing
         if not settings.ignore_checkpoint_tokenizer:
             tokenizer.check(lower, settings.vocab_file)
-            tokenizer.check_rules(_first(lower, casing.do_lower_case, True))
+            tokenizer.check_rules(_first(lower, casing.do_lower_case, default))
     if lower is None and casing.do_lower_case is not None:
         logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
-    return dataclasses.replace(settings, do_lower_case=_first(lower, casing.do_lower_case, True))
+    return dataclasses.replace(settings, do_lower_case=_first(lower, casing.do_lower_case, default))
 
 
 def _first(*values: bool | None) -> bool:

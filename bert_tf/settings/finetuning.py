@@ -9,7 +9,13 @@ from bert_tf.settings import protocol
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
-    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert."""
+    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert.
+
+    Attributes:
+      default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
+    """
+
+    default_lower_case: ClassVar[bool] = True
 
     # The row length where neither the flag nor the run's folder gives one.
     default_max_seq_length: ClassVar[int] = 128

@@ -12,7 +12,15 @@ from bert_tf.finetuning.tasks import glue, glue_results
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import optimizer_of
-from bert_tf.settings import ClassifierSettings, FeaturesSettings, PretrainingSettings, SquadSettings, SwagSettings
+from bert_tf.settings import (
+    FEATURE_LAYERS,
+    ClassifierSettings,
+    FeaturesSettings,
+    NerSettings,
+    PretrainingSettings,
+    SquadSettings,
+    SwagSettings,
+)
 from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 
@@ -24,6 +32,7 @@ SETTINGS = {
     "run_swag": SwagSettings,
     "extract_features": FeaturesSettings,
     "run_squad": SquadSettings,
+    "run_ner": NerSettings,
 }
 SHARED = {"phase1", "phase2", "results/pretraining"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
@@ -66,6 +75,16 @@ def test_every_task_has_a_recipe_with_its_published_scores():
             found = re.search(rf"BERT {model} ([\d./]+)[,;]", (EXAMPLES / f"{name.lower()}.flags").read_text())
             scores += [float(score) for score in found[1].split("/")]
         assert len(scores) == 9 and round(sum(scores) / 9, 1) == average
+
+
+def test_every_row_of_table_7_has_a_recipe_with_its_published_score():
+    scores = dict(zip(FEATURE_LAYERS, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))
+    for layers, score in scores.items():
+        recipe = f"conll2003_features_{layers}"
+        settings = read(recipe)
+        assert (settings.feature_layers, settings.lstm_size, settings.document_context) == (layers, 768, True)
+        assert f"BERT base {score};" in (EXAMPLES / f"{recipe}.flags").read_text()
+    assert "base 96.4/92.4, BERT large 96.6/92.8" in (EXAMPLES / "conll2003.flags").read_text()
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)

@@ -1,0 +1,106 @@
+"""Fine-tunes a tagger with Hugging Face's Trainer: the peer of ../finetuning.py for run_ner.
+
+The recipe is that of its run_ner example: the first token of each word is labeled, dynamic padding, AdamW with linear
+decay; warm-up and batches of like length as in finetuning.py beside this file.
+"""
+
+import argparse
+import json
+import pathlib
+
+
+def read(path: pathlib.Path) -> list[tuple[list[str], list[str]]]:
+    """Returns the words and tags of each sentence of a file with a word, a tab and a tag on each line."""
+    sentences = [([], [])]
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        word, _, tag = line.strip().partition("\t")
+        if word:
+            sentences[-1][0].append(word)
+            sentences[-1][1].append(tag.strip())
+        elif sentences[-1][0]:
+            sentences.append(([], []))
+    return [sentence for sentence in sentences if sentence[0]]
+
+
+def main() -> None:
+    """Trains, and writes the dev F1 into a folder."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--train", required=True, type=pathlib.Path)
+    parser.add_argument("--dev", required=True, type=pathlib.Path)
+    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--learning_rate", type=float, default=5e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch_size", type=int, default=32)
+    args = parser.parse_args()
+
+    import torch
+    from seqeval.metrics import f1_score
+    from transformers import (
+        AutoModelForTokenClassification,
+        AutoTokenizer,
+        DataCollatorForTokenClassification,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+
+    set_seed(args.seed)
+    train, dev = read(args.train), read(args.dev)
+    labels = sorted({tag for _, tags in train for tag in tags})
+    ids = {label: number for number, label in enumerate(labels)}
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    model = AutoModelForTokenClassification.from_pretrained(args.model, num_labels=len(labels), dtype=torch.float32)
+
+    def dataset(sentences):
+        encoded = tokenizer(
+            [words for words, _ in sentences], is_split_into_words=True, truncation=True, max_length=128
+        )
+        names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in encoded]
+        rows = []
+        for number, (_, tags) in enumerate(sentences):
+            words, before, row = encoded.word_ids(number), None, []
+            for word in words:
+                row.append(-100 if word is None or word == before else ids[tags[word]])
+                before = word
+            rows.append({**{name: encoded[name][number] for name in names}, "labels": row})
+        return rows
+
+    options = TrainingArguments(
+        output_dir=str(args.output_dir),
+        use_cpu=True,
+        bf16=args.dtype == "bfloat16",
+        num_train_epochs=args.epochs,
+        per_device_train_batch_size=args.batch_size,
+        per_device_eval_batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        weight_decay=0.01,
+        warmup_steps=0.1,
+        train_sampling_strategy="group_by_length",
+        save_strategy="no",
+        logging_steps=50,
+        report_to=[],
+        seed=args.seed,
+        disable_tqdm=True,
+    )
+    collator = DataCollatorForTokenClassification(tokenizer)
+    trainer = Trainer(
+        model=model, args=options, train_dataset=dataset(train), data_collator=collator, processing_class=tokenizer
+    )
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    trainer.train()
+    trainer.save_model()
+    result = trainer.predict(dataset(dev))
+    true, predicted = [], []
+    for row, logits in zip(result.label_ids, result.predictions, strict=True):
+        kept = row != -100
+        true.append([labels[label] for label in row[kept]])
+        predicted.append([labels[label] for label in logits[kept].argmax(1)])
+    f1 = float(f1_score(true, predicted))
+    (args.output_dir / "result.json").write_text(json.dumps({"f1": f1}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
