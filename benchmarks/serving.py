@@ -172,7 +172,9 @@ def main() -> None:
         folder = pathlib.Path(name)
         checkpoint = checkpoint_folder()
         prepare = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--prepare={checkpoint}"]
-        subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run(prepare, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{done.stderr[-2000:]}\nthe peers' model cannot be prepared")
         export(checkpoint, folder / "peer", folder / "ours")
         for _ in range(args.rounds):
             for server, words in commands(folder, port).items():

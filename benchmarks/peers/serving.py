@@ -21,7 +21,8 @@ def prepare(checkpoint: str, folder: pathlib.Path) -> None:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=2, dtype=torch.float32).eval()
+    options = {"num_labels": 2, "dtype": torch.float32, "attn_implementation": "eager"}  # as the exporter takes it
+    model = AutoModelForSequenceClassification.from_pretrained(checkpoint, **options).eval()
     model.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     tokenizer.save_pretrained(folder)

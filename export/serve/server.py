@@ -1,10 +1,12 @@
 """The server's life: it loads the models, listens, and drains on SIGTERM."""
 
 import asyncio
+import contextlib
 import functools
 import logging as python_logging
 import os
 import signal
+import socket
 import time
 
 import grpc
@@ -26,6 +28,7 @@ from tfrecords.errors import InputError
 _MIB = 1 << 20
 # Clients that keep connections open may be about to send; they get so much time to see that the server closes.
 _LAME_DUCK_SECONDS = 0.3
+_BACKLOG = 1024
 _LARGEST_HEADER = 16 * 1024
 _KEEPALIVE_SECONDS = 75.0
 
@@ -114,6 +117,7 @@ class Server:
             self._rest_runner = Alone(settings.rest_threads, "rest")
             self._grpc_runner = Alone(settings.grpc_threads, "grpc")
         self._rest: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
         self._grpc: grpc.aio.Server | None = None
         self._health: rpc.Health | None = None
         self._reloading: asyncio.Task | None = None
@@ -158,12 +162,16 @@ class Server:
             keepalive_timeout=_KEEPALIVE_SECONDS, lingering_time=1.0, shutdown_timeout=1.0,
         )  # fmt: skip
         await self._rest.setup()
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         try:
-            await web.TCPSite(self._rest, settings.host, settings.rest_api_port, backlog=1024).start()
+            listening = socket.create_server((settings.host, settings.rest_api_port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise InputError(
                 f"--host={settings.host} --rest_api_port={settings.rest_api_port}: {error.strerror}; give another"
             ) from error
+        listening.setblocking(False)
+        self._listening = listening.dup()
+        await web.SockSite(self._rest, listening).start()
         logging.info("REST: http://%s:%d/v1/models/%s", settings.host, settings.rest_api_port, self._models.names()[0])
 
     async def _listen_grpc(self, roots: list[str]) -> None:
@@ -227,9 +235,23 @@ class Server:
     async def _stop_rest(self, runner: web.AppRunner, deadline: float) -> None:
         for site in list(runner.sites):
             await site.stop()
+        if self._listening:
+            await self._accept_last(runner.server, self._listening)
         quiet_since = time.monotonic()
         while time.monotonic() < deadline and time.monotonic() - quiet_since < _LAME_DUCK_SECONDS:
             await asyncio.sleep(0.02)
             if self._service.admission.requests:
                 quiet_since = time.monotonic()
         await runner.cleanup()
+
+    @staticmethod
+    async def _accept_last(server: web.Server, listening: socket.socket) -> None:
+        """Takes the connections that the kernel has accepted and asyncio has not, and closes the port."""
+        connections = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connections.append(listening.accept()[0])
+        listening.close()
+        for connection in connections:
+            connection.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(server, connection)
