@@ -55,7 +55,7 @@ class Split:
     def first(self, count: int) -> "Split":
         """Returns all rows of its first examples, at most so many examples."""
         ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example follow each other
-        rows = ends[min(count, len(ends)) - 1]
+        rows = int(ends[min(count, len(ends)) - 1])
         columns = {name: column[:rows] for name, column in self.columns.items()}
         lengths = None if self.lengths is None else self.lengths[:rows]
         return dataclasses.replace(self, columns=columns, example_ids=self.example_ids[:rows], lengths=lengths)
