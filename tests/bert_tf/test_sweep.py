@@ -278,6 +278,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
         started.append(settings.init_checkpoint)
         if len(started) == 4:
             raise Killed
+        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
         return {"f1": int(started[-1].rpartition("-")[2]) / 2000 + settings.learning_rate, "loss": 1.0}
 
     for _ in range(2):  # killed in the middle, and resumed
