@@ -13,7 +13,7 @@ SCRIPTS = {
     "data_gen.create_pretraining_data": "--short_seq_prob",
     "bert_tf.run_pretraining": "--max_predictions_per_seq",
     "bert_tf.run_classifier": "--warmup_proportion",
-    "bert_tf.run_ner": "--document_context",
+    "bert_tf.run_ner": "--feature_layers",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "export.export_saved_model": "--export_dir",
 }
