@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
-NER_RATE = 3e-4
+NER_RATE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -194,7 +194,7 @@ def several_parts(monkeypatch):
     return written
 
 
-FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=2e-2"]
+FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3"]
 
 
 def features(inputs, output_dir, *more: str) -> NerSettings:
@@ -223,7 +223,7 @@ def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp
         settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
     )  # features as the run's folder says
     assert again == pytest.approx(scores, rel=1e-5)
-    other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=1e-2", *ALL, shared))
+    other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared))
     assert other["loss"] > 0 and not several_parts
 
 
