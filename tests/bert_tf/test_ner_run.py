@@ -205,7 +205,7 @@ def features(inputs, output_dir, *more: str) -> NerSettings:
 def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, several_parts, monkeypatch):
     shared = f"--activations_dir={tmp_path}/shared"
     scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
-    assert scores["f1"] > 0.5, "it learns from an encoder of random weights"
+    assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
     assert len(several_parts) > 5 and len(list((tmp_path / "shared").iterdir())) == 3
     weights, start = values(tmp_path / "a/ckpt-120"), values(tmp_path / "a/ckpt-0")
     for name, value in start.items():
