@@ -29,7 +29,7 @@ FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
 # Questions, and a rate at which a checkpoint without any training on questions learns from 786 of them.
 QUESTIONS, QUESTION_RATE = "XQuAD", 4e-4
-ENTITIES, NER_RATE = "WNUT-17", 3e-4
+ENTITIES, NER_RATE = "WNUT-17", 1e-4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -119,7 +119,7 @@ def test_a_published_checkpoint_learns_named_entities(
             [f"--train_data_path={first_sentences(train, tmp_path / 'train', lines)}",
              f"--eval_data_path={first_sentences(dev, tmp_path / 'dev', 20_000)}", f"--init_checkpoint={checkpoint}",
              f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}", "--do_train", "--do_eval",
-             "--dtype=bfloat16", "--learning_rate=3e-4", "--eval_batch_size=32"],
+             "--dtype=bfloat16", "--learning_rate=1e-4", "--train_batch_size=16", "--eval_batch_size=32"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > bound, scores

@@ -16,7 +16,7 @@ SCRIPTS = {
     "bert_tf.run_swag": "--train_data_path",
     "bert_tf.extract_features": "--sentence_vectors",
     "bert_tf.run_squad": "--doc_stride",
-    "bert_tf.run_ner": "--document_context",
+    "bert_tf.run_ner": "--feature_layers",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "bert_tf.score_text": "--hide_rest_of_word",
     "export.export_saved_model": "--export_dir",
