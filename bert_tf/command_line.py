@@ -7,6 +7,7 @@ and help of a flag are therefore defined in one place, and the library never use
 import contextlib
 import dataclasses
 import errno
+import gc
 import json
 import logging as python_logging
 import math
@@ -204,11 +205,21 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
       main: called with the resolved settings; it imports heavy modules itself, so that `--help` is fast.
       doc: text that `--help` prints above the flags.
     """
+    # Modules and graphs are millions of objects that stay. Searching them for garbage would take a second or more.
+    gc.set_threshold(100_000, 20, 20)
+    # TensorFlow would load Keras 3, plotting and statistics with it, for a `tf.keras` that nothing here uses.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     # --help prints the docstring of __main__, which is empty in the stub of a console command.
     sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, "show full tracebacks and TensorFlow's own log", module_name=sys.argv[0])
-    app.run(lambda words: sys.exit(_main_with_clear_errors(settings_class, main, words[1:])), flags_parser=parse_flags)
+
+    def run_and_exit(words: Sequence[str]) -> None:
+        code = _main_with_clear_errors(settings_class, main, words[1:])
+        gc.freeze()  # the interpreter would search all objects once more before it ends
+        sys.exit(code)
+
+    app.run(run_and_exit, flags_parser=parse_flags)
 
 
 def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ from bert_tf.settings import PretrainingSettings
 
 def main(settings: PretrainingSettings) -> None:
     """Runs the script with resolved settings."""
+    settings.set_environment()
     from bert_tf.pretraining.engine import run_pretraining
     from bert_tf.report import run_report
 

@@ -12,6 +12,8 @@ from bert_tf.distributed import workers
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 from tfrecords.errors import InputError
 
+# Options of glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 # absl::SetMinLogLevel
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
@@ -25,6 +27,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
       InputError: the devices or the other workers cannot be reached.
     """
     _silence_compilation_messages()
+    _keep_freed_memory()
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
     if settings.deterministic:
@@ -44,6 +47,22 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if kind == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
     return tf.distribute.get_strategy()
+
+
+def _keep_freed_memory() -> None:
+    """Lets glibc keep freed memory for the next step, instead of returning it to the operating system.
+
+    A step allocates and frees gradients, activations and new weights. glibc gives large blocks back at once, and the
+    operating system clears them before it lends them again, which can take a quarter of a step. Other C libraries keep
+    their ways, and so does a process whose user has set one of glibc's options in the environment.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018 - other libraries lack it
+        library.mallopt(_MMAP_MAX, 0)
+        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _silence_compilation_messages() -> None:

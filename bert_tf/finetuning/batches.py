@@ -60,6 +60,8 @@ def row_batches(
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
+    # AutoGraph has nothing to rewrite in both, and searching the code would take longer than tracing it
+    @tf.autograph.experimental.do_not_convert
     def batch_of(number):
         used = (number + 1) * plan.units * shares
         position = tf.cast(tf.stack([used // num_units, used % num_units, 0]), tf.int32)
@@ -67,6 +69,7 @@ def row_batches(
         batch["data_position"] = tf.repeat(position[tf.newaxis], size, axis=0)
         return batch if places is None else batch | {"places": places[number]}
 
+    @tf.autograph.experimental.do_not_convert
     def gather(batch):
         row_ids, position = batch["row_ids"], batch["data_position"]
         real = row_ids < count

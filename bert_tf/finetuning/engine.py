@@ -35,6 +35,8 @@ from tfrecords import writer
 
 # Predictions and loss of the rows of the dev split, by the step of the weights.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
+# Compiling the fused operations takes some seconds, which an evaluation of fewer positions does not win back.
+_POSITIONS_WORTH_COMPILING = {"float32": 250_000, "bfloat16": 50_000, "float16": 50_000}
 
 
 def run_finetuning(
@@ -63,7 +65,8 @@ def run_finetuning(
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                if write_report and strategies.is_chief(strategy) and _has_results(settings.output_dir):
+                changes = settings.do_train or settings.do_eval  # a prediction changes nothing that the report shows
+                if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
 
 
@@ -79,7 +82,6 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
-    model.encoder.fused_inference = True
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task)
@@ -240,9 +242,17 @@ def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
 ) -> tuple[np.ndarray, float]:
     plan = prepared_run.evaluation_plan(run, split, batch_size)
+    if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
+        objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
         objective, run.task, run.strategy, prepared_run.batches(run, split, plan), len(run.splits[split])
     )
+
+
+def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
+    length = plan.shape.rows * plan.shape.width if plan.shape else plan.ids.shape[1] * run.settings.max_seq_length
+    repeats = run.settings.do_train and run.settings.eval_strategy != "no"
+    return repeats or len(plan.ids) * length >= _POSITIONS_WORTH_COMPILING[run.settings.dtype]
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:

@@ -7,7 +7,6 @@ Letters: B batch, S sequence length, N rows.
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -234,15 +233,12 @@ def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
     Returns:
       Token ids, int32 [N, (tokens)].
     """
-    encode = _traced(tokenizer)
-    parts = [encode(tf.constant(texts[i : i + _TEXTS_PER_CALL])) for i in range(0, len(texts), _TEXTS_PER_CALL)]
+    # Not in a tf.function: tracing would take as long as a hundred calls.
+    parts = [
+        tokenizer.encode(tf.constant(texts[i : i + _TEXTS_PER_CALL], tf.string))
+        for i in range(0, max(1, len(texts)), _TEXTS_PER_CALL)
+    ]
     return tf.concat(parts, axis=0)
-
-
-@functools.lru_cache(maxsize=2)
-def _traced(tokenizer: BertTokenizer) -> tf.types.experimental.GenericFunction:
-    """Returns `tokenizer.encode` as one function that is traced once for all splits, since tracing takes a second."""
-    return tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
 
 
 def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
@@ -266,13 +262,9 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
 
 def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
     """Counts the tokens of each row, int32 [N]."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def of(rows):
-        inputs = task.model_inputs(
-            {name: tf.gather(column, rows) for name, column in columns.items()}, tokenizer, max_seq_length
-        )
-        return tf.reduce_sum(inputs["input_mask"], axis=1)
-
-    parts = [of(tf.range(i, min(i + _TEXTS_PER_CALL, count))).numpy() for i in range(0, count, _TEXTS_PER_CALL)]
-    return np.concatenate([np.zeros(0, np.int32), *parts])
+    parts = [np.zeros(0, np.int32)]
+    for begin in range(0, count, _TEXTS_PER_CALL):
+        rows = {name: column[begin : begin + _TEXTS_PER_CALL] for name, column in columns.items()}
+        inputs = task.model_inputs(rows, tokenizer, max_seq_length)
+        parts.append(tf.reduce_sum(inputs["input_mask"], axis=1).numpy())
+    return np.concatenate(parts)

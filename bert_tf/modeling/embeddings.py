@@ -34,7 +34,13 @@ class Embeddings(keras.layers.Layer):
     def _table(self, name: str, rows: int) -> tf.Variable:
         # The attribute that holds the weight has the same name, so a checkpoint has one path for it.
         shape = [rows, self._config.hidden_size]
-        return self.add_weight(name=name, shape=shape, initializer=initializer(self._config))
+        return self.add_weight(
+            name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
+        )
+
+    def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+        # A gather from the variable itself would make TensorFlow copy the table at each later read and assignment.
+        return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, fused=False):
         """Embeds a batch.
@@ -50,12 +56,12 @@ class Embeddings(keras.layers.Layer):
           float [B, S, H].
         """
         length = input_ids.shape[1] or tf.shape(input_ids)[1]
-        x = tf.gather(self.word_embeddings, input_ids)  # [B, S, H]
+        x = self._gather(self.word_embeddings, input_ids)  # [B, S, H]
         if position_ids is None:
-            x += tf.convert_to_tensor(self.position_embeddings)[:length]
+            x += tf.cast(tf.convert_to_tensor(self.position_embeddings)[:length], x.dtype)
         else:
-            x += tf.gather(self.position_embeddings, position_ids)
-        x += tf.gather(self.segment_embeddings, segment_ids)
+            x += self._gather(self.position_embeddings, position_ids)
+        x += self._gather(self.segment_embeddings, segment_ids)
         rate, site = self._config.hidden_dropout_prob, tf.constant(_DROPOUT_SITE)
         if fused:
             gamma, beta = tf.convert_to_tensor(self.layer_norm.gamma), tf.convert_to_tensor(self.layer_norm.beta)

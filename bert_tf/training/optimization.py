@@ -138,13 +138,18 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
-        large = variable.shape.num_elements() >= _LARGE
-        stepped = (self._stepped_in_one_pass if large else self._stepped)(
-            tf.convert_to_tensor(variable), tf.convert_to_tensor(m), tf.convert_to_tensor(v), gradient,
-            rate, tf.convert_to_tensor(self.iterations), factor, finite, self._decayed[index],
-        )  # fmt: skip
-        for old, new in zip((variable, m, v), stepped, strict=True):
+        step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
+        iterations = tf.convert_to_tensor(self.iterations)
+        step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
+
+    def _step(self, variable, m, v, *rest) -> None:
+        """Updates a weight and its moments; see `_stepped`."""
+        variables = (variable, m, v)
+        for old, new in zip(variables, self._stepped(*map(tf.convert_to_tensor, variables), *rest), strict=True):
             old.assign(new)
+
+    # Compiled code writes in place what it reads once. Separate ops are bound by memory bandwidth.
+    _step_compiled = tf.function(_step, jit_compile=True, autograph=False)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
         """Returns the weight and its moments after a step, unchanged if `finite` is false."""
@@ -158,9 +163,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return tuple(
             tf.where(finite, new, old) for new, old in ((weight - rate * update, weight), (next_m, m), (next_v, v))
         )
-
-    # Compiled code reads and writes each weight and moment once; separate ops are bound by memory bandwidth.
-    _stepped_in_one_pass = tf.function(_stepped, jit_compile=True)
 
     def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
         """Returns Adam's update before learning rate and decay."""

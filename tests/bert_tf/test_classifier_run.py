@@ -90,6 +90,8 @@ def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, v
     left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
     assert run_finetuning(left_out, task, written.append) == pytest.approx(trained[1], rel=1e-5)
     assert written == [str(trained[0])]
+    run_finetuning(settings(inputs, vocab_file, trained[0], "--do_predict"), task, written.append)
+    assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
     with pytest.raises(InputError, match=r"--max_seq_length=16: .* was trained with 24; leave the flag out"):
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--max_seq_length=16"))
 

@@ -330,6 +330,19 @@ def script(tmp_path_factory):
     forks.communicate()
 
 
+@pytest.mark.parametrize("given", ["", "0"])
+def test_a_script_lets_tensorflow_load_no_second_keras_unless_the_user_decides(tmp_path, given):
+    lines = SCRIPT.replace('print(f"done {settings.times}")', 'print(os.environ["TF_USE_LEGACY_KERAS"])')
+    lines = lines.replace("from bert_tf import checkpoints, command_line", "from bert_tf import command_line")
+    (tmp_path / "script.py").write_text(lines)
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    environment |= {"PYTHONPATH": str(pathlib.Path(command_line.__file__).parents[1])}
+    environment |= {"TF_USE_LEGACY_KERAS": given} if given else {}
+    words = [sys.executable, "script.py", "--what=nothing"]
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{given or 1}\n"
+
+
 @pytest.mark.slow
 def test_a_script_that_succeeds_ends_with_0(script):
     done = script("--what=nothing", "--times=5")

@@ -56,6 +56,12 @@ def test_every_weight_matters(model, batch):
         assert (change < 1e-3) if path in key_biases else (change > 1e-3), path
 
 
+def test_no_table_is_gathered_from_its_variable(model, batch):
+    # such a gather would make TensorFlow copy the whole table at each read and assignment of a training step
+    graph = tf.function(lambda: model(batch, training=True, seed=tf.constant([1, 2]))).get_concrete_function().graph
+    assert not [op.name for op in graph.get_operations() if op.type == "ResourceGather"]
+
+
 def test_positions_and_segments_are_told_apart(model, batch):
     inputs = {k: batch[k][:1] for k in ("input_ids", "input_mask", "segment_ids")}
     base = model.encoder(inputs)["sequence_output"]

@@ -5,6 +5,8 @@ import ctypes
 import dataclasses
 import json
 import os
+import platform
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +36,30 @@ from tfrecords.errors import InputError
 def test_strategies_by_flag(kind, made, replicas):
     strategy = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=kind))
     assert isinstance(strategy, made) and strategy.num_replicas_in_sync == replicas
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such option")
+def test_freed_memory_is_used_again_without_the_operating_system():
+    strategies.make_strategy(DeviceSettings())
+
+    def faults() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        bytearray(1 << 26)  # 16,384 pages
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    faults()
+    assert faults() < 1000
+
+
+def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    dataclasses.replace(DeviceSettings(), dtype="bfloat16").set_environment()
+    assert "TF_ENABLE_ONEDNN_OPTS" not in os.environ
+    for given, chosen in ((None, "1"), ("0", "0")):
+        if given:
+            monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
+        DeviceSettings().set_environment()
+        assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == chosen
 
 
 @pytest.mark.parametrize("config", ["", "{}"])
