@@ -7,7 +7,7 @@ import dataclasses
 import os
 
 from bert_tf.command_line import check_values, require, require_positive, setting
-from bert_tf.settings.device import IGNORE_TOKENIZER
+from bert_tf.settings.training import IGNORE_TOKENIZER
 
 # The original's default, the four top layers of Table 7; pooled sentences read the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.settings.training import IGNORE_TOKENIZER
 
 LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
 
@@ -23,9 +24,7 @@ class ScoringSettings:
     do_lower_case: bool | None = setting(
         "lower-case and strip accents; default: as the files beside --init_checkpoint say, else true", None
     )
-    ignore_checkpoint_tokenizer: bool = setting(
-        "use --init_checkpoint even if it was trained with another vocabulary or casing", False
-    )
+    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
         "likelihood: mask with a token also the later tokens of its word, which give it away", False
     )

@@ -5,6 +5,9 @@ import dataclasses
 from bert_tf.command_line import require_folder, require_positive, setting
 from bert_tf.settings.device import DeviceSettings
 
+# The same flag of scripts that do not train.
+IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
@@ -14,9 +17,7 @@ class TrainingSettings(DeviceSettings):
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
     )
     output_dir: str = setting("folder for checkpoints and results", alias="model_dir")
-    ignore_checkpoint_tokenizer: bool = setting(
-        "use --init_checkpoint even if it was trained with another vocabulary or casing", False
-    )
+    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     learning_rate: float = setting("peak learning rate", 5e-5)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
     iterations_per_loop: int = setting(
