@@ -36,7 +36,7 @@ from tfrecords import writer
 # Predictions and loss of the rows of the dev split, by the step of the weights.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
 # Compiling the fused operations takes some seconds, which an evaluation of fewer positions does not win back.
-_POSITIONS_WORTH_COMPILING = {"float32": 250_000, "bfloat16": 50_000, "float16": 50_000}
+_POSITIONS_WORTH_COMPILING = 50_000
 
 
 def run_finetuning(
@@ -252,7 +252,7 @@ def _predictions(
 def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
     length = plan.shape.rows * plan.shape.width if plan.shape else plan.ids.shape[1] * run.settings.max_seq_length
     repeats = run.settings.do_train and run.settings.eval_strategy != "no"
-    return repeats or len(plan.ids) * length >= _POSITIONS_WORTH_COMPILING[run.settings.dtype]
+    return repeats or len(plan.ids) * length >= _POSITIONS_WORTH_COMPILING
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
