@@ -18,7 +18,7 @@ SCRIPTS = {
     "bert_tf.run_squad": "--doc_stride",
     "bert_tf.run_ner": "--feature_layers",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
-    "bert_tf.score_text": "--hide_rest_of_word",
+    "bert_tf.score_text": "--num_guesses",
     "export.export_saved_model": "--export_dir",
 }
 MODULES = SCRIPTS | {

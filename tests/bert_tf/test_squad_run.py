@@ -190,11 +190,11 @@ def second(inputs, vocab_file, tmp_path_factory):
 
 
 def start_logits(folder) -> dict:
-    """Start logits by question and text, of texts that stand in one place of the context."""
+    """Start logits by question and place in the context, of texts that stand in one place."""
     best = json.loads((folder / "nbest_predictions.json").read_text())
     contexts = {entry["qas"][0]["id"]: entry["context"] for entry in map(question, range(24))}
     return {
-        id_: {entry["text"]: entry["start_logit"] for entry in entries if contexts[id_].count(entry["text"]) == 1}
+        id_: {(e["start"], e["end"]): e["start_logit"] for e in entries if contexts[id_].count(e["text"]) == 1}
         for id_, entries in best.items()
     }
 
@@ -205,20 +205,21 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
         folder = shutil.copytree(member, tmp_path / str(number))
         run_squad(
             parse(SquadSettings, [f"--predict_file={inputs}/v1.json", f"--output_dir={folder}", "--do_predict",
-                                  "--n_best_size=1000"])
+                                  "--n_best_size=1000", "--exact_answer_offsets"])
         )  # fmt: skip
         logits.append(start_logits(folder))
     out = tmp_path / "ensemble"
     prefixes = [latest.find(str(folder)).prefix for folder in (trained[0], second)]
     members = f"--ensemble_checkpoints={prefixes[0]},{second}"
     command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
-    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--do_predict", "--n_best_size=1000"]))
+    exact = ["--n_best_size=1000", "--exact_answer_offsets"]
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--do_predict", *exact]))
     assert list(scores) == ["f1", "exact_match"]
     compared = 0
     for id_, found in start_logits(out).items():
-        for text, value in found.items():
-            if all(text in member[id_] for member in logits):
-                np.testing.assert_allclose(value, np.mean([m[id_][text] for m in logits]), atol=1e-4)
+        for place, value in found.items():
+            if all(place in member[id_] for member in logits):
+                np.testing.assert_allclose(value, np.mean([m[id_][place] for m in logits]), atol=1e-4)
                 compared += 1
     assert compared > 100
     assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == prefixes

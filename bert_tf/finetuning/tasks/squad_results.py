@@ -71,8 +71,9 @@ def question_scores(
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
     """Chooses the threshold with the best F1; of equal ones, the lowest.
 
-    An answer is predicted where its odds of none are at most the threshold. Candidates are therefore the odds
-    themselves, and a value below all of them.
+    An answer is predicted where its odds of none are at most the threshold. Candidates lie halfway between two
+    neighboring odds, so that rounding in a later evaluation moves no question to the other side; and below and above
+    all of them.
 
     Args:
       questions: N, with their answers.
@@ -86,7 +87,8 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     ranked = odds[order]
     is_last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cannot divide equal odds
     totals = np.append(0.0, gains[is_last])
-    candidates = np.append(np.nextafter(ranked[0], -np.inf), ranked[is_last])
+    distinct = ranked[is_last]
+    candidates = np.concatenate([[distinct[0] - 1], (distinct[1:] + distinct[:-1]) / 2, [distinct[-1] + 1]])
     return float(candidates[np.argmax(totals)])
 
 
