@@ -16,6 +16,7 @@ from bert_tf.settings import SquadSettings
 
 def main(settings: SquadSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
+    settings.set_environment()
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
     from bert_tf.finetuning.sweep import with_best_trial

@@ -26,7 +26,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     Raises:
       InputError: the devices or the other workers cannot be reached.
     """
-    _silence_compilation_messages()
+    silence_compilation_messages()
     _keep_freed_memory()
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
@@ -65,7 +65,7 @@ def _keep_freed_memory() -> None:
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _silence_compilation_messages() -> None:
+def silence_compilation_messages() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
 
     TensorFlow 2.20 does not do this itself, and has no interface for it. Another version keeps its messages.

@@ -10,6 +10,7 @@ Letters: B batch, S sequence length, V vocabulary size, G guesses.
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.checkpoint_formats import names
+from bert_tf.distributed.strategies import silence_compilation_messages
 from bert_tf.pretraining import fill_mask
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
@@ -148,11 +150,13 @@ def score_file(settings: ScoringSettings) -> None:
     Raises:
       InputError: the checkpoint is no pre-trained masked LM, or a text cannot be scored; before any is.
     """
+    silence_compilation_messages()
     writer.check_outputs([settings.output_file, f"{settings.output_file}{_SETTINGS_END}"], [settings.input_file])
     model, tokenizer = _load(settings)
     texts = list(_texts(settings, tokenizer, model.config.max_position_embeddings))
     if not texts:
         raise InputError(f"--input_file={settings.input_file}: holds no text; write one a line")
+    tf.io.gfile.makedirs(os.path.dirname(settings.output_file) or ".")
     checkpoints.initialize(model, settings.init_checkpoint)
     scorer = MaskedScorer(model, tokenizer, settings.batch_size, settings.num_guesses, settings.hide_rest_of_word)
     total = sum(len(text.row.blanks) for text in texts)

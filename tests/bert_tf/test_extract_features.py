@@ -228,7 +228,10 @@ def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path,
 @pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
     flags = {"output_format": "npz", "layers": "-1"}
-    one = extracted(folder, f"{tmp_path}/one@3", **flags)
+    # This process has two devices, and its threads differ from those of a command.
+    words = command(folder, f"{tmp_path}/one@3", **flags, num_workers=1, max_seq_length=24)
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    one = [path.read_bytes() for path in sorted(tmp_path.glob("one-*"))]
     runner = LocalRunner(2, preload=["bert_tf.features.extract"])
     assert extracted(folder, f"{tmp_path}/two@3", runner, **flags) == one
 

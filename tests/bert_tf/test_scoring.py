@@ -161,3 +161,11 @@ def test_a_model_whose_weights_have_diverged_scores_nothing(vocab_file, tmp_path
     with pytest.raises(InputError, match=r"its evaluation is not finite \(the score of line 1\)"):
         scored(folder, tmp_path, ["the man"])
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_folder_of_the_output_is_created(checkpoint, tmp_path):
+    (tmp_path / "in.txt").write_text("the man\n")
+    made = tmp_path / "new" / "scores.jsonl"
+    flags = [f"--init_checkpoint={checkpoint}", f"--input_file={tmp_path}/in.txt", f"--output_file={made}"]
+    score_text(parse(ScoringSettings, flags))
+    assert len(made.read_text().splitlines()) == 1

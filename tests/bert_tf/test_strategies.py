@@ -3,6 +3,7 @@
 import concurrent.futures
 import ctypes
 import dataclasses
+import importlib
 import json
 import os
 import platform
@@ -62,6 +63,19 @@ def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
         assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == chosen
 
 
+@pytest.mark.parametrize("script", ["run_classifier", "run_ner", "run_pretraining", "run_squad", "run_swag"])
+def test_each_training_script_chooses_the_products_first(script):
+    class Chosen(Exception):
+        pass
+
+    class Settings:
+        def set_environment(self):
+            raise Chosen
+
+    with pytest.raises(Chosen):
+        importlib.import_module(f"bert_tf.{script}").main(Settings())
+
+
 @pytest.mark.parametrize("config", ["", "{}"])
 def test_a_forgotten_strategy_beside_tf_config_is_said(monkeypatch, caplog, config):
     monkeypatch.setenv("TF_CONFIG", config)
@@ -116,7 +130,7 @@ def test_this_tensorflow_has_the_function_that_silences_its_compilers(monkeypatc
     monkeypatch.setattr(strategies.ctypes, "CDLL", lambda path: {strategies._SET_MIN_LOG_LEVEL: levels.append})
     for value in ("3", "0"):
         monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", value)
-        strategies._silence_compilation_messages()
+        strategies.silence_compilation_messages()
     assert levels == [2, 0] and callable(set_level), "errors stay visible"
 
 

@@ -211,10 +211,10 @@ def swept(folder, vocab_file, tmp_path_factory):
     defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
     run = settings(folder, vocab_file, output, *do, *defaults, *flags)
 
-    def save(folder, checkpoint, step):
+    def save(folder, checkpoint, step, most):
         if step == 9:
             raise Killed
-        return whole(folder, checkpoint, step)
+        return whole(folder, checkpoint, step, most)
 
     whole = run_checkpoints.save
     with pytest.MonkeyPatch.context() as patch:
@@ -288,9 +288,10 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
     assert started == [f"{pretrained}/ckpt-{step}" for step in steps]
     results = sweep_results.read(str(output))
     assert len(results.trials) == 6 and results.trials[2].name == "step100_lr0.001_batch8_epochs2_restart1"
-    assert results.by_pretrained_steps() == [(0, 0.002), (100, 0.052), (1000, 0.502)]
+    steps, means = zip(*results.by_pretrained_steps(), strict=True)
+    assert steps == (0, 100, 1000) and means == pytest.approx((0.002, 0.052, 0.502))
     written = json.loads((output / "results.json").read_text())
-    assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": 0.052}
+    assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": pytest.approx(0.052)}
     head, best, *_ = sweep_results.table(results)
     assert head[:2] == ["pre-training steps", "learning rate"] and best[:2] == ["1000", "0.002"]
     run_report.write(str(output))

@@ -151,7 +151,7 @@ def settings(folder, vocab_file, output_dir, *more: str) -> SwagSettings:
 @pytest.fixture(scope="module")
 def trained(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("trained")
-    do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=40"]
+    do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=120", "--learning_rate=2e-3"]
     return output, run_swag(settings(folder, vocab_file, output, *do))
 
 
