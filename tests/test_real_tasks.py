@@ -107,12 +107,12 @@ def test_a_published_checkpoint_learns_to_answer_questions(data_dir, checkpoint,
         parse(
             SquadSettings,
             [f"--train_file={files['train']}", f"--predict_file={files['dev']}", f"--init_checkpoint={checkpoint}",
-             f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=5", "--train_batch_size=8", "--eval_batch_size=16",
-             "--max_seq_length=192", "--learning_rate=3e-4", "--do_train", "--do_eval"],
+             f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=3", "--train_batch_size=8", "--eval_batch_size=16",
+             "--max_seq_length=192", "--learning_rate=1.5e-4", "--adam_bias_correction", "--do_train", "--do_eval"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > 0.3, scores
-    assert scores["exact_match"] > 0.1, scores
+    assert scores["exact_match"] > 0.15, scores
 
 
 def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> pathlib.Path:
