@@ -107,12 +107,12 @@ def test_a_published_checkpoint_learns_to_answer_questions(data_dir, checkpoint,
         parse(
             SquadSettings,
             [f"--train_file={files['train']}", f"--predict_file={files['dev']}", f"--init_checkpoint={checkpoint}",
-             f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=5", "--train_batch_size=8", "--eval_batch_size=16",
-             "--max_seq_length=192", "--learning_rate=3e-4", "--do_train", "--do_eval"],
+             f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=3", "--train_batch_size=8", "--eval_batch_size=16",
+             "--max_seq_length=192", "--learning_rate=1.5e-4", "--adam_bias_correction", "--do_train", "--do_eval"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > 0.3, scores
-    assert scores["exact_match"] > 0.1, scores
+    assert scores["exact_match"] > 0.15, scores
 
 
 def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> pathlib.Path:
@@ -122,23 +122,22 @@ def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> p
     return target
 
 
-# files, lines of the training file, epochs, and a bound above chance, which finds no entity
-NER = [("wnut17-{}.conll", ("train", "dev"), 100_000, 3, 0.1), ("conll2002-esp.{}", ("train", "testa"), 30_000, 3, 0.2)]
+# files, lines of the training file, and a bound above chance, which finds no entity
+NER = [("wnut17-{}.conll", ("train", "dev"), 30_000, 0.15), ("conll2002-esp.{}", ("train", "testa"), 30_000, 0.1)]
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("names", "splits", "lines", "epochs", "bound"), NER, ids=["WNUT-17", "CoNLL-2002"])
-def test_a_published_checkpoint_learns_named_entities(
-    data_dir, checkpoint, tmp_path, names, splits, lines, epochs, bound
-):
+@pytest.mark.parametrize(("names", "splits", "lines", "bound"), NER, ids=["WNUT-17", "CoNLL-2002"])
+def test_a_published_checkpoint_learns_named_entities(data_dir, checkpoint, tmp_path, names, splits, lines, bound):
     train, dev = (data_dir / "ner" / names.format(split) for split in splits)
     scores = run_ner(
         parse(
             NerSettings,
             [f"--train_data_path={first_sentences(train, tmp_path / 'train', lines)}",
-             f"--eval_data_path={first_sentences(dev, tmp_path / 'dev', 20_000)}", f"--init_checkpoint={checkpoint}",
-             f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}", "--do_train", "--do_eval",
-             "--dtype=bfloat16", "--learning_rate=1e-4", "--train_batch_size=16", "--eval_batch_size=32"],
+             f"--eval_data_path={first_sentences(dev, tmp_path / 'dev', 8_000)}", f"--init_checkpoint={checkpoint}",
+             f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1", "--do_train", "--do_eval",
+             "--adam_bias_correction", "--learning_rate=1e-4", "--train_batch_size=8", "--eval_batch_size=32",
+             "--max_seq_length=64"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > bound, scores

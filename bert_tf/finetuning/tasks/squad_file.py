@@ -195,9 +195,8 @@ def trainable(path: str, questions: Sequence[Question], has_unanswerable: bool) 
         if question.is_impossible and has_unanswerable:
             kept.append(question)
         elif not question.answers:
-            raise InputError(
-                f"{path}: question {question.id} has no answer; give --version_2_with_negative, or remove the question"
-            )
+            remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
+            raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
         else:
             (kept if answer_words(question.context, question.answers[0]) else wrong).append(question)
     if not kept:

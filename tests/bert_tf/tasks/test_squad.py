@@ -357,6 +357,14 @@ def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
             make_task(str(path)).read(split)
 
 
+def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_key_to_set(tmp_path):
+    path = tmp_path / "a.json"
+    content = {"context": "the man said so", "qas": [QA | {"answers": [], "is_impossible": False}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
+    with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
+        make_task(str(path), has_unanswerable=True).read("train")
+
+
 def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
     (tmp_path / "a.json").write_text(
         '{"data": [{"paragraphs": [{"context": "a \\ud83d b man", "qas": [{"id": "1", "question": "\\udc00?"}]}]}]}'
