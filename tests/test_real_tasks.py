@@ -59,10 +59,10 @@ def test_a_published_checkpoint_learns_to_continue_texts(data_dir, checkpoint, t
             SwagSettings,
             [f"--train_data_path={paths['train']}", f"--eval_data_path={paths['dev']}", "--max_seq_length=128",
              f"--init_checkpoint={checkpoint}", f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1",
-             "--do_train", "--do_eval", "--dtype=bfloat16", "--train_batch_size=16", "--learning_rate=5e-5"],
+             "--do_train", "--do_eval", "--adam_bias_correction", "--train_batch_size=16", "--learning_rate=5e-5"],
         )
     )  # fmt: skip
-    assert next(iter(scores)) == "accuracy" and scores["accuracy"] > 0.6, f"chance is 0.25: {scores}"
+    assert next(iter(scores)) == "accuracy" and scores["accuracy"] > 0.5, f"chance is 0.25: {scores}"
 
 
 @pytest.mark.real
