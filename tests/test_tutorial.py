@@ -85,12 +85,8 @@ def write(path: str, content: str) -> None:
 
 
 def write_checkpoint(vocab_file: str) -> None:
-    config = BertConfig(300, 16, 4, 2, 32, max_position_embeddings=128, initializer_range=0.1)
-    write("uncased/bert_config.json", config.to_json_string())
-    write("uncased/vocab.txt", pathlib.Path(vocab_file).read_text())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write("uncased/ckpt")
-    for name, layers in (("uncased", 2), ("cased", 4)):
-        config = BertConfig(300, 16, layers, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+    for name in ("uncased", "cased"):
+        config = BertConfig(300, 16, 4, 2, 32, max_position_embeddings=128, initializer_range=0.1)
         write(f"{name}/bert_config.json", config.to_json_string())
         write(f"{name}/vocab.txt", pathlib.Path(vocab_file).read_text())
         tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{name}/ckpt")
