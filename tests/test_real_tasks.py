@@ -45,7 +45,7 @@ def test_a_published_checkpoint_learns_the_task(data_dir, checkpoint, tmp_path, 
             ClassifierSettings,
             [f"--task_name={task}", f"--data_dir={shortened(data_dir / 'glue' / task, tmp_path / 'data', lines)}",
              f"--init_checkpoint={checkpoint}", f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}",
-             "--do_train", "--do_eval", "--dtype=bfloat16", "--learning_rate=5e-5", "--eval_batch_size=32"],
+             "--do_train", "--do_eval", "--learning_rate=5e-5", "--eval_batch_size=32"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == metric and scores[metric] > bound, scores
@@ -71,7 +71,7 @@ def test_wnli_submits_the_majority_class_of_its_training_data(data_dir, checkpoi
         parse(
             ClassifierSettings,
             ["--task_name=WNLI", f"--data_dir={data_dir / 'glue' / 'WNLI'}", f"--init_checkpoint={checkpoint}",
-             f"--output_dir={tmp_path}", "--num_train_epochs=0.1", "--do_train", "--do_predict", "--dtype=bfloat16"],
+             f"--output_dir={tmp_path}", "--num_train_epochs=0.1", "--do_train", "--do_predict"],
         )
     )  # fmt: skip
     lines = (tmp_path / "WNLI.tsv").read_text().splitlines()
