@@ -35,12 +35,12 @@ def main() -> None:
 
     import numpy as np
     import torch
+    from training_options import training_options
     from transformers import (
         AutoModelForSequenceClassification,
         AutoTokenizer,
         DataCollatorWithPadding,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
 
@@ -54,23 +54,7 @@ def main() -> None:
         names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in encoded]
         return [{**{n: encoded[n][i] for n in names}, "labels": label} for i, label in enumerate(labels)]
 
-    options = TrainingArguments(
-        output_dir=str(args.output_dir),
-        use_cpu=True,
-        bf16=args.dtype == "bfloat16",
-        num_train_epochs=args.epochs,
-        per_device_train_batch_size=args.batch_size,
-        per_device_eval_batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        weight_decay=0.01,
-        warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
-        save_strategy="no",
-        logging_steps=50,
-        report_to=[],
-        seed=args.seed,
-        disable_tqdm=True,
-    )
+    options = training_options(args, train_sampling_strategy="group_by_length")
     trainer = Trainer(
         model=model,
         args=options,

@@ -38,12 +38,12 @@ def main() -> None:
 
     import torch
     from seqeval.metrics import f1_score
+    from training_options import training_options
     from transformers import (
         AutoModelForTokenClassification,
         AutoTokenizer,
         DataCollatorForTokenClassification,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
 
@@ -68,23 +68,7 @@ def main() -> None:
             rows.append({**{name: encoded[name][number] for name in names}, "labels": row})
         return rows
 
-    options = TrainingArguments(
-        output_dir=str(args.output_dir),
-        use_cpu=True,
-        bf16=args.dtype == "bfloat16",
-        num_train_epochs=args.epochs,
-        per_device_train_batch_size=args.batch_size,
-        per_device_eval_batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        weight_decay=0.01,
-        warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
-        save_strategy="no",
-        logging_steps=50,
-        report_to=[],
-        seed=args.seed,
-        disable_tqdm=True,
-    )
+    options = training_options(args, train_sampling_strategy="group_by_length")
     collator = DataCollatorForTokenClassification(tokenizer)
     trainer = Trainer(
         model=model, args=options, train_dataset=dataset(train), data_collator=collator, processing_class=tokenizer

@@ -81,12 +81,12 @@ def main() -> None:
     args = parser.parse_args()
 
     import torch
+    from training_options import training_options
     from transformers import (
         AutoModelForQuestionAnswering,
         AutoTokenizer,
         DataCollatorWithPadding,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
 
@@ -101,22 +101,7 @@ def main() -> None:
         kept = ("input_ids", "token_type_ids", "attention_mask", "start_positions", "end_positions")
         return [{name: row[name] for name in kept if name in row} for row in rows]
 
-    options = TrainingArguments(
-        output_dir=str(args.output_dir),
-        use_cpu=True,
-        bf16=args.dtype == "bfloat16",
-        num_train_epochs=args.epochs,
-        per_device_train_batch_size=args.batch_size,
-        per_device_eval_batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        weight_decay=0.01,
-        warmup_steps=0.1,
-        save_strategy="no",
-        logging_steps=50,
-        report_to=[],
-        seed=args.seed,
-        disable_tqdm=True,
-    )
+    options = training_options(args)
     collator = DataCollatorWithPadding(tokenizer)
     trainer = Trainer(model=model, args=options, train_dataset=columns(train), data_collator=collator)
     trainer.train()

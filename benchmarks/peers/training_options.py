@@ -1,0 +1,27 @@
+"""The options of Hugging Face's Trainer that all peers share."""
+
+import argparse
+from typing import Any
+
+from transformers import TrainingArguments
+
+
+def training_options(args: argparse.Namespace, **more: Any) -> TrainingArguments:
+    """Returns the Trainer's options for a peer's arguments; `more` are those of the peer alone."""
+    return TrainingArguments(
+        output_dir=str(args.output_dir),
+        use_cpu=True,
+        bf16=args.dtype == "bfloat16",
+        num_train_epochs=args.epochs,
+        per_device_train_batch_size=args.batch_size,
+        per_device_eval_batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        weight_decay=0.01,
+        warmup_steps=0.1,
+        save_strategy="no",
+        logging_steps=50,
+        report_to=[],
+        seed=args.seed,
+        disable_tqdm=True,
+        **more,
+    )
