@@ -90,6 +90,11 @@ def exists(folder: str) -> bool:
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
+def if_trained(folder: str) -> TaskDescription | None:
+    """Returns the description in a folder that has checkpoints; None where one of the two is missing."""
+    return read(folder) if latest.prefixes(folder) and exists(folder) else None
+
+
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the run in `output_dir`; None if nothing is trained there.
 
@@ -100,12 +105,8 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
       InputError: the file is damaged, or is missing and no training writes it anew.
     """
     folder = settings.output_dir
-    if not latest.prefixes(folder):
-        return None
-    if exists(folder):
-        return read(folder)
-    if settings.do_train:
-        return None
+    if (found := if_trained(folder)) or settings.do_train or not latest.prefixes(folder):
+        return found
     raise InputError(
         f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
         "folder again, or repeat the command of its training, which writes the file anew"

@@ -14,7 +14,6 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task
@@ -269,8 +268,7 @@ def _folder_of(path: str) -> str:
 
 def _facts(settings: SquadSettings, folder: str) -> dict[str, Any]:
     """Returns the flags of `_DEFAULTS`: as given, else those of the run in a folder, else the defaults."""
-    known = latest.prefixes(folder) and description.exists(folder)
-    described = description.read(folder) if known else None
+    described = description.if_trained(folder)
     trained = {**described.data, **described.parameters} if described and described.kind == SPAN else {}
     given = {name: getattr(settings, name) for name in _DEFAULTS}
     return {**_DEFAULTS, **{name: trained[name] for name in _DEFAULTS if name in trained},

@@ -5,7 +5,6 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import tag_schemes
@@ -58,10 +57,8 @@ def _run_in(output_dir: str) -> TaskDescription | None:
     Raises:
       InputError: the run is of another kind.
     """
-    if not (latest.prefixes(output_dir) and description.exists(output_dir)):
-        return None
-    found = description.read(output_dir)
-    if found.kind != TAGGING:
+    found = description.if_trained(output_dir)
+    if found and found.kind != TAGGING:
         raise InputError(f"--output_dir={output_dir}: holds a run of {found.kind}, not of tags; give another folder")
     return found
 
