@@ -22,9 +22,9 @@ from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
+from export.kinds.classification import ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from export.signatures import ServedMultiLabel, ServedRegression
 from tests.bert_tf.classification import make_classifier, make_task
 from tfrecords.errors import InputError
 
