@@ -1,8 +1,9 @@
 """Settings of the export script: every field is a flag."""
 
 import dataclasses
+import math
 
-from bert_tf.command_line import require_folder, setting
+from bert_tf.command_line import require, require_folder, require_positive, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +18,14 @@ class ExportSettings:
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
         "in training it is always the last", "best", choices=("best", "last"),
     )  # fmt: skip
+    max_answer_length: int = setting("questions on a context: longest answer, in tokens", 30)
+    null_score_diff_threshold: float | None = setting(
+        "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
+        "default: what --tune_null_threshold of run_squad found, or 0", None,
+    )  # fmt: skip
 
     def __post_init__(self):
         require_folder("export_dir", self.export_dir)
+        require_positive(self, "max_answer_length")
+        odds = self.null_score_diff_threshold
+        require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")

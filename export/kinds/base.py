@@ -115,9 +115,13 @@ class ServedTask(ServedModel):
         """Returns a function that makes the head of the task, for `FineTunedBert`."""
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds what the answers need from a run's folder for its checkpoint of a step; nothing by default."""
-        del folder, step
+    def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds what answers need from settings and a run's folder, for its checkpoint of a step; nothing by default.
+
+        Raises:
+          InputError: the settings do not fit the kind, or the folder is damaged.
+        """
+        del settings, folder, step
         return description
 
 
