@@ -73,7 +73,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
     for variable in model.head.variables:
         variable.assign(bias if variable.shape.rank == 1 else weights.T)
     served = ServedClassifier(model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {})
-    tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served))
+    tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served, config.max_position_embeddings))
 
 
 def free_port() -> int:

@@ -10,7 +10,7 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.runs import checkpoint_tokenizer
-from export import signatures, sources
+from export import signatures, sources, versions
 from export.settings import ExportSettings
 from export.sources import Source
 from tfrecords import writer
@@ -20,26 +20,33 @@ LABELS_NAME = "labels.txt"
 SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
-def export_saved_model(settings: ExportSettings) -> None:
+def export_saved_model(settings: ExportSettings) -> str:
     """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`.
 
-    The folder appears under its name only when it is complete. `assets.extra/export.json` in it keeps the settings.
+    The version appears under its number only when it is complete. `assets.extra/export.json` in it keeps the settings.
+
+    Returns:
+      The folder of the version: `export_dir`, or the next version in it.
 
     Raises:
-      InputError: there is nothing to export, or `export_dir` is not empty.
+      InputError: there is nothing to export, or `export_dir` exists or is no model's folder.
     """
-    target = settings.export_dir.rstrip("/")
-    writer.check_new_folder(target, "export_dir")
+    versions.check(settings.export_dir)
     # Served in float32, whatever the model was trained in.
     keras.mixed_precision.set_global_policy("float32")
     source = sources.load(settings)
     settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
     with tempfile.TemporaryDirectory() as folder:
         served = source.kind(source.model, source.tokenizer, source.description, _assets(source, folder))
-        with writer.atomic_folder(target) as temporary:
-            tf.saved_model.save(served, temporary, signatures=signatures.of(served))
+        with writer.temporary_folder(versions.beside(settings.export_dir)) as temporary:
+            tf.saved_model.save(
+                served, temporary, signatures=signatures.of(served, source.config.max_position_embeddings)
+            )
+            signatures.set_method(temporary, served.method)
             writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
+            target = versions.publish(temporary, settings.export_dir)
     logging.info("exported %s to %s", source.checkpoint, target)
+    return target
 
 
 def _assets(source: Source, folder: str) -> dict[str, str]:

@@ -11,7 +11,9 @@ class ExportSettings:
     """Settings of `export_saved_model`."""
 
     checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
-    export_dir: str = setting("folder to write; TF Serving needs a version number as its name, as in models/mrpc/1")
+    export_dir: str = setting(
+        "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version"
+    )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting("task that the run must have been trained on; empty: any", "", alias="task")
     use_checkpoint: str = setting(

@@ -1,20 +1,86 @@
-"""The signatures of an export."""
+"""The signatures of an export: strings, tokens, and serialized `tf.train.Example`s.
+
+Letters: B batch, S sequence length.
+"""
 
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
+from tensorflow.python.saved_model import fingerprinting_utils
 
-from export.kinds.base import ServedModel
+from export.kinds.base import PREDICT, ServedModel
+
+DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# TF Serving's own name of the input of classify and regress.
+EXAMPLES_INPUT = "inputs"
 
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 
-def of(served: ServedModel) -> Signatures:
-    """Returns the signatures of a served model by their names."""
-    functions = {"serving_default": (served.answer, served.inputs()), **served.more_signatures()}
-    return {name: _traced(function, inputs) for name, (function, inputs) in functions.items()}
+def of(served: ServedModel, longest: int) -> Signatures:
+    """Returns the signatures of a served model by their names.
+
+    Args:
+      served: the model.
+      longest: number of its positions, which rows of tokens must not exceed.
+    """
+    # One function for both, so that the graph holds the model once.
+    answer = tf.function(served.answer)
+    strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
+
+    def answer_strings(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(**texts)
+
+    def answer_tokens(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        message = f"a row has more tokens than the {longest} positions of the model"
+        with tf.control_dependencies(
+            [tf.debugging.assert_less_equal(tf.shape(rows["input_ids"])[-1], longest, message)]
+        ):
+            rows = {name: tf.identity(value) for name, value in rows.items()}
+        return served.answer_tokens(**rows)
+
+    def answer_examples(**serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(serialized[EXAMPLES_INPUT], _features(strings))
+        return served.example_outputs(answer(**parsed))
+
+    examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string)}
+    return {
+        DEFAULT: _concrete(answer_strings, strings),
+        TOKENS: _concrete(answer_tokens, tokens),
+        EXAMPLES: _concrete(answer_examples, examples),
+        **{name: _concrete(function, inputs) for name, (function, inputs) in served.more_signatures().items()},
+    }
 
 
-def _traced(function: Callable, inputs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
-    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in inputs.items()}
-    return tf.function(function).get_concrete_function(**specs)
+def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
+    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
+    return tf.function(function).get_concrete_function(**named)
+
+
+def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
+    """Returns how an Example holds the inputs: a text in a feature of its name, or all texts of a row in it."""
+    features = {}
+    for name, spec in inputs.items():
+        shape = spec.shape[1:]
+        is_fixed = shape.is_fully_defined()
+        features[name] = (
+            tf.io.FixedLenFeature(shape, tf.string)
+            if is_fixed
+            else tf.io.FixedLenSequenceFeature([], tf.string, allow_missing=True)
+        )
+    return features
+
+
+def set_method(folder: str, method: str) -> None:
+    """Writes TF Serving's method of the signature `examples` into a SavedModel.
+
+    `tf.saved_model.save` gives every signature the method predict.
+    """
+    if method == PREDICT:
+        return
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
+    updater.replace_method_name(signature_key=EXAMPLES, method_name=method)
+    updater.save()
+    # It has a checksum of the file.
+    fingerprinting_utils.write_fingerprint(folder)

@@ -4,6 +4,7 @@ Letters: B batch, S sequence length, N choices of an example.
 """
 
 import abc
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,9 @@ class ServedModel(tf.Module, abc.ABC):
         self.tokenizer = tokenizer
         # The weights are tracked, the Keras model is not: it would add a function for every layer.
         self.weights = model.variables
-        self._model = lambda inputs: model(inputs, training=False)
+        # All signatures call one function, so that the graph holds the model once.
+        traced = tf.function(functools.partial(model, training=False))
+        self._model = lambda inputs: traced(inputs)
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
         self._description = description
 

@@ -30,6 +30,12 @@ class ServedTagging(ServedTask):
     file of CoNLL. Its outputs are the same.
     """
 
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        # One function for both signatures, so that the graph holds the model once.
+        answer = tf.function(self._answers)
+        self._answer = lambda found: answer(found)
+
     @staticmethod
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """See `ServedTask`."""
@@ -54,11 +60,11 @@ class ServedTagging(ServedTask):
           0 on padding; `num_words`, int32 [B]. The tags are those of the entities in what the model predicted, in the
           scheme of the training data, as in the trainer's prediction files.
         """
-        return self._answers(of_sentences(text))
+        return self._answer(of_sentences(text))
 
     def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tags words that are separated by white space, string [B]; see `answer`."""
-        return self._answers(of_spaces(words))
+        return self._answer(of_spaces(words))
 
     def answer_tokens(
         self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
