@@ -5,6 +5,13 @@ import math
 
 from bert_tf.command_line import require, require_folder, require_positive, setting
 
+# Flags that only kinds without a task have.
+_FLAGS_OF_KINDS = (
+    ("pooling", "embeddings"),
+    ("normalize", "embeddings"),
+    ("max_seq_length", "embeddings", "fill_mask"),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
@@ -25,9 +32,37 @@ class ExportSettings:
         "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
         "default: what --tune_null_threshold of run_squad found, or 0", None,
     )  # fmt: skip
+    top_k: int = setting("--task_name=fill_mask: tokens that are answered for each mask", 5)
+    layers: str = setting(
+        "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
+        "-1",
+    )
+    pooling: str | None = setting(
+        "--task_name=embeddings: pooled vector, that of [CLS], or mean or maximum of all tokens; default: what "
+        "sentence-transformers' files beside the checkpoint say, or mean", None, choices=("cls", "mean", "max"),
+    )  # fmt: skip
+    normalize: bool | None = setting(
+        "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false", None
+    )
+    max_seq_length: int | None = setting(
+        "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
+        "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
+        "of their training", None,
+    )  # fmt: skip
 
     def __post_init__(self):
         require_folder("export_dir", self.export_dir)
-        require_positive(self, "max_answer_length")
+        require_positive(self, "max_answer_length", "top_k", "max_seq_length")
         odds = self.null_score_diff_threshold
         require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
+        kinds = {
+            "pooling": ("embeddings",),
+            "normalize": ("embeddings",),
+            "max_seq_length": ("embeddings", "fill_mask"),
+        }
+        for flag, names in kinds.items():
+            given = getattr(self, flag)
+            require(
+                given is None or self.task_name.lower() in names,
+                f"--{flag}={given}: is for --task_name={' or '.join(names)}; name the task, or drop the flag",
+            )

@@ -19,6 +19,8 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
 from bert_tf.distributed.strategies import silence_compilation_messages
 from bert_tf.pretraining import fill_mask
 from bert_tf.pretraining.fill_mask import Row
@@ -185,16 +187,7 @@ def score_file(settings: ScoringSettings) -> None:
 def _load(settings: ScoringSettings) -> tuple[BertPretrainer, BertTokenizer]:
     """Returns the model, still without its weights, and its tokenizer."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    config = contents.require_config()
-    if "masked_lm" not in names.heads_in(contents.tensors):
-        raise InputError(
-            f"{contents.source}: has no masked-LM head, so it predicts no token; give a checkpoint of pre-training"
-        )
-    if config.directionality != "bidi":
-        raise InputError(
-            f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
-            "model that attends to both sides"
-        )
+    config = require_masked_lm(contents)
     known = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
     given = (lower for lower in (settings.do_lower_case, known.casing.do_lower_case) if lower is not None)
     lower = next(given, True)
@@ -208,8 +201,27 @@ def _load(settings: ScoringSettings) -> tuple[BertPretrainer, BertTokenizer]:
     config.check_vocabulary(len(tokenizer.vocabulary), vocab_file, contents.config_file)
     if settings.max_seq_length:
         config.check_length(settings.max_seq_length, contents.config_file)
-    contents.check_pretrained(config)
     return BertPretrainer(config), tokenizer
+
+
+def require_masked_lm(contents: Contents) -> BertConfig:
+    """Returns the configuration of a checkpoint that predicts masked tokens.
+
+    Raises:
+      InputError: it does not, or lacks a tensor.
+    """
+    config = contents.require_config()
+    if "masked_lm" not in names.heads_in(contents.tensors):
+        raise InputError(
+            f"{contents.source}: has no masked-LM head, so it predicts no token; give a checkpoint of pre-training"
+        )
+    if config.directionality != "bidi":
+        raise InputError(
+            f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
+            "model that attends to both sides"
+        )
+    contents.check_pretrained(config)
+    return config
 
 
 def _texts(settings: ScoringSettings, tokenizer: BertTokenizer, positions: int) -> Iterator[Text]:

@@ -17,7 +17,7 @@ def compute(model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor], inputs: Mappi
     """Computes a model's output for rows.
 
     Args:
-      model: maps inputs to a tensor whose first axis is that of the rows, with a known rank.
+      model: maps inputs to a tensor whose first axis is that of the rows.
       inputs: [N, S]; columns that are padding in every row are dropped.
 
     Returns:
@@ -28,11 +28,15 @@ def compute(model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor], inputs: Mappi
     size = tf.maximum(_TOKENS // length, 1)
     parts = tf.maximum((rows + size - 1) // size, 1)  # no row is one empty part
 
+    shapes = []
+
     def step(number: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         taken = slice(number * size, (number + 1) * size)
-        return number + 1, found.write(number, model({name: values[taken] for name, values in inputs.items()}))
+        output = model({name: values[taken] for name, values in inputs.items()})
+        shapes.append(output.shape[1:])
+        return number + 1, found.write(number, output)
 
     found = tf.TensorArray(tf.float32, size=parts, infer_shape=False)
     # One after the other, or memory would not be bounded.
     _, found = tf.while_loop(lambda number, _: number < parts, step, (0, found), parallel_iterations=1)
-    return found.concat()
+    return tf.ensure_shape(found.concat(), [None, *shapes[0]])

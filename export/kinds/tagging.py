@@ -83,7 +83,7 @@ class ServedTagging(ServedTask):
         begins[self.tokenizer.cls_id] = begins[self.tokenizer.sep_id] = False
         is_read = (input_mask > 0) & tf.gather(begins, input_ids)
         places = tf.ragged.boolean_mask(tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1]), is_read)
-        logits = self._model(inputs | _read(places, tf.shape(input_ids)[1]))["logits"]
+        logits = self._model(inputs | _read(places))["logits"]
         read = tf.nn.softmax(tf.gather_nd(logits, _indices(tf.ragged.range(places.row_lengths()))))
         shape = tf.concat([tf.shape(input_ids), [len(self._description.labels)]], 0)
         return {"probabilities": tf.scatter_nd(tf.cast(_indices(places), tf.int32), read, shape)}
@@ -119,7 +119,7 @@ class ServedTagging(ServedTask):
         inputs = pack(rows.tokens, None, max_seq_length=length, **ids)
         places = rows.words
         if self._reads_words:
-            inputs |= _read(places, length)
+            inputs |= _read(places)
             places = tf.ragged.range(places.row_lengths())
         logits = parts.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
@@ -138,11 +138,10 @@ def _indices(places: tf.RaggedTensor) -> tf.Tensor:
     return tf.stack([places.value_rowids(), tf.cast(places.values, tf.int64)], 1)
 
 
-def _read(places: tf.RaggedTensor, length: int | tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns what a head on activations reads of rows, int32 [N, S] each; see `TaggingTask.model_inputs`."""
-    shape = [None, length]
-    mask = tf.ones_like(places, tf.int32).to_tensor(shape=shape)
-    return {"read_positions": tf.cast(places, tf.int32).to_tensor(shape=shape), "read_mask": mask}
+def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """Returns what a head on activations reads of rows, int32 [N, places]; see `TaggingTask.model_inputs`."""
+    mask = tf.ones_like(places, tf.int32)
+    return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
 
 
 KINDS: dict[str, type[ServedTask]] = {tagging.TAGGING: ServedTagging}

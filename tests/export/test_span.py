@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.squad import SquadTask
@@ -15,7 +14,7 @@ from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 from tests.bert_tf.tasks.test_squad import HARD
 from tests.conftest import WORDS
-from tests.export.untrained import export, make_run
+from tests.export.exports import ask, export, put_together
 from tfrecords.errors import InputError
 
 LENGTH, STRIDE, QUERY, THRESHOLD = 32, 8, 10, -0.5
@@ -27,7 +26,7 @@ QUESTIONS = [(question, context) for context in CONTEXTS for question in ("what 
 def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
     """An export and the trainer's answers to QUESTIONS."""
     task = SquadTask((), "", Decoding(20, 30, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
-    model = make_run(run, vocab_file, task, LENGTH, bilstm_head)
+    model = put_together(run, vocab_file, task, LENGTH, bilstm_head, spread=0.6)
     tokenizer = BertTokenizer(vocab_file)
     questions = [Question(str(number), *pair, ()) for number, pair in enumerate(QUESTIONS)]
     split = encoded_split(task, questions, tokenizer, LENGTH)
@@ -45,12 +44,8 @@ def pair(request, vocab_file, tmp_path_factory):
     return served(folder / "run", vocab_file, request.param)
 
 
-def ask(model, pairs):
-    question, context = (tf.constant(texts, tf.string) for texts in zip(*pairs, strict=True))
-    return {
-        name: value.numpy()
-        for name, value in model.signatures["serving_default"](question=question, context=context).items()
-    }
+def columns(pairs):
+    return dict(zip(("question", "context"), zip(*pairs, strict=True), strict=True))
 
 
 def assert_equal(answers, expected, pairs=QUESTIONS):
@@ -70,7 +65,7 @@ def assert_equal(answers, expected, pairs=QUESTIONS):
 
 def test_answers_are_the_trainers_with_exact_offsets(pair):
     model, expected = pair
-    answers = ask(model, QUESTIONS)
+    answers = ask(model, **columns(QUESTIONS))
     assert_equal(answers, expected)
     assert ("null_odds" in answers) == (expected[0].null_odds is not None)
     found = [found.text(THRESHOLD) for found in expected]
@@ -80,16 +75,16 @@ def test_answers_are_the_trainers_with_exact_offsets(pair):
 def test_an_answer_does_not_depend_on_its_neighbours_and_an_empty_batch_is_answered(pair):
     model, expected = pair
     for number in (0, 4, 21, 34):
-        assert_equal(ask(model, QUESTIONS[number : number + 1]), expected[number : number + 1], QUESTIONS[number:])
-    serve = model.signatures["serving_default"]
-    nothing = serve(question=tf.constant([], tf.string), context=tf.constant([], tf.string))
-    assert all(value.shape == [0] for value in nothing.values())
+        assert_equal(
+            ask(model, **columns(QUESTIONS[number : number + 1])), expected[number : number + 1], QUESTIONS[number:]
+        )
+    assert all(value.shape == (0,) for value in ask(model, question=[], context=[]).values())
 
 
 def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
     broken = b"the \xffm\xe4\xb8an \xed\xa0\x80said \xf0\x9f\x98\x80 caf\xc3\xa9 t\xc3 they"
     text = broken.decode("utf-8", "ignore")
-    answers, clean = (ask(pair[0], [(b"wh\xffat ?", context)]) for context in (broken, text))
+    answers, clean = (ask(pair[0], question=[b"wh\xffat ?"], context=[context]) for context in (broken, text))
     for name, value in clean.items():
         if value.dtype == object:
             assert answers[name] == value
@@ -102,13 +97,13 @@ def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
 def test_a_bilstm_and_a_given_threshold_are_served(vocab_file, tmp_path):
     (tmp_path / "run").mkdir()
     model, expected = served(tmp_path / "run", vocab_file, True, bilstm_head=True, null_score_diff_threshold=THRESHOLD)
-    assert_equal(ask(model, QUESTIONS), expected)
+    assert_equal(ask(model, **columns(QUESTIONS)), expected)
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
     task = SquadTask((), "", Decoding(), STRIDE, QUERY)
     (tmp_path / "run").mkdir()
-    make_run(tmp_path / "run", vocab_file, task, LENGTH)
+    put_together(tmp_path / "run", vocab_file, task, LENGTH)
     with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; drop the"):
         export(tmp_path / "run", null_score_diff_threshold=1.5)
     with pytest.raises(InputError, match="must be finite"):
