@@ -20,5 +20,10 @@ class ExportSettings:
         "in training it is always the last", "best", choices=("best", "last"),
     )  # fmt: skip
 
+    dtype: str = setting(
+        "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
+        choices=("float32", "bfloat16"),
+    )  # fmt: skip
+
     def __post_init__(self):
         require_folder("export_dir", self.export_dir)

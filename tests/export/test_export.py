@@ -164,9 +164,10 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "allow_unfinished": False,
         "task_name": "",
         "use_checkpoint": "best",
+        "dtype": "float32",
     }
     assert kept == expected
-    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
+    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
 
 
 @pytest.mark.slow
