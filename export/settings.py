@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import require_folder, setting
+from bert_tf.command_line import require, require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +19,21 @@ class ExportSettings:
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
         "in training it is always the last", "best", choices=("best", "last"),
     )  # fmt: skip
-
     dtype: str = setting(
         "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
         choices=("float32", "bfloat16"),
     )  # fmt: skip
+    format: str = setting(
+        "saved_model for TF Serving, or litert for a .tflite of the token signature, with the tokenizer's files",
+        "saved_model", choices=("saved_model", "litert"),
+    )  # fmt: skip
+    quantize: str = setting(
+        "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
+        choices=("none", "int8"),
+    )  # fmt: skip
 
     def __post_init__(self):
+        is_litert = self.format == "litert"
+        require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
+        require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)

@@ -20,12 +20,12 @@ CONFIG = BertConfig(
 )  # fmt: skip
 
 
-def put_together(run, vocab_file, task):
+def put_together(run, vocab_file, task, config=CONFIG):
     """A run's folder without training, and its model."""
-    model = FineTunedBert(CONFIG, task.head)
+    model = FineTunedBert(config, task.head)
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
-    (run / "bert_config.json").write_text(CONFIG.to_json_string())
+    (run / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
     description.write(str(run), description.describe(task, True, 24))
     return model
