@@ -1,16 +1,19 @@
 """From a checkpoint to a SavedModel that TF Serving takes as it is."""
 
 import dataclasses
+import json
 import os
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
-import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, command_line
+from bert_tf.finetuning import description
 from bert_tf.runs import checkpoint_tokenizer
-from export import signatures, sources, versions
+from export import litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
 from export.sources import Source
 from tfrecords import writer
@@ -23,7 +26,8 @@ SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 def export_saved_model(settings: ExportSettings) -> str:
     """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`.
 
-    The version appears under its number only when it is complete. `assets.extra/export.json` in it keeps the settings.
+    The version appears under its number only when it is complete, loads, and has answered its warm-up requests.
+    `assets.extra/export.json` in it keeps the settings.
 
     Returns:
       The folder of the version: `export_dir`, or the next version in it.
@@ -32,29 +36,49 @@ def export_saved_model(settings: ExportSettings) -> str:
       InputError: there is nothing to export, or `export_dir` exists or is no model's folder.
     """
     versions.check(settings.export_dir)
-    # Served in float32, whatever the model was trained in.
-    keras.mixed_precision.set_global_policy("float32")
-    source = sources.load(settings)
-    settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
-    with tempfile.TemporaryDirectory() as folder:
-        served = source.kind(source.model, source.tokenizer, source.description, _assets(source, folder))
-        with writer.temporary_folder(versions.beside(settings.export_dir)) as temporary:
-            tf.saved_model.save(
-                served, temporary, signatures=signatures.of(served, source.config.max_position_embeddings)
-            )
-            signatures.set_method(temporary, served.method)
-            writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
-            target = versions.publish(temporary, settings.export_dir)
+    with precision.policy(settings.dtype):
+        source = sources.load(settings)
+        settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
+        precision.store_matrices(source.model, settings.dtype)
+        target = _write(source, settings)
     logging.info("exported %s to %s", source.checkpoint, target)
     return target
 
 
-def _assets(source: Source, folder: str) -> dict[str, str]:
-    """Writes the assets into a folder; returns their paths."""
-    files = {name: os.path.join(folder, name) for name in (checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME)}
-    writer.write_text(files[checkpoints.CONFIG_NAME], source.config.to_json_string())
-    checkpoint_tokenizer.copy_vocabulary(source.tokenizer.vocab_file, files[checkpoints.VOCABULARY_NAME])
+def _write(source: Source, settings: ExportSettings) -> str:
+    """Writes a version; returns its folder."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        writer.temporary_folder(versions.beside(settings.export_dir)) as temporary,
+    ):
+        assets = _assets(source, dataclasses.asdict(settings), folder)
+        served = source.kind(source.model, source.tokenizer, source.description, assets)
+        requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
+        if settings.format == "litert":
+            rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
+            litert.write(served, temporary, settings.quantize == "int8", rows)
+            for path in assets.values():
+                tf.io.gfile.copy(path, os.path.join(temporary, os.path.basename(path)))
+        else:
+            functions = signatures.of(served, source.config.max_position_embeddings)
+            tf.saved_model.save(served, temporary, signatures=functions)
+            signatures.set_method(temporary, served.method)
+            warmup.write(temporary, versions.model_name(settings.export_dir), requests)
+            loading.check(temporary)
+        writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
+        return versions.publish(temporary, settings.export_dir)
+
+
+def _assets(source: Source, settings: Mapping[str, Any], folder: str) -> dict[str, str]:
+    """Writes the assets into a folder; returns their paths by their names."""
+    texts = {
+        checkpoints.CONFIG_NAME: source.config.to_json_string(),
+        description.NAME: json.dumps(dataclasses.asdict(source.description), indent=2, ensure_ascii=False) + "\n",
+        model_card.NAME: model_card.text(source, settings),
+    }
     if source.description.labels:
-        files[LABELS_NAME] = os.path.join(folder, LABELS_NAME)
-        writer.write_text(files[LABELS_NAME], "".join(f"{label}\n" for label in source.description.labels))
-    return {name.partition(".")[0]: path for name, path in files.items()}
+        texts[LABELS_NAME] = "".join(f"{label}\n" for label in source.description.labels)
+    for name, text in texts.items():
+        writer.write_text(os.path.join(folder, name), text)
+    checkpoint_tokenizer.copy_vocabulary(source.tokenizer.vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
+    return {name.partition(".")[0]: os.path.join(folder, name) for name in (*texts, checkpoints.VOCABULARY_NAME)}

@@ -27,6 +27,18 @@ class ExportSettings:
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
         "in training it is always the last", "best", choices=("best", "last"),
     )  # fmt: skip
+    dtype: str = setting(
+        "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
+        choices=("float32", "bfloat16"),
+    )  # fmt: skip
+    format: str = setting(
+        "saved_model for TF Serving, or litert for a .tflite of the token signature, with the tokenizer's files",
+        "saved_model", choices=("saved_model", "litert"),
+    )  # fmt: skip
+    quantize: str = setting(
+        "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
+        choices=("none", "int8"),
+    )  # fmt: skip
     max_answer_length: int = setting("questions on a context: longest answer, in tokens", 30)
     null_score_diff_threshold: float | None = setting(
         "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
@@ -51,16 +63,14 @@ class ExportSettings:
     )  # fmt: skip
 
     def __post_init__(self):
+        is_litert = self.format == "litert"
+        require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
+        require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
         require_positive(self, "max_answer_length", "top_k", "max_seq_length")
         odds = self.null_score_diff_threshold
         require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
-        kinds = {
-            "pooling": ("embeddings",),
-            "normalize": ("embeddings",),
-            "max_seq_length": ("embeddings", "fill_mask"),
-        }
-        for flag, names in kinds.items():
+        for flag, *names in _FLAGS_OF_KINDS:
             given = getattr(self, flag)
             require(
                 given is None or self.task_name.lower() in names,

@@ -55,7 +55,15 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
 def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
-    return tf.function(function).get_concrete_function(**named)
+
+    def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        # JSON has no half precision, and clients in NumPy have no bfloat16.
+        return {
+            key: tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
+            for key, value in function(**inputs).items()
+        }
+
+    return tf.function(outputs).get_concrete_function(**named)
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:

@@ -16,6 +16,12 @@ def is_version(export_dir: str) -> bool:
     return bool(_VERSION.fullmatch(os.path.basename(export_dir.rstrip("/"))))
 
 
+def model_name(export_dir: str) -> str:
+    """Returns the name of the model's folder."""
+    path = os.path.abspath(export_dir) if "://" not in export_dir else export_dir.rstrip("/")
+    return os.path.basename(os.path.dirname(path) if is_version(path) else path)
+
+
 def check(export_dir: str) -> None:
     """Refuses a folder that an export cannot be written to, before any long work.
 

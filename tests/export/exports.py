@@ -22,15 +22,15 @@ CONFIG = BertConfig(
 )  # fmt: skip
 
 
-def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0):
+def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0, config=CONFIG):
     """A run's folder without training, and its model; the weights are drawn again around their initial values."""
-    model = FineTunedBert(CONFIG, head_maker(task.head, bilstm_head))
+    model = FineTunedBert(config, head_maker(task.head, bilstm_head))
     random = tf.random.Generator.from_seed(5)
     for variable in model.variables if spread else ():  # biases too, which begin as zeros
         variable.assign(variable + random.normal(variable.shape, stddev=spread))
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
-    (run / "bert_config.json").write_text(CONFIG.to_json_string())
+    (run / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
     description.write(str(run), description.describe(task, True, length, bilstm_head))
     return model

@@ -9,6 +9,8 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras as keras
+from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -165,9 +167,12 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "allow_unfinished": False,
         "task_name": "",
         "use_checkpoint": "best",
+        "dtype": "float32",
+        "format": "saved_model",
+        "quantize": "none",
     }
     assert kept.items() >= expected.items()
-    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
+    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
 
 
 @pytest.mark.slow
@@ -189,8 +194,6 @@ def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
 
 
 def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
-    from tensorflow.core.protobuf import saved_model_pb2
-
     graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes())
     library = graph.meta_graphs[0].graph_def.library
     ops = {node.op for function in library.function for node in function.node_def}
@@ -343,3 +346,79 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
     assert sorted(os.listdir(base), key=int) == [str(number) for number in range(1, 61)]
     assert len(set(found)) == 60
     assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)
+
+
+def in_float32_and(run, tmp_path, **flags):
+    """Exports a run twice, as it is and by flags."""
+    for name, more in (("float32", {}), ("other", flags)):
+        export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/{name}", **more))
+    return tf.saved_model.load(f"{tmp_path}/float32/1").signatures["serving_default"], f"{tmp_path}/other/1"
+
+
+def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(tmp_path, vocab_file):
+    put_together(tmp_path / "run", vocab_file, make_task(2))
+    serve, other = in_float32_and(tmp_path / "run", tmp_path, dtype="bfloat16")
+    assert keras.mixed_precision.global_policy().name == "float32", "as before"
+    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
+    expected = serve(text_a=first, text_b=second)["probabilities"].numpy()
+    found = tf.saved_model.load(other).signatures["serving_default"](text_a=first, text_b=second)["probabilities"]
+    assert found.dtype == tf.float32
+    assert 0 < np.abs(found - expected).max() < 0.01 < np.ptp(expected[:, 0])
+    reader = tf.train.load_checkpoint(f"{other}/variables/variables")
+    kinds = {name: (len(reader.get_variable_to_shape_map()[name]), kind) for name, kind in
+             reader.get_variable_to_dtype_map().items() if name.startswith("weights")}  # fmt: skip
+    assert set(kinds.values()) == {(1, tf.float32), (2, tf.bfloat16)}
+    matrices = [
+        np.prod(shape) for shape in reader.get_variable_to_shape_map().values() if len(shape) == 2
+    ]  # 2 bytes each
+    sizes = [os.path.getsize(f"{tmp_path}/{name}/1/variables/variables.data-00000-of-00001") for name in ("float32", "other")]  # fmt: skip
+    assert sizes[0] - sizes[1] == pytest.approx(2 * sum(matrices), rel=0.01)
+
+
+@pytest.mark.parametrize("quantize", ["none", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_file, quantize):
+    task, tokenizer = make_task(3), BertTokenizer(vocab_file)
+    config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
+    put_together(tmp_path / "run", vocab_file, task, config=config)
+    serve, other = in_float32_and(tmp_path / "run", tmp_path, format="litert", quantize=quantize)
+    first, second = zip(*PAIRS, strict=True)
+    expected = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"].numpy()
+    columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
+    rows = {name: values.numpy() for name, values in task.model_inputs(columns, tokenizer, 24).items()}
+    interpreter = tf.lite.Interpreter(f"{other}/model.tflite")
+    assert set(interpreter.get_signature_list()) == {"tokens"}
+    run = interpreter.get_signature_runner("tokens")
+    bound = 1e-4 if quantize == "none" else 0.05
+    assert np.ptp(expected[:, 0]) > 0.1
+    np.testing.assert_allclose(run(**rows)["probabilities"], expected, atol=bound)
+    for count, length in ((1, 24), (3, 9)):  # other batch sizes and lengths, also after each other
+        part = {name: values[:count, :length] for name, values in rows.items()}
+        model = tf.saved_model.load(f"{tmp_path}/float32/1").signatures["tokens"]
+        wanted = model(**{name: tf.constant(values) for name, values in part.items()})["probabilities"]
+        np.testing.assert_allclose(run(**part)["probabilities"], wanted, atol=bound)
+    assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
+    weights = 4 * sum(np.prod(v.shape) for v in FineTunedBert(config, task.head).variables)
+    size = os.path.getsize(f"{other}/model.tflite")
+    assert size > weights if quantize == "none" else size < weights / 2
+
+
+def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
+    """The queries of the last layer come from one position; those of the layers below from all."""
+    graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes()).meta_graphs[0]
+    nodes = {node.name: node for each in graph.graph_def.library.function for node in each.node_def}
+    last = CONFIG.num_hidden_layers - 1
+    gathered = [name for name in nodes if "block" in name and nodes[name].op == "GatherV2"]
+    print(gathered, last)
+    assert gathered
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quantize": "int8"}, "--quantize=int8 needs --format=litert"),
+        ({"format": "litert", "dtype": "bfloat16"}, "--format=litert needs --dtype=float32"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        ExportSettings(checkpoint_dir="x", export_dir="y", **change)

@@ -9,24 +9,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import classification_pb2, regression_pb2
 
 from bert_tf.tokenization import BertTokenizer
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
-from tests.export.exports import PAIRS, put_together
+from tests.export.exports import PAIRS
 from tests.export.serving.running import Running
 
 TEXTS = [a for a, _ in PAIRS]
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory, vocab_file):
-    """The folders of a classifier's and a regression's only version, by their names."""
-    folder, found = tmp_path_factory.mktemp("signatures"), {}
-    for name, labels in (("classes", 3), ("scores", 0)):
-        put_together(folder / f"{name}-run", vocab_file, make_task(labels, has_pairs=False))
-        flags = ExportSettings(checkpoint_dir=f"{folder}/{name}-run", export_dir=f"{folder}/{name}")
-        found[name] = export_saved_model(flags)
-    return found
 
 
 @pytest.fixture(scope="module")
