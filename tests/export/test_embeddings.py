@@ -64,6 +64,7 @@ def test_rows_of_tokens_have_the_same_vectors(encoder):
     assert not vectors[0, 5:].any()
 
 
+@pytest.mark.slow
 def test_the_pooling_of_sentence_transformers_is_respected(run, tmp_path, vocab_file):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "1_Pooling").mkdir()
