@@ -232,6 +232,8 @@ def test_answers_are_shown_as_people_want_to_see_them(server, tmp_path):
                     assert found == expected
                 assert await tab.run(WIDE) and not await tab.run("find('answer').querySelector('b') !== null")
                 await tab.screenshot(f"{name}.png")
+            names = await tab.run("[...document.querySelectorAll('textarea')].map(area => area.name)")
+            assert names == ["context", "start", "choices"]
             shown = "[...find('answer').querySelectorAll('.bar')].map(bar => bar.innerText.replace(/\\s+/g, ' '))"
             assert await tab.run(shown) == ["one 0.000", "two 1.000", "three 0.000"]
             assert json.loads(await tab.run("find('answer').querySelector('pre').textContent"))["choice"] == 1
