@@ -42,7 +42,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         except Exception as error:
             reason = str(error).splitlines()[0][:300]
             raise InputError(
-                f"--format=litert: TensorFlow's converter cannot express this model ({reason}); give --format=saved_model"
+                f"--format=litert: TensorFlow's converter lacks an operation ({reason}); give --format=saved_model"
             ) from error
     path = os.path.join(folder, NAME)
     with writer.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -368,18 +369,18 @@ def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(tmp_p
     kinds = {name: (len(reader.get_variable_to_shape_map()[name]), kind) for name, kind in
              reader.get_variable_to_dtype_map().items() if name.startswith("weights")}  # fmt: skip
     assert set(kinds.values()) == {(1, tf.float32), (2, tf.bfloat16)}
-    matrices = [
-        np.prod(shape) for shape in reader.get_variable_to_shape_map().values() if len(shape) == 2
-    ]  # 2 bytes each
-    sizes = [os.path.getsize(f"{tmp_path}/{name}/1/variables/variables.data-00000-of-00001") for name in ("float32", "other")]  # fmt: skip
-    assert sizes[0] - sizes[1] == pytest.approx(2 * sum(matrices), rel=0.01)
+    matrices = sum(np.prod(shape) for shape in reader.get_variable_to_shape_map().values() if len(shape) == 2)
+    large, small = (
+        os.path.getsize(f"{tmp_path}/{name}/1/variables/variables.data-00000-of-00001") for name in ("float32", "other")
+    )
+    assert large - small == pytest.approx(2 * matrices, rel=0.01)
 
 
 @pytest.mark.parametrize("quantize", ["none", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_file, quantize):
     task, tokenizer = make_task(3), BertTokenizer(vocab_file)
     config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
-    put_together(tmp_path / "run", vocab_file, task, config=config)
+    model = put_together(tmp_path / "run", vocab_file, task, config=config)
     serve, other = in_float32_and(tmp_path / "run", tmp_path, format="litert", quantize=quantize)
     first, second = zip(*PAIRS, strict=True)
     expected = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"].numpy()
@@ -393,23 +394,25 @@ def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_fil
     np.testing.assert_allclose(run(**rows)["probabilities"], expected, atol=bound)
     for count, length in ((1, 24), (3, 9)):  # other batch sizes and lengths, also after each other
         part = {name: values[:count, :length] for name, values in rows.items()}
-        model = tf.saved_model.load(f"{tmp_path}/float32/1").signatures["tokens"]
-        wanted = model(**{name: tf.constant(values) for name, values in part.items()})["probabilities"]
+        tokens = tf.saved_model.load(f"{tmp_path}/float32/1").signatures["tokens"]
+        wanted = tokens(**{name: tf.constant(values) for name, values in part.items()})["probabilities"]
         np.testing.assert_allclose(run(**part)["probabilities"], wanted, atol=bound)
     assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
-    weights = 4 * sum(np.prod(v.shape) for v in FineTunedBert(config, task.head).variables)
+    weights = 4 * sum(np.prod(v.shape) for v in model.variables)
     size = os.path.getsize(f"{other}/model.tflite")
     assert size > weights if quantize == "none" else size < weights / 2
 
 
 def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
-    """The queries of the last layer come from one position; those of the layers below from all."""
-    graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes()).meta_graphs[0]
-    nodes = {node.name: node for each in graph.graph_def.library.function for node in each.node_def}
-    last = CONFIG.num_hidden_layers - 1
-    gathered = [name for name in nodes if "block" in name and nodes[name].op == "GatherV2"]
-    print(gathered, last)
-    assert gathered
+    """The model has one layer, whose wide product is of one position of each row."""
+    model = tf.saved_model.load(str(pairs[0] / "model/1"))
+    frozen = convert_variables_to_constants_v2(model.signatures["tokens"])  # and one graph without functions
+    products = [one for one in frozen.graph.get_operations() if "MatMul" in one.type]
+    wide = [one.outputs[0] for one in products if one.outputs[0].shape[-1] == CONFIG.intermediate_size]
+    assert len(wide) == 1, [one.name for one in products]
+    rows = [tf.ones([3, 7], tf.int32)] * 3
+    shape = tf.shape(frozen.prune(frozen.inputs[:3], wide[0])(*rows)).numpy().tolist()
+    assert np.prod(shape) == 3 * 1 * CONFIG.intermediate_size, shape
 
 
 @pytest.mark.parametrize(
