@@ -138,6 +138,7 @@ def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, traine
     assert not (out / "test_scores.txt").exists()
 
 
+@pytest.mark.slow
 def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
     words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]

@@ -185,6 +185,7 @@ def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
     assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
 
 
+@pytest.mark.slow
 def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
     export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
     examples = read_choices(str(folder / "test.jsonl"), False)
