@@ -160,6 +160,26 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
         run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
 
 
+def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, tmp_path):
+    copy = shutil.copytree(trained_v2[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
+    (copy / "null_threshold.json").unlink()
+    lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
+    with pytest.raises(InputError, match=lost):  # the training's own flags tell
+        run_squad(parse(SquadSettings, command))
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
+
+    phases = json.loads((copy / "run.json").read_text())
+    for phase in phases["phases"]:
+        phase["settings"]["tune_null_threshold"] = False
+    (copy / "run.json").write_text(json.dumps(phases))
+    with pytest.raises(InputError, match=lost):  # the last evaluation tells
+        run_squad(parse(SquadSettings, command))
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
+    assert scores["null_threshold"] == -1 and "tuned_null_threshold" not in scores
+    run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0
+
+
 def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
     folder, scores = trained_v2
     copy = tmp_path / "copy"
