@@ -216,10 +216,11 @@ class SquadTask(Task):
         return squad_results.read_threshold(folder) if known is None else known
 
     def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int | None) -> None:
-        """Writes the prediction files, and the tuned threshold."""
+        """Writes the prediction files, the answers for the report, and the tuned threshold."""
         threshold = self._threshold(split, predictions)
         for path in squad_results.write_predictions(folder, split.examples, predictions, threshold):
             logging.info("wrote %s", path)
+        squad_results.keep_answers(folder, split.examples, predictions, threshold, self.decoding.has_unanswerable)
         if self.tune_null_threshold:
             squad_results.write_threshold(folder, threshold, step)
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.finetuning.tasks.squad_answers import Answers
 from bert_tf.finetuning.tasks.squad_file import Question
 from bert_tf.runs import run_folder
@@ -26,6 +27,8 @@ NULL_ODDS_NAME = "null_odds.json"
 THRESHOLD_NAME = "null_threshold.json"
 # The score that an evaluation with a tuned threshold has, so that a lost file is noticed.
 TUNED_THRESHOLD = "tuned_null_threshold"
+# Characters of the context that an evaluation keeps, and how many of them come before the answer.
+_CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
 
@@ -174,6 +177,38 @@ def write_predictions(
     for name, content in files.items():
         writer.write_text(os.path.join(folder, name), json.dumps(content, indent=4) + "\n")
     return [os.path.join(folder, name) for name in files]
+
+
+def keep_answers(
+    folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float, has_unanswerable: bool
+) -> None:
+    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged."""
+    if not all(math.isfinite(found.candidates[0].score) for found in answers):
+        return
+    texts = [found.text(threshold) for found in answers]
+    exact, f1 = question_scores(questions, texts, has_unanswerable)
+    entries = []
+    for index, (question, found, text) in enumerate(zip(questions, answers, texts, strict=True)):
+        shares = zip(found.candidates, found.probabilities, strict=True)
+        right = question.answers or ()
+        entry = {
+            "index": index,
+            "id": question.id,
+            "question": question.text,
+            "context": _around(question.context, right[0].start if right else 0),
+            "label": list(dict.fromkeys(answer.text for answer in right)),
+            "prediction": text,
+            "probability": next((share for candidate, share in shares if candidate.text == text), 0.0),
+            "exact_match": exact[index],
+            "f1": f1[index],
+        }
+        entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
+    evaluation_file.write_entries(folder, entries)
+
+
+def _around(context: str, place: int) -> str:
+    begin = max(0, place - _CONTEXT_BEFORE)
+    return context[begin : begin + _CONTEXT]
 
 
 def _entries(answers: Answers) -> list[dict]:
