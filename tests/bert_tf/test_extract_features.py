@@ -17,6 +17,7 @@ from bert_tf import extract_features
 from bert_tf.features import extract
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.settings import FeaturesSettings
+from jobs import parts
 from jobs.run_local import LocalRunner
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
@@ -316,8 +317,8 @@ def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form)
 
 
 def test_too_little_room_is_told_after_the_first_part(folder, tmp_path, monkeypatch):
-    usage = type(extract.shutil.disk_usage("/"))(10, 10, 0)
-    monkeypatch.setattr(extract.shutil, "disk_usage", lambda path: usage)
+    usage = type(parts.shutil.disk_usage("/"))(10, 10, 0)
+    monkeypatch.setattr(parts.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(InputError, match=r"has 0.0 GB free, but about .* are needed"):
         extracted(folder, tmp_path / "out")
 

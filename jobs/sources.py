@@ -56,6 +56,14 @@ def plan_sources(files: Sequence[str], shards: int) -> list[Source]:
     return list(_sources(cuts, wanted))
 
 
+def read_lines(source: Source) -> Iterator[bytes]:
+    """Yields the lines of a source without their newlines."""
+    with tf.io.gfile.GFile(source.path, "rb") as file:
+        file.seek(source.start)
+        for _ in range(source.lines):
+            yield file.readline().removesuffix(b"\n")
+
+
 def _sources(cuts: Sequence["_Cuts"], wanted: int) -> Iterator[Source]:
     first_line = 0
     for cut in cuts:
