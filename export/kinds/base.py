@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
@@ -98,11 +99,21 @@ class ServedModel(tf.Module, abc.ABC):
         Args:
           folder: of the checkpoint. `dev_predictions.jsonl` gives the texts if it has them, else they are fixed.
         """
-        names = self.inputs()
-        kept = [
-            {name: line[name] for name in names} for line in evaluation_file.read(folder) if names.keys() <= line.keys()
-        ]
-        return kept or [_fixed_sample(names, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+        inputs = self.inputs()
+        try:
+            lines = evaluation_file.read(folder)
+        except ValueError:  # nothing but the report needs the file
+            logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
+            lines = []
+        rows = ({name: line.get(name) for name in inputs} for line in lines)
+        kept = [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
+        return kept or [_fixed_sample(inputs, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+
+
+def _fits(value: Any, spec: tf.TensorSpec) -> bool:
+    """Whether a value of a JSON file is a text, or the texts, of an input."""
+    texts = value if isinstance(value, list) else [value]
+    return isinstance(value, str) == (spec.shape.rank == 1) and bool(texts) and all(isinstance(t, str) for t in texts)
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:

@@ -425,3 +425,19 @@ def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
 def test_flags_that_contradict_each_other_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         ExportSettings(checkpoint_dir="x", export_dir="y", **change)
+
+
+def test_no_bytes_can_break_the_graph(pairs):
+    """Random bytes, control characters and overlong texts answer as what is valid in them, alone and together."""
+    random = np.random.default_rng(0)
+    texts = [random.integers(0, 256, random.integers(0, 200), np.uint8).tobytes() for _ in range(60)]
+    texts += [b"\x00", b"\xff" * 5000, b"a" * 100_000, b"said " * 20_000, "\U0010ffff\u202e\u0301".encode(), b"\n\t "]
+    valid = [text.decode("utf-8", "ignore").encode() for text in texts]
+    serve = signature(pairs[0])
+    found = serve(text_a=tf.constant(texts), text_b=tf.constant(texts[::-1]))["probabilities"].numpy()
+    expected = serve(text_a=tf.constant(valid), text_b=tf.constant(valid[::-1]))["probabilities"].numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+    for index in (0, len(texts) - 1):
+        alone = serve(text_a=tf.constant([texts[index]]), text_b=tf.constant([texts[-1 - index]]))
+        np.testing.assert_allclose(alone["probabilities"][0], expected[index], atol=1e-5)
