@@ -58,7 +58,8 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
     from bert_tf.finetuning.description import TaskDescription
     from bert_tf.finetuning.model import FineTunedBert
     from bert_tf.tokenization import BertTokenizer
-    from export.signatures import ServedClassifier
+    from export import signatures
+    from export.kinds.classification import ServedClassifier
 
     described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
     config = checkpoints.open_checkpoint(str(peer)).require_config()
@@ -72,7 +73,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
     for variable in model.head.variables:
         variable.assign(bias if variable.shape.rank == 1 else weights.T)
     served = ServedClassifier(model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {})
-    tf.saved_model.save(served, str(folder / "1"), signatures={"serving_default": served.serving_default()})
+    tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served, config.max_position_embeddings))
 
 
 def free_port() -> int:

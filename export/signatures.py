@@ -1,142 +1,93 @@
-"""What a served model answers: from raw strings to answers, the tokenizer in the graph.
+"""The signatures of an export: strings, tokens, and serialized `tf.train.Example`s.
 
-`KINDS` maps the kind of a task to its served model.
-
-Letters: B batch, S sequence length, C classes.
+Letters: B batch, S sequence length.
 """
 
-import abc
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
-import tf_keras as keras
+from tensorflow.python.saved_model import fingerprinting_utils
 
-from bert_tf.config import BertConfig
-from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.finetuning.tasks import classification, multi_label
-from bert_tf.finetuning.tasks.reading import Reading
-from bert_tf.tokenization import BertTokenizer
+from export.kinds.base import PREDICT, ServedModel
+
+DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# TF Serving's own name of the input of classify and regress.
+EXAMPLES_INPUT = "inputs"
+
+Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 
-class ServedModel(tf.Module, abc.ABC):
-    """A fine-tuned model with its tokenizer, from strings to answers.
+def of(served: ServedModel, longest: int) -> Signatures:
+    """Returns the signatures of a served model by their names.
 
     Args:
-      model: with trained weights.
-      tokenizer: the one it was trained with.
-      description: of its task.
-      assets: files to carry along, by name.
+      served: the model.
+      longest: number of its positions, which rows of tokens must not exceed.
     """
+    # One function for both, so that the graph holds the model once.
+    answer = tf.function(served.answer)
+    strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
 
-    def __init__(
-        self, model: FineTunedBert, tokenizer: BertTokenizer, description: TaskDescription, assets: Mapping[str, str]
-    ):
-        super().__init__()
-        self.tokenizer = tokenizer
-        # The weights are tracked, the Keras model is not: it would add a function for every layer.
-        self.weights = model.variables
-        self._model = lambda inputs: model(inputs, training=False)["logits"]
-        self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
-        self._description = description
+    def answer_strings(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(**texts)
 
-    @staticmethod
-    @abc.abstractmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """Returns a function that makes the head of the task, for `FineTunedBert`."""
+    def answer_tokens(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        message = f"a row has more tokens than the {longest} positions of the model"
+        with tf.control_dependencies(
+            [tf.debugging.assert_less_equal(tf.shape(rows["input_ids"])[-1], longest, message)]
+        ):
+            rows = {name: tf.identity(value) for name, value in rows.items()}
+        return served.answer_tokens(**rows)
 
-    @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds what the answers need from a run's folder for its checkpoint of a step; nothing by default."""
-        del folder, step
-        return description
+    def answer_examples(**serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(serialized[EXAMPLES_INPUT], _features(strings))
+        return served.example_outputs(answer(**parsed))
 
-    @abc.abstractmethod
-    def inputs(self) -> tuple[str, ...]:
-        """Returns the names of the inputs, string [B] each."""
-
-    @abc.abstractmethod
-    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers a batch of raw strings, given by the names of `inputs`."""
-
-    def serving_default(self) -> tf.types.experimental.ConcreteFunction:
-        """Returns the signature from `inputs` to the answers of `answer`."""
-        specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in self.inputs()}
-        return tf.function(self.answer).get_concrete_function(**specs)
+    examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string)}
+    return {
+        DEFAULT: _concrete(answer_strings, strings),
+        TOKENS: _concrete(answer_tokens, tokens),
+        EXAMPLES: _concrete(answer_examples, examples),
+    }
 
 
-class _ServedClassification(ServedModel):
-    """Inputs: `text_a` and, for pairs, `text_b`."""
+def _concrete(function, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
+    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
 
-    @staticmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """See `ServedModel`."""
-        pooling = Reading.of_parameters(description.parameters).pooling
-        return functools.partial(classification.make_head, description.labels, pooling=pooling)
-
-    def inputs(self) -> tuple[str, ...]:
-        """See `ServedModel`."""
-        return ("text_a", "text_b") if self._description.parameters["has_pairs"] else ("text_a",)
-
-    def logits(self, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes logits, float32 [B, C], from `text_a` and, for pairs, `text_b`, string [B]."""
-        columns = {name.replace("text", "segment"): text for name, text in texts.items()}
-        reading = Reading.of_parameters(self._description.parameters)
-        return reading.logits(columns, self.tokenizer, self._description.max_seq_length, self._model)
-
-
-class ServedClassifier(_ServedClassification):
-    """Classes: see `answer`."""
-
-    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Classifies texts.
-
-        Returns:
-          `probabilities` float32 [B, C] and `label` string [B].
-        """
-        logits = self.logits(texts)
-        labels = tf.constant(self._description.labels, tf.string)
+    def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        # JSON has no half precision, and clients in NumPy have no bfloat16.
         return {
-            "probabilities": tf.nn.softmax(logits),
-            "label": tf.gather(labels, tf.argmax(logits, axis=-1)),
+            key: tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
+            for key, value in function(**inputs).items()
         }
 
-
-class ServedRegression(_ServedClassification):
-    """Scores: see `answer`."""
-
-    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scores texts.
-
-        Returns:
-          `score` float32 [B], in the range of the training data.
-        """
-        scale = self._description.parameters
-        return {"score": self.logits(texts)[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
+    return tf.function(outputs).get_concrete_function(**named)
 
 
-class ServedMultiLabel(_ServedClassification):
-    """Any number of labels: see `answer`. `assets/labels.txt` names the C labels in their order."""
-
-    @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds the thresholds of the run."""
-        return multi_label.with_thresholds(description, folder, step)
-
-    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Decides on each label.
-
-        Returns:
-          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold.
-        """
-        probabilities = tf.sigmoid(self.logits(texts))
-        thresholds = tf.constant(self._description.parameters["thresholds"], tf.float32)
-        return {"probabilities": probabilities, "predicted": probabilities > thresholds}
+def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
+    """Returns how an Example holds the inputs: a text in a feature of its name, or all texts of a row in it."""
+    features = {}
+    for name, spec in inputs.items():
+        shape = spec.shape[1:]
+        is_fixed = shape.is_fully_defined()
+        features[name] = (
+            tf.io.FixedLenFeature(shape, tf.string)
+            if is_fixed
+            else tf.io.FixedLenSequenceFeature([], tf.string, allow_missing=True)
+        )
+    return features
 
 
-KINDS: dict[str, type[ServedModel]] = {
-    classification.CLASSIFICATION: ServedClassifier,
-    classification.REGRESSION: ServedRegression,
-    multi_label.MULTI_LABEL: ServedMultiLabel,
-}
+def set_method(folder: str, method: str) -> None:
+    """Writes TF Serving's method of the signature `examples` into a SavedModel.
+
+    `tf.saved_model.save` gives every signature the method predict.
+    """
+    if method == PREDICT:
+        return
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
+    updater.replace_method_name(signature_key=EXAMPLES, method_name=method)
+    updater.save()
+    # It has a checksum of the file.
+    fingerprinting_utils.write_fingerprint(folder)

@@ -38,6 +38,10 @@ def atomic_path(path: str) -> Iterator[str]:
             tf.io.gfile.remove(temporary)
 
 
+class FolderTakenError(InputError):
+    """Another process has written a folder under this name in the meantime."""
+
+
 @contextlib.contextmanager
 def atomic_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
@@ -46,34 +50,45 @@ def atomic_folder(path: str) -> Iterator[str]:
     the temporary folder is removed.
 
     Raises:
-      InputError: another process has written to `path` in the meantime; its files are kept.
+      FolderTakenError: another process has written to `path` in the meantime; its files are kept.
     """
-    path = path.rstrip("/")
-    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    with temporary_folder(path) as temporary:
+        yield temporary
+        publish_folder(temporary, path)
+
+
+@contextlib.contextmanager
+def temporary_folder(path: str) -> Iterator[str]:
+    """Yields a new folder beside `path`, and removes it at the end unless `publish_folder` has renamed it."""
+    temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         tf.io.gfile.makedirs(temporary)
         yield temporary
-        if "://" not in path:
-            for folder, _, names in os.walk(temporary):
-                for name in names:
-                    with open(os.path.join(folder, name), "rb") as written:
-                        os.fsync(written.fileno())
-        _rename_folder(temporary, path)
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)
 
 
-def _rename_folder(old: str, new: str) -> None:
-    """Renames a folder, and replaces an empty one, but never one that holds something."""
-    taken = InputError(f"{new}: another process has written it in the meantime; give a new folder")
-    if "://" in new:  # without a rename in one step; another process is seen unless it writes at the same moment
-        if tf.io.gfile.exists(new) and tf.io.gfile.listdir(new):
+def publish_folder(temporary: str, path: str) -> None:
+    """Flushes a folder to disk and gives it its name, unless a folder of this name holds something.
+
+    Raises:
+      FolderTakenError: it does; both folders are kept.
+    """
+    path = path.rstrip("/")
+    if "://" not in path:
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as written:
+                    os.fsync(written.fileno())
+    taken = FolderTakenError(f"{path}: another process has written it in the meantime; give a new folder")
+    if "://" in path:  # without a rename in one step; another process is seen unless it writes at the same moment
+        if tf.io.gfile.exists(path) and tf.io.gfile.listdir(path):
             raise taken
-        tf.io.gfile.rename(old, new, overwrite=True)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
         return
     try:
-        os.rename(old, new)
+        os.rename(temporary, path)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise taken from error

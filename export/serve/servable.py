@@ -56,12 +56,16 @@ class Servable:
           fetches: names of tensors.
 
         Raises:
-          tf.errors.OpError: an op fails.
+          tf.errors.OpError, ServingError: an op fails.
         """
         fed, fetched = tuple(sorted(feeds)), tuple(sorted(set(fetches)))
         with self._making_calls:  # the graph takes new calls from one thread at a time
             call = self._kept_calls(fed, fetched)
-        return dict(zip(fetched, call(*(feeds[name] for name in fed)), strict=True))
+        try:
+            values = call(*(feeds[name] for name in fed))
+        except UnicodeDecodeError as error:  # an op's message quotes bytes of the request
+            raise invalid(error.object.decode("utf-8", "replace")) from error
+        return dict(zip(fetched, values, strict=True))
 
     def _make_call(self, fed: tuple[str, ...], fetched: tuple[str, ...]):
         return self._session.make_callable(list(fetched), feed_list=list(fed))

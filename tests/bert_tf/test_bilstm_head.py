@@ -108,7 +108,7 @@ def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, t
     pairs = [(a, b) for a, b, _ in test_classifier_run.ROWS[:5]]
     np.testing.assert_allclose(TextClassifier.load(str(run)).probabilities(pairs), expected, atol=1e-5)
     export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "served")))
-    serve = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    serve = tf.saved_model.load(str(tmp_path / "served/1")).signatures["serving_default"]
     _, specs = serve.structured_input_signature
     texts = dict(zip(sorted(specs), map(tf.constant, zip(*pairs, strict=True)), strict=True))
     np.testing.assert_allclose(serve(**texts)["probabilities"], expected, atol=1e-5)

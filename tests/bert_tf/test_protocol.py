@@ -20,7 +20,7 @@ from bert_tf.runs import evaluations, run_folder
 from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
-from export import saved_model
+from export import sources
 from export.settings import ExportSettings
 from tests.bert_tf import test_engine
 from tests.bert_tf.test_engine import FindTheWord, settings
@@ -188,7 +188,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     run_finetuning(run, FindTheWord(folder))
     for use, step in (("best", 4), ("last", 9)):
         export = ExportSettings(checkpoint_dir=str(path), export_dir="x", use_checkpoint=use)
-        assert latest.step_of(saved_model._checkpoint(export)) == step
+        assert latest.step_of(sources._checkpoint(export, str(path))) == step
     shutil.copytree(path, path / "other")
     with open(path / "other" / evaluations.NAME, "w") as file:
         json.dump(json.loads((path / evaluations.NAME).read_text()) | {"patience": 0}, file)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,32 +14,24 @@ from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import run_checkpoints, run_folder
+from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
+from export import versions
+from export.kinds.classification import ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from export.signatures import ServedMultiLabel, ServedRegression
 from tests.bert_tf.classification import make_classifier, make_task
+from tests.export.exports import CONFIG, PAIRS, put_together
+from tfrecords import writer
 from tfrecords.errors import InputError
 
-PAIRS = [
-    ("the man said", "he was there"), ("all of you", "they had"), ("", "word"), ("word", ""), ("", ""),
-    ("Ünïcödé ΑΣ \u200b x", "中文 (test)"), ("very " * 40, "long " * 40), ("a", "b c d"),
-]  # fmt: skip
 LABELS = ("no", "yes")
-
-
-CONFIG = BertConfig(
-    vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=32, type_vocab_size=2, initializer_range=0.2,
-)  # fmt: skip
 
 
 def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: str, config=CONFIG):
@@ -171,9 +164,10 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "allow_unfinished": False,
         "task_name": "",
         "use_checkpoint": "best",
+        "dtype": "float32",
     }
     assert kept == expected
-    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json"]
+    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
 
 
 @pytest.mark.slow
@@ -202,17 +196,6 @@ def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
     ops = {node.op for function in library.function for node in function.node_def}
     assert "FastWordpieceTokenizeWithOffsets" in ops
     assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
-
-
-def put_together(run, vocab_file, task):
-    """A run's folder without training, and its model."""
-    model = FineTunedBert(CONFIG, task.head)
-    checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
-    run_checkpoints.save(str(run), checkpoint, 1)
-    (run / "bert_config.json").write_text(CONFIG.to_json_string())
-    shutil.copy(vocab_file, run / "vocab.txt")
-    description.write(str(run), description.describe(task, True, 24))
-    return model
 
 
 @pytest.fixture
@@ -258,7 +241,9 @@ def test_a_regression_gives_scores(regression, tmp_path, vocab_file):
     [
         ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such file"),
         ({"task_name": "CoLA"}, "was trained on tsv"),
-        ({"export_dir": "{run}"}, "exists and is not an empty folder"),
+        ({"export_dir": "{run}"}, "is not empty and holds no version of a model"),
+        ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),
+        ({"export_dir": "{run}/task.json"}, "is a file; give a model's folder"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, message):
@@ -324,3 +309,37 @@ def test_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
         ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=str(tmp_path / "m"), task_name="TSV")
     )
     assert sorted(os.listdir(tmp_path)) == ["m"]
+
+
+def test_a_models_folder_gets_the_next_version(regression, tmp_path):
+    run = str(regression[0])
+    base = tmp_path / "models/scores"
+    (base / "7").mkdir(parents=True)
+    (base / "9.tmp-0123456789ab").mkdir()  # of a killed export
+    flags = ExportSettings(checkpoint_dir=run, export_dir=f"{base}/")
+    assert export_saved_model(flags) == f"{base}/8"
+    assert sorted(os.listdir(base)) == ["7", "8", "9.tmp-0123456789ab"]
+    assert tf.saved_model.contains_saved_model(f"{base}/8")
+
+
+def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):
+    """Each thread publishes 20 complete folders into one model, beside a poller as TF Serving's."""
+    base, found, seen = str(tmp_path / "model"), [], []
+
+    def publish():
+        for _ in range(20):
+            with writer.temporary_folder(versions.beside(base)) as temporary:
+                for part in ("saved_model.pb", "variables"):
+                    writer.write_text(os.path.join(temporary, part), part)
+                found.append(versions.publish(temporary, base))
+
+    threads = [threading.Thread(target=publish) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for name in os.listdir(base) if os.path.isdir(base) else ():
+            if name.isdigit():
+                seen.append(sorted(os.listdir(os.path.join(base, name))))
+    assert sorted(os.listdir(base), key=int) == [str(number) for number in range(1, 61)]
+    assert len(set(found)) == 60
+    assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)

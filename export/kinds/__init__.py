@@ -1,0 +1,9 @@
+"""The kinds of served models, one file for each family of answers."""
+
+from export.kinds import classification
+from export.kinds.base import ServedCheckpoint, ServedTask
+
+# By the kind in `task.json`.
+KINDS: dict[str, type[ServedTask]] = {**classification.KINDS}
+# By `--task_name`, for checkpoints without a `task.json`.
+CHECKPOINT_KINDS: dict[str, type[ServedCheckpoint]] = {}

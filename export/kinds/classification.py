@@ -1,0 +1,133 @@
+"""Served classifiers, scores and label sets of one text or a pair.
+
+Letters: B batch, S sequence length, C classes.
+"""
+
+import abc
+import functools
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import classification, multi_label
+from bert_tf.finetuning.tasks.reading import Reading
+from export.kinds.base import CLASSIFY, REGRESS, ServedTask
+
+
+class _ServedClassification(ServedTask):
+    """Inputs: `text_a` and, for pairs, `text_b`."""
+
+    @staticmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """See `ServedTask`."""
+        pooling = Reading.of_parameters(description.parameters).pooling
+        return functools.partial(classification.make_head, description.labels, pooling=pooling)
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        names = ("text_a", "text_b") if self._description.parameters["has_pairs"] else ("text_a",)
+        return {name: tf.TensorSpec([None], tf.string) for name in names}
+
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers texts; see `answers_of` for the outputs."""
+        columns = {name.replace("text", "segment"): text for name, text in texts.items()}
+        reading = Reading.of_parameters(self._description.parameters)
+        length = self._description.max_seq_length
+        return self.answers_of(reading.logits(columns, self.tokenizer, length, self._logits))
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Answers rows, int32 [B, S]; see `answers_of` for the outputs. A window of a long text is a row."""
+        return self.answers_of(
+            self._logits({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
+        )
+
+    def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes logits, float32 [B, C]."""
+        return self._model(inputs)["logits"]
+
+    @abc.abstractmethod
+    def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the answers for logits, float32 [B, C]."""
+
+    def _all_classes(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns TF Serving's answer of the method classify: each class of each row, in the order of the labels."""
+        labels = tf.constant(self._description.labels, tf.string)
+        return {"classes": tf.broadcast_to(labels, tf.shape(probabilities)), "scores": probabilities}
+
+
+class ServedClassifier(_ServedClassification):
+    """Classes: see `answers_of`."""
+
+    method = CLASSIFY
+
+    def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classifies.
+
+        Returns:
+          `probabilities` float32 [B, C] and `label` string [B].
+        """
+        labels = tf.constant(self._description.labels, tf.string)
+        return {
+            "probabilities": tf.nn.softmax(logits),
+            "label": tf.gather(labels, tf.argmax(logits, axis=-1)),
+        }
+
+    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """See `ServedModel`."""
+        return self._all_classes(answers["probabilities"])
+
+
+class ServedRegression(_ServedClassification):
+    """Scores: see `answers_of`."""
+
+    method = REGRESS
+
+    def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores.
+
+        Returns:
+          `score` float32 [B], in the range of the training data.
+        """
+        scale = self._description.parameters
+        return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
+
+    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """See `ServedModel`."""
+        return {"outputs": answers["score"]}
+
+
+class ServedMultiLabel(_ServedClassification):
+    """Any number of labels: see `answers_of`. `assets/labels.txt` names the C labels in their order."""
+
+    method = CLASSIFY
+
+    @staticmethod
+    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds the thresholds of the run."""
+        return multi_label.with_thresholds(description, folder, step)
+
+    def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Decides on each label.
+
+        Returns:
+          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold.
+        """
+        probabilities = tf.sigmoid(logits)
+        thresholds = tf.constant(self._description.parameters["thresholds"], tf.float32)
+        return {"probabilities": probabilities, "predicted": probabilities > thresholds}
+
+    def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """See `ServedModel`."""
+        return self._all_classes(answers["probabilities"])
+
+
+KINDS: dict[str, type[ServedTask]] = {
+    classification.CLASSIFICATION: ServedClassifier,
+    classification.REGRESSION: ServedRegression,
+    multi_label.MULTI_LABEL: ServedMultiLabel,
+}

@@ -1,0 +1,95 @@
+"""The model card of an export: what the model is, what it was trained on, how good it is, and what wrote it."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import latest
+from bert_tf.runs import evaluations, run_folder
+from bert_tf.training.metrics_file import RESULTS_NAME
+from export.sources import Source
+
+NAME = "model_card.md"
+_PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
+_BLOCK_BYTES = 1 << 20
+
+
+def text(source: Source, settings: Mapping[str, Any]) -> str:
+    """Returns the card as Markdown.
+
+    Args:
+      source: of the export.
+      settings: of the export.
+    """
+    described, config = source.description, source.config
+    is_run = tf.io.gfile.exists(os.path.join(source.folder, run_folder.NAME))
+    data = run_folder.read_phases(source.folder)[-1].data if is_run else {}
+    parts = {
+        "Task": {
+            "name": described.task_name,
+            "kind": described.kind,
+            "labels": list(described.labels),
+            "max_seq_length": described.max_seq_length,
+            "do_lower_case": described.do_lower_case,
+            **described.parameters,
+        },
+        "Model": {
+            "layers": config.num_hidden_layers,
+            "hidden size": config.hidden_size,
+            "attention heads": config.num_attention_heads,
+            "vocabulary": config.vocab_size,
+            "parameters": sum(int(variable.shape.num_elements()) for variable in source.model.variables),
+        },
+        "Data": {**described.data, **data},
+        "Scores on the dev data": _scores(source),
+        "Checkpoint": {"file": os.path.basename(source.checkpoint), "sha256": _sha256(source.checkpoint)},
+        "Versions": {name: _version(name) for name in _PACKAGES},
+        "Settings of the export": settings,
+    }
+    blocks = [f"# {described.task_name}", *(_block(title, entries) for title, entries in parts.items())]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _block(title: str, entries: Mapping[str, Any]) -> str:
+    lines = [f"- {name}: {_shown(value)}" for name, value in entries.items()] or ["Unknown."]
+    return "\n".join([f"## {title}", "", *lines])
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _scores(source: Source) -> dict[str, float]:
+    """Returns the scores of this checkpoint, or those of the last evaluation if training recorded none."""
+    step = latest.step_of(source.checkpoint) if evaluations.exists(source.folder) else None
+    recorded = evaluations.read(source.folder).scores.get(step) if step is not None else None
+    if recorded:
+        return dict(recorded)
+    path = os.path.join(source.folder, RESULTS_NAME)
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        return dict(line.split(" = ", 1) for line in file.read().splitlines() if " = " in line)
+
+
+def _sha256(checkpoint: str) -> str:
+    """Hashes the files of a checkpoint, in the order of their names."""
+    digest = hashlib.sha256()
+    files = [checkpoint] if tf.io.gfile.exists(checkpoint) else sorted(tf.io.gfile.glob(f"{checkpoint}.*"))
+    for path in files:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

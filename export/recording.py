@@ -1,0 +1,77 @@
+"""The warm-up requests of an export: real inputs for each of its signatures.
+
+Letters: B batch, S sequence length, N choices of an example.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from export import signatures, warmup
+from export.kinds.base import ServedModel
+
+_MOST_ROWS = 8
+# Several rows of tokens stand for the choices of an example where their number is free.
+_CHOICES = 2
+
+
+def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
+    """Returns requests with one row and with several, for the strings, the tokens and the Examples.
+
+    Args:
+      served: the model.
+      samples: what `ServedModel.samples` returned.
+      max_seq_length: S of the longest rows of tokens.
+    """
+    # Of all lengths, because a server compiles and allocates for what it has seen.
+    ordered = sorted(samples, key=lambda row: len(str(row)))
+    chosen = [ordered[number * (len(ordered) - 1) // (_MOST_ROWS - 1)] for number in range(_MOST_ROWS)]
+    rows = [{name: _bytes(value) for name, value in row.items()} for row in chosen]
+    method = served.method.rpartition("/")[2]
+    examples = np.array([_example(row).SerializeToString() for row in rows], object)
+    return [
+        warmup.Request("predict", signatures.DEFAULT, _columns(rows[:1], served)),
+        warmup.Request("predict", signatures.DEFAULT, _columns(rows, served)),
+        warmup.Request("predict", signatures.TOKENS, _tokens(served, rows, max_seq_length)),
+        warmup.Request(method, signatures.EXAMPLES, {signatures.EXAMPLES_INPUT: examples}),
+    ]
+
+
+def _bytes(value: Any) -> list[bytes]:
+    """Returns the texts of an input; of an input with one text for each row, a single one."""
+    return [text.encode("utf-8", errors="ignore") for text in ([value] if isinstance(value, str) else value)]
+
+
+def _columns(rows: Sequence[Mapping[str, list[bytes]]], served: ServedModel) -> dict[str, np.ndarray]:
+    """Returns string arrays [B] or [B, N] by input; short rows are padded with empty texts."""
+    columns = {}
+    for name, spec in served.inputs().items():
+        most = max(len(row[name]) for row in rows)
+        values = np.array([row[name] + [b""] * (most - len(row[name])) for row in rows], object)
+        columns[name] = values[:, 0] if spec.shape.rank == 1 else values
+    return columns
+
+
+def _example(row: Mapping[str, list[bytes]]) -> tf.train.Example:
+    features = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=texts)) for name, texts in row.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _tokens(
+    served: ServedModel, rows: Sequence[Mapping[str, list[bytes]]], max_seq_length: int
+) -> dict[str, np.ndarray]:
+    """Returns the rows of tokens, int32 [B, S] or [B, N, S], of the first texts."""
+    tokenizer: BertTokenizer = served.tokenizer
+    segments = tokenizer.encode([next(iter(row.values()))[0] for row in rows])
+    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+    packed = pack(segments, None, max_seq_length=max_seq_length, **special)
+    longest = int(tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1)))
+    shape = served.token_spec().shape
+    found = {name: values[:, :longest].numpy() for name, values in packed.items()}
+    if shape.rank == 2:
+        return found
+    return {name: np.repeat(values[:, np.newaxis], shape[1] or _CHOICES, axis=1) for name, values in found.items()}

@@ -1,0 +1,78 @@
+"""The folder of an export: a version of a model, `NAME/VERSION/`, as TF Serving looks for it."""
+
+import os
+import re
+
+import tensorflow as tf
+
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+_VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def is_version(export_dir: str) -> bool:
+    """Whether a path ends in a version's number; any other path is a model's folder, which holds its versions."""
+    return bool(_VERSION.fullmatch(os.path.basename(export_dir.rstrip("/"))))
+
+
+def model_name(export_dir: str) -> str:
+    """Returns the name of the model's folder."""
+    path = os.path.abspath(export_dir) if "://" not in export_dir else export_dir.rstrip("/")
+    return os.path.basename(os.path.dirname(path) if is_version(path) else path)
+
+
+def check(export_dir: str) -> None:
+    """Refuses a folder that an export cannot be written to, before any long work.
+
+    Raises:
+      InputError: the version exists, or the folder holds something else than versions.
+    """
+    path = export_dir.rstrip("/")
+    if is_version(path):
+        writer.check_new_folder(path, "export_dir")
+        return
+    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+        raise InputError(f"--export_dir={path}: is a file; give a model's folder, or a new version in it")
+    names = _names(path)
+    if names and not any(_VERSION.fullmatch(name) or writer.TEMPORARY in name for name in names):
+        raise InputError(
+            f"--export_dir={path}: is not empty and holds no version of a model; give a new folder, or one whose "
+            "folders are version numbers"
+        )
+    writer.check_writable(path, "export_dir")
+
+
+def beside(export_dir: str) -> str:
+    """Returns a path beside which the temporary folder is written; its name is never a version's."""
+    path = export_dir.rstrip("/")
+    return path if is_version(path) else os.path.join(path, "next")
+
+
+def publish(temporary: str, export_dir: str) -> str:
+    """Gives a complete export its name: `export_dir`, or in a model's folder the number after the largest version.
+
+    If another export takes the number at the same time, this one takes the next.
+
+    Returns:
+      The path of the version.
+
+    Raises:
+      FolderTakenError: `export_dir` is a version that exists by now.
+    """
+    path = export_dir.rstrip("/")
+    if is_version(path):
+        writer.publish_folder(temporary, path)
+        return path
+    while True:
+        taken = [int(name) for name in _names(path) if _VERSION.fullmatch(name)]
+        version = os.path.join(path, str(max(taken, default=0) + 1))
+        try:
+            writer.publish_folder(temporary, version)
+        except writer.FolderTakenError:
+            continue
+        return version
+
+
+def _names(path: str) -> list[str]:
+    return [name.rstrip("/") for name in tf.io.gfile.listdir(path)] if tf.io.gfile.isdir(path) else []

@@ -1,0 +1,27 @@
+"""Exports that several files of tests look at."""
+
+import json
+
+import pytest
+
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.classification import make_task
+from tests.export.exports import PAIRS, put_together
+
+DEV_TEXTS = [a for a, _ in PAIRS if a]
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory, vocab_file):
+    """The folders of a classifier's and a regression's only version, by their names; nothing may change them."""
+    folder, found = tmp_path_factory.mktemp("exported"), {}
+    for name, labels in (("classes", 3), ("scores", 0)):
+        run = folder / f"{name}-run"
+        put_together(run, vocab_file, make_task(labels, has_pairs=False))
+        if name == "classes":  # the other one was never evaluated
+            lines = [json.dumps({"index": i, "text_a": text}) + "\n" for i, text in enumerate(DEV_TEXTS)]
+            (run / "dev_predictions.jsonl").write_text("".join(lines), encoding="utf-8")
+            (run / "eval_results.txt").write_text("eval_accuracy = 0.75\nglobal_step = 1\n")
+        found[name] = export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{folder}/{name}"))
+    return found

@@ -1,0 +1,153 @@
+"""What lies in an export besides the graph, and what a check of it finds."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from export import loading, operations, warmup
+from export.check import check
+from export.serve.servable import Servable
+from export.serve.warmup import replay
+from tests.export.conftest import DEV_TEXTS
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    return pathlib.Path(shutil.copytree(exported["scores"], tmp_path / "model/1"))
+
+
+def texts_of(log):
+    return [text.decode() for text in log.predict_log.request.inputs["text_a"].string_val]
+
+
+def logs(folder):
+    path = f"{folder}/{warmup.NAME}"
+    return [
+        prediction_log_pb2.PredictionLog.FromString(one) for one in tf.data.TFRecordDataset(path).as_numpy_iterator()
+    ]
+
+
+def test_the_warm_up_has_real_requests_of_every_signature_in_tf_servings_messages(exported):
+    found = logs(exported["classes"])
+    assert [one.WhichOneof("log_type") for one in found] == ["predict_log"] * 3 + ["classify_log"]
+    requests = [getattr(one, one.WhichOneof("log_type")).request for one in found]
+    assert [one.model_spec.signature_name for one in requests] == ["serving_default"] * 2 + ["tokens", "examples"]
+    assert {one.model_spec.name for one in requests} == {"classes"}
+    assert texts_of(found[0]) == [min(DEV_TEXTS, key=len)]
+    assert set(texts_of(found[1])) == set(DEV_TEXTS), "the texts are of the run's dev data"
+    serialized = requests[3].input.example_list.examples
+    assert [one.features.feature["text_a"].bytes_list.value[0].decode() for one in serialized] == texts_of(found[1])
+    assert logs(exported["scores"])[3].WhichOneof("log_type") == "regress_log"
+    assert "fox" in texts_of(logs(exported["scores"])[0])[0] + texts_of(logs(exported["scores"])[1])[0], "fixed texts"
+    for folder in exported.values():  # as the local server replays them
+        servable = Servable(folder)
+        assert replay(folder, servable) == 4
+        servable.close()
+
+
+def test_the_card_names_task_data_scores_checkpoint_and_versions(exported):
+    folder = pathlib.Path(exported["classes"])
+    card = (folder / "assets/model_card.md").read_text()
+    run = folder.parents[1] / "classes-run"
+    digest = hashlib.sha256()
+    for path in sorted(run.glob("ckpt-1.*")):
+        digest.update(path.read_bytes())
+    for line in (
+        '- labels: ["0", "1", "2"]', "- kind: classification", "- eval_accuracy: 0.75", "- file: ckpt-1",
+        f"- sha256: {digest.hexdigest()}", f"- tensorflow: {tf.__version__}", f"- checkpoint_dir: {run}",
+    ):  # fmt: skip
+        assert f"\n{line}\n" in card, line
+    assert "Unknown" in (pathlib.Path(exported["scores"]) / "assets/model_card.md").read_text()
+    assert json.loads((folder / "assets/task.json").read_text())["labels"] == ["0", "1", "2"]
+
+
+def test_the_check_lists_signatures_without_any_code_of_the_model(exported, tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from export.check import check\n"
+        f"check({exported['classes']!r})\n"
+        "assert not {'bert_tf', 'tf_keras', 'keras', 'official', 'tensorflow_serving'} & set(sys.modules)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "  serving_default  tensorflow/serving/predict\n    in  text_a: string [?]\n    out label: string [?]\n"
+        "    out probabilities: float32 [?, 3]\n",
+        "  examples  tensorflow/serving/classify\n    in  inputs: string [?]\n    out classes: string [?, 3]\n",
+        "    in  input_ids: int32 [?, ?]\n",
+        "4 warm-up requests answered",
+    ):
+        assert line in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("saved_model.pb", None, "saved_model.pb: no such file; give the folder of a version"),
+        ("saved_model.pb", b"\x0a\xff\xff", "saved_model.pb: is damaged"),
+        ("variables/variables.index", None, "cannot be loaded"),
+        ("variables/variables.data-00000-of-00001", b"short", "cannot be loaded"),
+        ("assets/vocab.txt", None, None),  # the graph has the vocabulary
+        (warmup.NAME, b"no record", "tf_serving_warmup_requests: request 0 fails"),
+        (warmup.NAME, None, None),
+    ],
+)
+def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
+    (copied / name).unlink()
+    if content is not None:
+        (copied / name).write_bytes(content)
+    if message is None:
+        check(str(copied))
+        return
+    with pytest.raises(InputError, match=message) as error:
+        check(str(copied))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_recorded_request_that_the_model_refuses_breaks_the_check(copied):
+    rows = np.ones([1, 40], np.int32)  # the model has 32 positions
+    inputs = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), rows)
+    warmup.write(str(copied), "m", [warmup.Request("predict", "tokens", inputs)])
+    with pytest.raises(InputError, match="request 0 fails .*more tokens than the 32 positions"):
+        loading.check(str(copied))
+    warmup.write(str(copied), "m", [warmup.Request("classify", "examples", {"inputs": np.array([b""], object)})])
+    with pytest.raises(InputError, match="request 0 fails .*has the method regress"):
+        loading.check(str(copied))
+
+
+def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path):
+    class Asks(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def lengths(self, texts):
+            return {"lengths": tf.numpy_function(lambda each: np.char.str_len(each), [texts], tf.int64)}
+
+    module = Asks()
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.lengths)
+    with pytest.raises(InputError, match=r"the operation PyFunc in function __inference_lengths_\d+ is neither"):
+        loading.check(str(tmp_path / "1"))
+
+    model = saved_model_pb2.SavedModel()
+    model.meta_graphs.add().graph_def.node.add(name="x", op="SomebodysOp")
+    writer.write_text(str(tmp_path / "2/none"), "")
+    (tmp_path / "2/saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="the operation SomebodysOp in the graph is neither"):
+        operations.check(str(tmp_path / "2"))
+    assert {"FastWordpieceTokenizeWithOffsets", "MatMul", "VarHandleOp", "StatefulPartitionedCall", "While", "Const",
+            "RaggedTensorToTensor", "ParseExampleV2"} < operations.allowed()  # fmt: skip

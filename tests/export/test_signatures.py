@@ -1,0 +1,127 @@
+"""The signatures of exports, read back from their files and asked over real sockets."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import classification_pb2, regression_pb2
+
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.classification import make_task
+from tests.export.exports import PAIRS
+from tests.export.serving.running import Running
+
+TEXTS = [a for a, _ in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def signatures(exported):
+    models = {name: tf.saved_model.load(folder) for name, folder in exported.items()}
+    yield {name: model.signatures for name, model in models.items()}
+    del models
+
+
+@pytest.fixture(scope="module")
+def server(exported, tmp_path_factory):
+    path = tmp_path_factory.mktemp("server") / "models.config"
+    entries = [
+        f'config {{ name: "{name}" base_path: "{folder.removesuffix("/1")}" model_platform: "tensorflow" }}'
+        for name, folder in exported.items()
+    ]
+    path.write_text(f"model_config_list {{ {' '.join(entries)} }}")
+    running = Running(f"--model_config_file={path}")
+    yield running
+    running.stop()
+
+
+def examples(texts, name="text_a"):
+    def feature(text):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+
+    return [tf.train.Example(features=tf.train.Features(feature={name: feature(text)})) for text in texts]
+
+
+def test_the_methods_stand_in_the_file_and_nothing_else_changed(exported):
+    expected = {"classes": "classify", "scores": "regress"}
+    for name, folder in exported.items():
+        with open(f"{folder}/saved_model.pb", "rb") as file:
+            graph = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs[0]
+        methods = {key: one.method_name.removeprefix("tensorflow/serving/") for key, one in graph.signature_def.items()}
+        assert methods == {
+            "serving_default": "predict", "tokens": "predict", "examples": expected[name], "__saved_model_init_op": ""
+        }  # fmt: skip
+        assert list(graph.signature_def["examples"].inputs) == ["inputs"]
+        assert {"classes": {"classes", "scores"}, "scores": {"outputs"}}[name] == set(
+            graph.signature_def["examples"].outputs
+        )
+        assert graph.object_graph_def.nodes and graph.asset_file_def, "the rest of the file is there"
+        # The encoder is in the file once, whatever calls it.
+        softmaxes = [node.op for function in graph.graph_def.library.function for node in function.node_def]
+        assert softmaxes.count("Softmax") == 1 + (name == "classes") * 2
+
+
+def test_strings_examples_and_tokens_give_the_same_answers(signatures, vocab_file):
+    tokenizer = BertTokenizer(vocab_file)
+    task = make_task(3, has_pairs=False)
+    rows = task.model_inputs({"segment_a": tokenizer.encode(TEXTS)}, tokenizer, 24)
+    serialized = tf.constant([example.SerializeToString() for example in examples(TEXTS)])
+    for name, (answer, output) in {"classes": ("probabilities", "scores"), "scores": ("score", "outputs")}.items():
+        expected = signatures[name]["serving_default"](text_a=tf.constant(TEXTS))[answer]
+        assert np.ptp(expected.numpy(), axis=0).min() > 1e-3
+        found = signatures[name]["examples"](inputs=serialized)
+        np.testing.assert_allclose(found[output], expected, atol=1e-6)
+        np.testing.assert_allclose(signatures[name]["tokens"](**rows)[answer], expected, atol=1e-6)
+    assert found["outputs"].shape == [len(TEXTS)]
+    classes = signatures["classes"]["examples"](inputs=serialized)["classes"].numpy()
+    assert classes.tolist() == [[b"0", b"1", b"2"]] * len(TEXTS)
+
+
+def test_empty_batches_are_answered_and_bad_rows_refused(signatures):
+    nothing = signatures["classes"]["examples"](inputs=tf.constant([], tf.string))
+    assert nothing["scores"].shape == [0, 3] and nothing["classes"].shape == [0, 3]
+    row = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.ones([0, 7], tf.int32))
+    assert signatures["scores"]["tokens"](**row)["score"].shape == [0]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a row has more tokens than the 32 positions"):
+        signatures["scores"]["tokens"](**dict.fromkeys(row, tf.ones([1, 33], tf.int32)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Feature: text_a .* is required"):
+        signatures["scores"]["examples"](inputs=tf.constant([b""]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
+        signatures["scores"]["examples"](inputs=tf.constant([b"this is no example"]))
+
+
+def test_classify_and_regress_answer_over_rest_and_grpc(server, signatures):
+    texts = ["the man said", "", "word"]
+    body = {"signature_name": "examples", "examples": [{"text_a": text} for text in texts]}
+    expected = signatures["classes"]["serving_default"](text_a=tf.constant(texts))["probabilities"].numpy()
+    status, _, answer = server.http("POST", "/v1/models/classes:classify", body)
+    assert status == 200, answer
+    results = json.loads(answer)["results"]
+    assert [[label for label, _ in row] for row in results] == [["0", "1", "2"]] * 3
+    np.testing.assert_allclose([[score for _, score in row] for row in results], expected, atol=1e-5)
+
+    request = classification_pb2.ClassificationRequest()
+    request.model_spec.name, request.model_spec.signature_name = "classes", "examples"
+    request.input.example_list.examples.extend(examples(texts))
+    found = server.predictions.Classify(request, timeout=30).result.classifications
+    np.testing.assert_allclose([[one.score for one in row.classes] for row in found], expected, atol=1e-5)
+
+    expected = signatures["scores"]["serving_default"](text_a=tf.constant(texts))["score"].numpy()
+    status, _, answer = server.http("POST", "/v1/models/scores:regress", body)
+    assert status == 200, answer
+    np.testing.assert_allclose(json.loads(answer)["results"], expected, atol=1e-5)
+    request = regression_pb2.RegressionRequest(input=request.input, model_spec=request.model_spec)
+    request.model_spec.name = "scores"
+    found = server.predictions.Regress(request, timeout=30).result.regressions
+    np.testing.assert_allclose([one.value for one in found], expected, atol=1e-5)
+
+
+def test_bad_examples_are_the_clients_error(server):
+    body = {"signature_name": "examples", "examples": [{"other": "x"}]}
+    status, _, answer = server.http("POST", "/v1/models/classes:classify", body)
+    assert status == 400 and b"text_a" in answer
+    for content in ("AAAA", "//8AenoH"):
+        body = {"signature_name": "examples", "instances": [{"b64": content}]}
+        status, _, answer = server.http("POST", "/v1/models/classes:predict", body)
+        assert status == 400, (content, answer)
