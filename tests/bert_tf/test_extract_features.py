@@ -262,6 +262,8 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
     "name, data, flags, message",
     [
         ("empty", b"", {}, "holds no text"),
+        ("blank", b"\n \n\t\n", {}, "blank: holds no text; give a file with a text a line"),
+        ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: holds no text"),
         ("gz", b"\x1f\x8b\x08text", {}, "compressed, or not UTF-8"),
         ("utf16", "the men".encode("utf-16"), {}, "not UTF-8"),
         ("few", b"a\nb\n", {"output_file": "OUT@3"}, "3 shards, but the input has 2 lines"),
