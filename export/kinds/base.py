@@ -19,6 +19,8 @@ from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 
+# Further signatures by name: what answers, and its inputs.
+MoreSignatures = dict[str, tuple[Callable[..., dict[str, tf.Tensor]], dict[str, tf.TensorSpec]]]
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
 _SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
@@ -75,6 +77,10 @@ class ServedModel(tf.Module, abc.ABC):
         Where an answer needs the text, the outputs are the scores of the tokens.
         """
 
+    def more_signatures(self) -> MoreSignatures:
+        """Returns signatures beside those that every kind has, with inputs as in `inputs`; none by default."""
+        return {}
+
     def token_spec(self) -> tf.TensorSpec:
         """Returns what each input of `answer_tokens` is; [B, S], unless a kind has [B, N, S]."""
         return tf.TensorSpec([None, None], tf.int32)
@@ -129,9 +135,13 @@ class ServedTask(ServedModel):
         """Returns a function that makes the head of the task, for `FineTunedBert`."""
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds what the answers need from a run's folder for its checkpoint of a step; nothing by default."""
-        del folder, step
+    def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds what answers need from settings and a run's folder, for its checkpoint of a step; nothing by default.
+
+        Raises:
+          InputError: the settings do not fit the kind, or the folder is damaged.
+        """
+        del settings, folder, step
         return description
 
 

@@ -126,10 +126,11 @@ def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thre
 
     model = make_classifier(config, 2)
     description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
+    settings = ExportSettings(checkpoint_dir="", export_dir=str(tmp_path / "m"))
     (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
     with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 4; run --do_eval"):
-        ServedMultiLabel.completed(description, str(tmp_path), 4)
-    described = ServedMultiLabel.completed(description, str(tmp_path), 3)
+        ServedMultiLabel.completed(settings, description, str(tmp_path), 4)
+    described = ServedMultiLabel.completed(settings, description, str(tmp_path), 3)
     answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)
     assert answers["predicted"].numpy().tolist() == [[True, False]] * 2
     assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99
@@ -171,7 +172,7 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "format": "saved_model",
         "quantize": "none",
     }
-    assert kept == expected
+    assert kept.items() >= expected.items()
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
 
 
@@ -379,7 +380,7 @@ def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(tmp_p
 def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_file, quantize):
     task, tokenizer = make_task(3), BertTokenizer(vocab_file)
     config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
-    model = put_together(tmp_path / "run", vocab_file, task, config)
+    model = put_together(tmp_path / "run", vocab_file, task, config=config)
     serve, other = in_float32_and(tmp_path / "run", tmp_path, format="litert", quantize=quantize)
     first, second = zip(*PAIRS, strict=True)
     expected = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"].numpy()

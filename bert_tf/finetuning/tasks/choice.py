@@ -104,8 +104,8 @@ class ChoiceTask(Task):
         )
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns the vector whose product with [CLS] scores a choice."""
-        return ClassificationHead(config, 1)
+        """See `make_head`."""
+        return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns 1 for the row of the right choice, which stands for its example, float32 [B]."""
@@ -139,7 +139,7 @@ class ChoiceTask(Task):
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         if not np.all(np.isfinite(predictions)):
             return
-        lines = []
+        entries = []
         for index, entry in enumerate(self._answers(split, predictions)):
             example = split.examples[index]
             entry = {
@@ -150,8 +150,8 @@ class ChoiceTask(Task):
                 "choices": example.choices,
             }
             entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
-            lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
-        writer.write_text(os.path.join(folder, evaluation_file.NAME), "".join(lines))
+            entries.append(entry)
+        evaluation_file.write_entries(folder, entries)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line for each example.
@@ -187,3 +187,8 @@ class ChoiceTask(Task):
             chances = np.exp(scores - scores.max())
             answers.append({"prediction": int(np.argmax(scores)), "probabilities": (chances / chances.sum()).tolist()})
         return answers
+
+
+def make_head(config: BertConfig) -> keras.layers.Layer:
+    """Returns the vector whose product with [CLS] scores a choice."""
+    return ClassificationHead(config, 1)
