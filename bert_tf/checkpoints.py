@@ -119,9 +119,8 @@ def initialize(model: tf.Module, path: str, reinitialize_head: bool = False) -> 
       InputError: there is no checkpoint, it is of another project, or a tensor is missing or has another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
-    if reinitialize_head:
-        contents = contents.without_task_heads()
     variables = variables_by_path(model)
+    contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
     fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
     values = contents.read(name for name in variables if name in contents.tensors)
@@ -151,8 +150,14 @@ def check_initial(
     contents = open_checkpoint(path)
     if with_heads:
         contents.check_pretrained(config)
-    else:
-        contents.check(config, {**names.encoder_shapes(config), **head_shapes})
+        return contents.source
+    if head_shapes and contents.lacks_place_for_bilstm(head_shapes):
+        logging.warning(
+            "%s: its head is on a BiLSTM, and the new model has none: the encoder is taken, and a new head is drawn; "
+            "--bilstm_head takes both", contents.source,
+        )  # fmt: skip
+    contents = contents.with_own_heads(head_shapes) if head_shapes else contents
+    contents.check(config, {**names.encoder_shapes(config), **head_shapes})
     return contents.source
 
 

@@ -16,19 +16,14 @@ from bert_tf.settings import FeaturesSettings
 
 def main(settings: FeaturesSettings) -> None:
     """Runs the script with resolved settings."""
+    from jobs.runner import make_runner
+
     if settings.runner == "spark":
-        from jobs.run_spark import SparkRunner
-
         settings = settings.with_absolute_paths()
-        runner = SparkRunner(settings.spark_master, settings.num_workers)
-    elif settings.num_gpus:
-        from jobs.run_here import HereRunner
-
-        runner = HereRunner()
-    else:
-        from jobs.run_local import LocalRunner
-
-        runner = LocalRunner(settings.num_workers, preload=["bert_tf.features.extract"])
+    runner = make_runner(
+        settings.runner, num_workers=settings.num_workers, spark_master=settings.spark_master,
+        num_gpus=settings.num_gpus, preload=["bert_tf.features.extract"],
+    )  # fmt: skip
     # Start the workers before this process initializes TensorFlow.
     with runner:
         from bert_tf.features.extract import extract_features

@@ -18,9 +18,19 @@ from bert_tf.settings import ScoringSettings
 
 def main(settings: ScoringSettings) -> None:
     """Runs the script with resolved settings."""
-    from bert_tf.pretraining.scoring import score_file
+    from jobs.runner import make_runner
 
-    score_file(settings)
+    if settings.runner == "spark":
+        settings = settings.with_absolute_paths()
+    runner = make_runner(
+        settings.runner, num_workers=settings.num_workers, spark_master=settings.spark_master,
+        num_gpus=settings.num_gpus, preload=["bert_tf.pretraining.scoring_job"],
+    )  # fmt: skip
+    # Start the workers before this process initializes TensorFlow.
+    with runner:
+        from bert_tf.pretraining.scoring_job import score_files
+
+        score_files(settings, runner)
 
 
 def run() -> None:

@@ -59,7 +59,7 @@ def _numbers(served: ServedModel) -> tf.types.experimental.ConcreteFunction:
 
     spec = served.token_spec()
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name in signatures.TOKEN_INPUTS}
-    return tf.function(answer).get_concrete_function(**named)
+    return tf.function(answer, autograph=False).get_concrete_function(**named)
 
 
 def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, is_quantized: bool) -> None:

@@ -17,12 +17,17 @@ _FLAGS_OF_KINDS = (
 class ExportSettings:
     """Settings of `export_saved_model`."""
 
-    checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
+    checkpoint_dir: str = setting(
+        "folder that a fine-tuning script has trained into; for embeddings and fill_mask any checkpoint"
+    )
     export_dir: str = setting(
         "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version"
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
-    task_name: str = setting("task that the run must have been trained on; empty: any", "", alias="task")
+    task_name: str = setting(
+        "embeddings or fill_mask, which need no training; else the task that the run must have been trained on, or "
+        "empty for any", "", alias="task",
+    )  # fmt: skip
     use_checkpoint: str = setting(
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
         "in training it is always the last", "best", choices=("best", "last"),

@@ -26,7 +26,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
       longest: number of its positions, which rows of tokens must not exceed.
     """
     # One function for both, so that the graph holds the model once.
-    answer = tf.function(served.answer)
+    answer = tf.function(served.answer, autograph=False)
     strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
 
     def answer_strings(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -63,7 +63,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
             for key, value in function(**inputs).items()
         }
 
-    return tf.function(outputs).get_concrete_function(**named)
+    return tf.function(outputs, autograph=False).get_concrete_function(**named)
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:

@@ -1,5 +1,6 @@
 """A runner for a GPU: one task at a time in this process, with all of TensorFlow's devices."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,8 +25,9 @@ class HereRunner:
         gpus = tf.config.list_physical_devices("GPU")
         if not gpus:
             raise InputError("--num_gpus=1: TensorFlow finds no GPU; drop the flag to use the processor")
-        tf.config.set_visible_devices(gpus[:1], "GPU")
-        tf.config.experimental.set_memory_growth(gpus[0], True)
+        with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized, as in a process with other work
+            tf.config.set_visible_devices(gpus[:1], "GPU")
+            tf.config.experimental.set_memory_growth(gpus[0], True)
         return self
 
     def __exit__(self, *exception) -> None:

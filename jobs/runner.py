@@ -1,6 +1,6 @@
 """The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 
@@ -20,6 +20,31 @@ class Runner(Protocol):
         more than once. A function must therefore write the same bytes each time, and write them atomically.
         If this raises, no task is still running.
         """
+
+
+def make_runner(
+    name: str, *, num_workers: int | None, spark_master: str, num_gpus: int = 0, preload: Sequence[str] = ()
+) -> Runner:
+    """Returns the runner that flags name.
+
+    Args:
+      name: "local" or "spark".
+      num_workers: number of processes; None for one per core.
+      spark_master: URL of Spark's master.
+      num_gpus: 1 for the first GPU of this machine.
+      preload: modules that the tasks use.
+    """
+    if name == "spark":
+        from jobs.run_spark import SparkRunner
+
+        return SparkRunner(spark_master, num_workers)
+    if num_gpus:
+        from jobs.run_here import HereRunner
+
+        return HereRunner()
+    from jobs.run_local import LocalRunner
+
+    return LocalRunner(num_workers, preload=preload)
 
 
 def use_one_core() -> None:

@@ -51,6 +51,7 @@ SMALL = {
     "run_classifier": _ONE_EPOCH,
     "run_swag": _ONE_EPOCH,
     "extract_features": ["--num_workers=1"],
+    "score_text": ["--num_workers=1"],
     "run_squad": ["--num_train_epochs=1", "--train_batch_size=12", "--max_seq_length=128"],
     "run_ner": ["--num_train_epochs=1", "--train_batch_size=4"],
 }

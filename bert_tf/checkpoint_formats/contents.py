@@ -60,6 +60,7 @@ class Contents:
       config: the model's configuration; None if the folder has none.
       config_file: the configuration file; if there is none, the path where it is expected.
       vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
+      own_heads: tensors of task heads that no other format has, by their variable paths; they are in `left_over` too.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
       moments: Adam's first and second moment by the weight's path, if the format stores them.
@@ -74,6 +75,7 @@ class Contents:
     config: BertConfig | None
     config_file: str
     vocab_file: str = ""
+    own_heads: Mapping[str, StoredTensor] = dataclasses.field(default_factory=dict)
     left_over: tuple[str, ...] = ()
     optimizer_tensors: int = 0
     moments: Mapping[str, tuple[StoredTensor, StoredTensor]] = dataclasses.field(default_factory=dict)
@@ -100,7 +102,23 @@ class Contents:
         """Returns the contents without the heads that fine-tuning trained."""
         kept = {path: s for path, s in self.tensors.items() if names.head_of(path) not in names.TASK_HEADS}
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
-        return dataclasses.replace(self, tensors=kept, left_over=(*self.left_over, *dropped))
+        return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
+
+    def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
+        """Whether the checkpoint's head is on a BiLSTM, and the model with these variables has none."""
+        return not any(path.startswith(names.BILSTM) for path in shapes) and any(
+            path.startswith(names.BILSTM) for path in self.own_heads
+        )
+
+    def with_own_heads(self, shapes: Iterable[str]) -> "Contents":
+        """Returns the contents with the tensors of heads that no other format has.
+
+        A head on a BiLSTM is left out if the model with these variables has none: it is of no use without.
+        """
+        if self.lacks_place_for_bilstm(shapes):
+            return self
+        left_over = tuple(name for name in self.left_over if not name.endswith(tuple(self.own_heads)))
+        return dataclasses.replace(self, tensors={**self.tensors, **self.own_heads}, left_over=left_over)
 
     def check(self, config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Checks that the tensors fit a model.

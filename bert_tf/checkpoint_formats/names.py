@@ -101,6 +101,8 @@ ROWS: tuple[Row, ...] = (
 )
 
 TASK_HEADS = ("head", "token_head", "span_head")
+# The BiLSTM under a task's head; see `modeling.bilstm_head`.
+BILSTM = "head/lstm/"
 # Heads of the other tasks of a joint training, which no later run reads.
 JOINT_HEADS = "head/joint"
 
@@ -195,6 +197,11 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         "next_sentence/dense/kernel": (hidden, 2),
         "next_sentence/dense/bias": (2,),
     }
+
+
+def is_of_own_head(path: str) -> bool:
+    """Whether a path is of a task head that no other format has, such as one on a BiLSTM."""
+    return head_of(path) in TASK_HEADS and row_of(path) is None
 
 
 def head_of(path: str) -> str:

@@ -25,12 +25,17 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         return None
     if len(encoders) > 1:
         raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
-    keys = {f"encoder/{path}": key for path, key in graph.variables_below(encoders[0])}
+    keys, own = {f"encoder/{path}": key for path, key in graph.variables_below(encoders[0])}, {}
     for node in range(len(graph)):
         children = graph.children(node)
         if children.get("encoder") == encoders[0]:
-            keys |= {path: key for path, key in graph.variables_below(node) if names.row_of(path) and path not in keys}
-    tensors = {path: dataclasses.replace(bundle.stored(key), name=path) for path, key in keys.items()}
+            below = {path: key for path, key in graph.variables_below(node) if path not in keys}
+            own |= {path: key for path, key in below.items() if names.is_of_own_head(path)}
+            keys |= {path: key for path, key in below.items() if names.row_of(path)}
+    tensors, own_heads = (
+        {path: dataclasses.replace(bundle.stored(key), name=path) for path, key in found.items()}
+        for found in (keys, own)
+    )
     others = [
         name for name in bundle.shapes
         if name not in keys.values() and not name.startswith(_COUNTERS) and name != _STEP + VALUE
@@ -40,6 +45,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         source=bundle.prefix,
         format="bert_tf",
         tensors=tensors,
+        own_heads=own_heads,
         expected_name=lambda path: path,
         left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
         optimizer_tensors=len(of_optimizer),

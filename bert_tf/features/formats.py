@@ -4,16 +4,15 @@ Parts and shards are written in bounded memory, chunk by chunk and block by bloc
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features import local_files
 from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
 from bert_tf.features.rows import NOWHERE
+from jobs import local_files
 
 # The original's.
 _DIGITS = 6
@@ -43,10 +42,7 @@ class _Concatenated:
     """A format whose parts need only be concatenated."""
 
     def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
-        with local_files.written(path) as temporary, open(temporary, "wb") as shard:
-            for part in parts:
-                with tf.io.gfile.GFile(part, "rb") as file:
-                    shutil.copyfileobj(file, shard, 1 << 20)
+        local_files.concatenate(path, parts)
 
     def files(self, path: str, output: Output) -> list[str]:
         return [path]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bert_tf.features import local_files
 from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from jobs import local_files
 from tfrecords.errors import InputError
 
 try:

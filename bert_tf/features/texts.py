@@ -5,10 +5,8 @@ import json
 import re
 from collections.abc import Iterator
 
-import tensorflow as tf
-
-from bert_tf.features.sources import Source
 from bert_tf.settings.features import FeaturesSettings
+from jobs.sources import Source, read_lines
 from tfrecords.errors import InputError
 
 # The original's rule: the last separator counts.
@@ -40,7 +38,7 @@ def read_texts(source: Source, settings: FeaturesSettings) -> Iterator[Text]:
     Raises:
       InputError: a line is not a JSON object with the fields; the message names file and line.
     """
-    for offset, raw in enumerate(_lines(source)):
+    for offset, raw in enumerate(read_lines(source)):
         content = raw.decode("utf-8", "ignore")
         is_damaged = len(content.encode()) != len(raw)
         line = source.first_line + offset
@@ -49,13 +47,6 @@ def read_texts(source: Source, settings: FeaturesSettings) -> Iterator[Text]:
         elif content.strip("\ufeff \t\r\n"):
             where = f"{source.path}, line {source.first_in_file + offset + 1}"
             yield dataclasses.replace(_text_of_json(content, line, where, settings), is_damaged=is_damaged)
-
-
-def _lines(source: Source) -> Iterator[bytes]:
-    with tf.io.gfile.GFile(source.path, "rb") as file:
-        file.seek(source.start)
-        for _ in range(source.lines):
-            yield file.readline().removesuffix(b"\n")
 
 
 def text_of_line(content: str, line: int) -> Text:

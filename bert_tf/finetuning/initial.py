@@ -11,6 +11,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Task
@@ -49,6 +50,8 @@ def check_initial(
     if not description.exists(folder):
         return
     trained = description.read(folder)
+    if trained.bilstm_head and not any(path.startswith(names.BILSTM) for path in shapes):
+        return  # its head is not taken
     pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained, task))
     if pooling != wanted:
         logging.warning(

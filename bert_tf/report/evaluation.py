@@ -1,6 +1,6 @@
 """The sections of a fine-tuning's report that show the last evaluation, from what the task kept of it.
 
-Of a classifier that is `dev_predictions.jsonl`, of a tagger `dev_predictions.txt`.
+Of most tasks that is `dev_predictions.jsonl`, of a tagger `dev_predictions.txt`.
 
 Letters: N examples, C classes.
 """
@@ -34,6 +34,8 @@ def sections(folder: str) -> str:
         return ""
     if "choices" in entries[0]:
         return _choices(entries)
+    if "question" in entries[0]:
+        return _questions(entries)
     labels, example = list(description.read(folder).labels), entries[0]["label"]
     if isinstance(example, list):
         return _label_sets(entries, labels)
@@ -110,6 +112,29 @@ def _choices(entries: Sequence[dict]) -> str:
     ]  # fmt: skip
     note = f"{np.sum(~is_right):,} of {len(entries):,} answers are wrong."
     return calibration_section(confidence, is_right) + "\n" + _errors(note, ["loss", "right", "chosen"], rows, wrong)
+
+
+def _questions(entries: Sequence[dict]) -> str:
+    """Shows the calibration of the answers, and the questions with the lowest F1, the surest answers first."""
+    is_right = np.array([entry["exact_match"] == 1 for entry in entries])
+    confidence = np.array([entry["probability"] for entry in entries])
+    wrong = sorted((e for e in entries if e["f1"] < 1), key=lambda e: (e["f1"], -e["probability"]))[:_MOST_ERRORS]
+    rows = [
+        [f"{e['f1']:.2f}", f"{_answer(e['prediction'])} ({e['probability']:.0%})",
+         " | ".join(map(_short, e["label"])) or _answer(""), _short(e["question"]), _short(e["context"])]
+        for e in wrong
+    ]  # fmt: skip
+    note = (
+        f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not exactly right. The share of an "
+        "answer is its probability among the best ones."
+    )
+    head = ["F1", "predicted", "right", "question", "context around the right answer"]
+    drawn = table(head, rows, numbers=False) if rows else ""
+    return f'{calibration_section(confidence, is_right)}\n<h2>Worst questions</h2><p class="note">{note}</p>{drawn}'
+
+
+def _answer(text: str) -> str:
+    return _short(text) or "(no answer)"
 
 
 def _regression(entries: Sequence[dict]) -> str:

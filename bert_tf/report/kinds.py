@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from bert_tf.finetuning.tasks import squad_results
 from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
@@ -68,7 +69,12 @@ _BY_MODEL = {
     "pretraining": PRETRAINING,
     "span": dataclasses.replace(
         FINE_TUNING,
-        metrics=(metrics.Metric("loss", title="loss"), metrics.Metric("null_threshold"), *metrics.TRAINING),
+        metrics=(
+            metrics.Metric("loss", title="loss"),
+            metrics.Metric("null_threshold"),
+            metrics.Metric(squad_results.TUNED_THRESHOLD),
+            *metrics.TRAINING,
+        ),
         settings=(
             "train_file", "predict_file", "version_2_with_negative", "max_seq_length", "doc_stride",
             "train_batch_size", "num_train_epochs", "learning_rate", "warmup_proportion", "dtype",

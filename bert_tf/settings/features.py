@@ -4,14 +4,13 @@ Paper: section 5.3.
 """
 
 import dataclasses
-import os
 
 from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.settings.jobs import JobSettings
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
 # The original's default, the four top layers of Table 7; pooled sentences read the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
-_MAX_WORKERS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +84,7 @@ class VectorSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class FeaturesSettings(VectorSettings):
+class FeaturesSettings(JobSettings, VectorSettings):
     """Settings of `extract_features`; names and defaults of google-research/bert."""
 
     input_file: str = setting(
@@ -110,17 +109,11 @@ class FeaturesSettings(VectorSettings):
         "--output_format=jsonl: write also the text, the word and the characters that each token comes from; compact "
         "formats always have them", False,
     )  # fmt: skip
-    num_gpus: int = setting("0: compute on the processor's cores; 1: on the first GPU", 0)
-    num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None
-    )
-    runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
-    spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")
 
     def __post_init__(self):
         super().__post_init__()
         self._check_formats()
-        self._check_devices()
+        self.check_devices()
 
     def _check_formats(self):
         is_json = self.output_format == "jsonl"
@@ -137,27 +130,3 @@ class FeaturesSettings(VectorSettings):
                 not getattr(self, name) or self.input_format == "jsonl", f"--{name} is for --input_format=jsonl; add it"
             )
         require(self.input_format == "lines" or bool(self.text_field), "--text_field is empty; name a field")
-
-    def _check_devices(self):
-        require(self.num_gpus in (0, 1), f"--num_gpus={self.num_gpus}: must be 0 or 1")
-        require(
-            not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
-            "--num_gpus=1 computes in one process; drop --runner=spark and --num_workers",
-        )
-        require(
-            self.num_workers is None or 1 <= self.num_workers <= _MAX_WORKERS,
-            f"--num_workers={self.num_workers}: must lie between 1 and {_MAX_WORKERS}",
-        )
-        require(
-            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
-        )
-
-    def with_absolute_paths(self) -> "FeaturesSettings":
-        """Returns the same settings for processes in other working directories."""
-        names = ("input_file", "output_file", "bert_config_file", "vocab_file", "init_checkpoint")
-        return dataclasses.replace(self, **{name: _absolute(getattr(self, name)) for name in names})
-
-
-def _absolute(paths: str) -> str:
-    parts = filter(None, (part.strip() for part in paths.split(",")))
-    return ",".join(part if "://" in part else os.path.abspath(part) for part in parts)

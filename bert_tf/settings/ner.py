@@ -83,6 +83,11 @@ class NerSettings(FineTuningSettings):
                 f"--feature_layers={self.feature_layers} trains no layer of the encoder; drop --frozen_layers and "
                 "--layer_learning_rate_decay",
             )
+            require(
+                not self.bilstm_head,
+                f"--feature_layers={self.feature_layers} has a BiLSTM of its own, and --bilstm_head (given, or "
+                "of the run in --output_dir) adds another; drop one of them, or give another --output_dir",
+            )
         if self.feature_layers == "fine_tuning":
             unread = self.lstm_size is not None or bool(self.activations_dir)
             require(not unread, "--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")

@@ -3,18 +3,21 @@
 import dataclasses
 
 from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.settings.jobs import JobSettings
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
 LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoringSettings:
+class ScoringSettings(JobSettings):
     """Settings of `score_text`."""
 
     init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model")
-    input_file: str = setting("texts, one a line")
-    output_file: str = setting("JSON Lines to write, one object a text")
+    input_file: str = setting("UTF-8 text to read, one text a line: comma-separated paths and globs")
+    output_file: str = setting(
+        "JSON Lines to write, one object a text: one path, a comma-separated list, or PATH@N for N shards"
+    )
     mode: str = setting(
         "likelihood: pseudo-log-likelihood of each text and token; fill_mask: guesses for each [MASK] in the texts",
         LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK),
@@ -36,6 +39,7 @@ class ScoringSettings:
 
     def __post_init__(self):
         check_values(self)
+        self.check_devices()
         require_positive(self, "num_guesses", "batch_size")
         require(
             self.max_seq_length is None or self.max_seq_length >= 3,

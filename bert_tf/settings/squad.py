@@ -86,7 +86,7 @@ class SquadSettings(FineTuningSettings):
             "by --output_dir",
         )
         require(
-            len(set(members)) == len(members),
+            len({member.rstrip("/") for member in members}) == len(members),
             f"--ensemble_checkpoints={self.ensemble_checkpoints}: names one twice",
         )
 

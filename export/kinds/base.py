@@ -55,7 +55,7 @@ class ServedModel(tf.Module, abc.ABC):
         # The weights are tracked, the Keras model is not: it would add a function for every layer.
         self.weights = model.variables
         # All signatures call one function, so that the graph holds the model once.
-        traced = tf.function(functools.partial(model, training=False))
+        traced = tf.function(functools.partial(model, training=False), autograph=False)
         self._model = lambda inputs: traced(inputs)
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
         self._description = description

@@ -34,7 +34,10 @@ class ServeSettings:
     monitoring_config_file: str = setting("MonitoringConfig as text; it can enable metrics for Prometheus", "")
     enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False)
     enable_model_warmup: bool = setting("replay assets.extra/tf_serving_warmup_requests while a version loads", True)
-    tensorflow_intra_op_parallelism: int = setting("threads for one op; 0: one for each core", 0)
+    tensorflow_intra_op_parallelism: int | None = setting(
+        "threads for one op; 0: one for each core; by default 1 with --enable_batching, whose batches run beside each "
+        "other, and 0 without", None,
+    )  # fmt: skip
     tensorflow_inter_op_parallelism: int = setting("ops that run at the same time; 0: one for each core", 0)
 
     host: str = setting("address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1")
@@ -70,11 +73,17 @@ class ServeSettings:
             "file_system_poll_wait_seconds",
             "shutdown_grace_seconds",
         ):
-            require(getattr(self, name) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
+            require((getattr(self, name) or 0) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
         require_positive(
             self, "rest_api_timeout_in_ms", "rest_api_num_threads", "grpc_max_threads", "max_request_mb",
             "max_requests_in_flight",
         )  # fmt: skip
+
+    @property
+    def intra_op_threads(self) -> int:
+        """Number of threads for one op; 0 for one for each core."""
+        given = self.tensorflow_intra_op_parallelism
+        return int(self.enable_batching) if given is None else given
 
     @property
     def rest_threads(self) -> int:

@@ -1,12 +1,14 @@
 """`--bilstm_head`, and fine-tuning of models whose attention has one direction (Table 5)."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
@@ -114,10 +116,31 @@ def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, t
         convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
 
 
-def test_the_bilstm_takes_a_trained_encoder_and_refuses_another_head(inputs, vocab_file, trained, tmp_path):
+def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_path):
+    run, _, _ = trained
+    config = BertConfig.from_json_file(str(run / "bert_config.json"))
+    model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
+    checkpoints.initialize(model, str(run))
+    trained_model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
+    tf.train.Checkpoint(model=trained_model).restore(latest.find(str(run)).prefix).expect_partial()
+    expected = checkpoints.variables_by_path(trained_model)
+    assert sum(path.startswith("head/lstm/") for path in expected) == 6
+    for path, variable in checkpoints.variables_by_path(model).items():
+        np.testing.assert_array_equal(variable, expected[path], err_msg=path)
+    wider = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 3), True))
+    with pytest.raises(InputError, match="head/head/dense/kernel has shape .*--reinitialize_head"):
+        checkpoints.initialize(wider, str(run))
+    before = wider.head.lstm.forward.kernel.numpy()
+    checkpoints.initialize(wider, str(run), reinitialize_head=True)
+    np.testing.assert_array_equal(wider.head.lstm.forward.kernel, before)
+
+
+def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vocab_file, trained, tmp_path, caplog):
     run, flags, _ = trained
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
-    run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
+    with caplog.at_level(logging.WARNING, "absl"):
+        run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
+    assert caplog.text.count("its head is on a BiLSTM, and the new model has none: the encoder is taken") == 1
     assert not description.read(str(tmp_path / "plain")).bilstm_head
     start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
     with pytest.raises(InputError, match="--reinitialize_head"):

@@ -10,8 +10,10 @@ from sklearn import metrics
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split, encoded_split
-from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.finetuning.tasks import evaluation_file, squad_results
 from bert_tf.finetuning.tasks.classification import Example, probabilities
+from bert_tf.finetuning.tasks.squad_answers import Answers, Candidate
+from bert_tf.finetuning.tasks.squad_file import Answer, Question
 from bert_tf.report import classes, evaluation
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
@@ -83,6 +85,40 @@ def test_a_classifiers_answers_are_kept_and_shown(tokenizer, tmp_path):
     for heading in ("Confusion matrix", "Classes", "Calibration", "Worst errors"):
         assert f"<h2>{heading}</h2>" in page
     assert page.count("<svg") == 1
+
+
+def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
+    context = "the " * 100 + "<b>old</b> man said " + "so " * 200
+    spoken = Answer("old", context.index("old"))
+    questions = [
+        Question("good", "who ?", context, (spoken,)),
+        Question("near", "which ?", context, (Answer("old man", spoken.start), spoken)),
+        Question("wrong", "what & why ?", context, (spoken, spoken)),
+        Question("surely wrong", "when ?", context, (spoken,)),
+        Question("none", "where ?", context, (), is_impossible=True),
+    ]
+    told = [("old", 3.0), ("man", 2.0), ("so", 1.0), ("so", 5.0), ("old", 1.0)]
+    answers = [Answers((Candidate(text, score, 0.0), Candidate("", 0.0, 0.0)), -score) for text, score in told]
+    squad_results.keep_answers(str(tmp_path), questions, answers, 0.0, has_unanswerable=True)
+    lines = [json.loads(line) for line in (tmp_path / "dev_predictions.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["good", "near", "wrong", "surely wrong", "none"]
+    assert [line["exact_match"] for line in lines] == [1, 0, 0, 0, 0]
+    assert [line["f1"] for line in lines] == pytest.approx([1, 2 / 3, 0, 0, 0])
+    assert lines[0]["probability"] == pytest.approx(1 / (1 + math.exp(-3))) and lines[0]["null_odds"] == -3
+    assert lines[1]["label"] == ["old man", "old"] and lines[2]["label"] == ["old"] and lines[4]["label"] == []
+    assert "<b>old</b> man" in lines[0]["context"] and len(lines[0]["context"]) < len(context)
+
+    page = evaluation.sections(str(tmp_path))
+    check_stands_alone(page)
+    assert "The answers to 4 of 5 questions are not exactly right" in page and "who ?" not in page
+    order = [page.index(text) for text in ("when ?", "what &amp; why ?", "where ?", "which ?")]
+    assert order == sorted(order), "the lowest F1 comes first, and of equal ones the surest answer"
+    assert "<td>old man | old</td>" in page and "<td>(no answer)</td>" in page and "&lt;b&gt;old" in page
+    assert "<h2>Calibration</h2>" in page
+
+    diverged = [Answers((Candidate("a", math.nan, 0.0),), 0.0)] * 5
+    squad_results.keep_answers(str(tmp_path), questions, diverged, 0.0, has_unanswerable=True)
+    assert evaluation.sections(str(tmp_path)) == page, "what diverged is not kept"
 
 
 def test_label_sets_show_the_counts_of_each_label(tmp_path):

@@ -1,5 +1,6 @@
 """Whole runs of extract_features: every format, any number of workers, resume, refusals."""
 
+import io
 import json
 import os
 import pathlib
@@ -14,10 +15,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import extract_features
-from bert_tf.features import extract
+from bert_tf.features import extract, packed_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.settings import FeaturesSettings
+from jobs import parts
 from jobs.run_local import LocalRunner
+from jobs.runner import make_runner
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
 from tfrecords import manifest
@@ -259,6 +262,8 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
     "name, data, flags, message",
     [
         ("empty", b"", {}, "holds no text"),
+        ("blank", b"\n \n\t\n", {}, "blank: holds no text; give a file with a text a line"),
+        ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: holds no text"),
         ("gz", b"\x1f\x8b\x08text", {}, "compressed, or not UTF-8"),
         ("utf16", "the men".encode("utf-16"), {}, "not UTF-8"),
         ("few", b"a\nb\n", {"output_file": "OUT@3"}, "3 shards, but the input has 2 lines"),
@@ -316,8 +321,8 @@ def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form)
 
 
 def test_too_little_room_is_told_after_the_first_part(folder, tmp_path, monkeypatch):
-    usage = type(extract.shutil.disk_usage("/"))(10, 10, 0)
-    monkeypatch.setattr(extract.shutil, "disk_usage", lambda path: usage)
+    usage = type(parts.shutil.disk_usage("/"))(10, 10, 0)
+    monkeypatch.setattr(parts.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(InputError, match=r"has 0.0 GB free, but about .* are needed"):
         extracted(folder, tmp_path / "out")
 
@@ -390,6 +395,41 @@ def test_a_missing_gpu_is_one_line(folder, tmp_path):
     )
     with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; drop the flag"):
         extract_features.main(settings)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "npz"])
+def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_path, monkeypatch, form):
+    """All but the device itself: the processor stands for the GPU that TensorFlow is made to report."""
+    config, chosen = tf.config, []
+    gpu = config.list_physical_devices("CPU")[:1]
+    monkeypatch.setattr(config, "list_physical_devices", lambda kind=None: gpu * (kind == "GPU"))
+    monkeypatch.setattr(config, "get_visible_devices", lambda kind=None: gpu * (kind == "GPU"))
+    monkeypatch.setattr(config, "set_visible_devices", lambda *devices: chosen.append(devices))
+    monkeypatch.setattr(config.experimental, "set_memory_growth", lambda *arguments: chosen.append(arguments))
+    sizes = []
+    batches = packed_encoder._packed
+    monkeypatch.setattr(
+        packed_encoder, "_packed", lambda *arguments: sizes.append(arguments[3:]) or batches(*arguments)
+    )
+    flags = {"output_format": form, "layers": "-1,0", "batch_size": 64}
+    runner = make_runner("local", num_workers=None, spark_master="", num_gpus=1)
+    on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
+    assert chosen == [(gpu, "GPU"), (gpu[0], True)]
+    assert max(rows * width for rows, width in sizes) > 1024, "batches are those of a GPU"
+    monkeypatch.undo()
+    on_cpu = extracted(folder, tmp_path / "cpu", **flags)
+    for ours, theirs in zip(map(_values, on_gpu), map(_values, on_cpu), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def _values(data: bytes) -> np.ndarray:
+    """All values of a shard in JSON Lines or npz."""
+    if data.startswith(b"PK"):
+        with np.load(io.BytesIO(data)) as arrays:
+            return arrays["values"].ravel()
+    lines = map(json.loads, data.decode().splitlines())
+    layers = [layer["values"] for line in lines for token in line["features"] for layer in token["layers"]]
+    return np.concatenate(layers)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from bert_tf.features import model, packed_encoder
-from bert_tf.features.extract import _groups
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.features.parts import PartTask
 from bert_tf.features.pooling import Pooling, pooling_of
-from bert_tf.features.sources import Source, plan_sources
 from bert_tf.features.texts import read_texts, text_of_line
 from bert_tf.settings import FeaturesSettings
 from bert_tf.text.packing import pack
+from jobs.parts import PartTask, _groups
+from jobs.sources import Source, plan_sources
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
 from tfrecords.errors import InputError

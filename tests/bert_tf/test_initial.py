@@ -15,6 +15,7 @@ from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.modeling.tagging_heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
 from tests.bert_tf.classification import make_classifier
@@ -91,3 +92,19 @@ def test_the_script_refuses_the_head_before_it_trains_unless_the_flag_says_so(mn
     assert len(begun) == 1
     with pytest.raises(InputError, match="--reinitialize_head needs an --init_checkpoint"):
         parse(ClassifierSettings, [*flags, "--reinitialize_head", "--init_checkpoint="])
+
+
+def test_a_head_on_features_is_taken_whole(tmp_path):
+    def make_model(units):
+        return FineTunedBert(CONFIG, lambda config: FeatureTaggingHead(config, 3, "last_hidden", units))
+
+    trained = make_model(4)
+    tf.train.Checkpoint(model=trained).write(str(tmp_path / "ckpt-1"))
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    model, expected = make_model(4), checkpoints.variables_by_path(trained)
+    assert "head/lstms/1/backward/kernel" in expected
+    checkpoints.initialize(model, str(tmp_path))
+    for path, variable in checkpoints.variables_by_path(model).items():
+        np.testing.assert_array_equal(variable, expected[path], err_msg=path)
+    with pytest.raises(InputError, match=r"head/lstms/0/.* has shape .*--reinitialize_head"):
+        checkpoints.initialize(make_model(5), str(tmp_path))

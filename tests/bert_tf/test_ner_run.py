@@ -160,6 +160,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, the encoder has 1"),
         (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir are for --feature_layers"),
         (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "trains no layer of the encoder; drop"),
+        (None, ["--feature_layers=last_hidden", "--bilstm_head"], "has a BiLSTM of its own, and --bilstm_head"),
         (None, ["--data_dir="], "--data_dir is empty"),
     ],
 )  # fmt: skip

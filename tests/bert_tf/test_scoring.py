@@ -2,7 +2,12 @@
 
 import dataclasses
 import json
+import os
+import pathlib
 import shutil
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -18,6 +23,7 @@ from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_pretrainer
 from tfrecords.errors import InputError
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=24, initializer_range=0.3)
 TEXTS = ["The man said so.", "walked", "", "One of the men was there and they walked back to it, all of them"]
 
@@ -40,10 +46,18 @@ def checkpoint(tmp_path_factory, vocab_file, model):
     return write_checkpoint(tmp_path_factory.mktemp("scoring") / "pretrained", model, CONFIG, vocab_file)
 
 
+def given(checkpoint, folder, *flags) -> list[str]:
+    return [
+        f"--init_checkpoint={checkpoint}", f"--input_file={folder}/in.txt", f"--output_file={folder}/out.jsonl",
+        "--num_workers=1", *flags,
+    ]  # fmt: skip
+
+
 def scored(checkpoint, folder, lines, *flags) -> list[dict]:
+    for path in folder.glob("out.jsonl*"):
+        path.unlink()
     (folder / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    given = [f"--init_checkpoint={checkpoint}", f"--input_file={folder}/in.txt", f"--output_file={folder}/out.jsonl"]
-    score_text(parse(ScoringSettings, [*given, *flags]))
+    score_text(parse(ScoringSettings, given(checkpoint, folder, *flags)))
     return [json.loads(line) for line in (folder / "out.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -83,8 +97,9 @@ def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file
         assert entry["pseudo_log_likelihood"] == pytest.approx(sum(values), abs=1e-3)
         assert entry["pseudo_perplexity"] == pytest.approx(np.exp(-np.mean(values)), rel=1e-3)
     assert any(token["token"].startswith("##") for entry in entries for token in entry["tokens"])
-    settings = json.loads((tmp_path / "out.jsonl.settings.json").read_text())
-    assert settings["mode"] == "likelihood" and settings["init_checkpoint"] == str(checkpoint)
+    entries = json.loads((tmp_path / "out.jsonl.manifest.json").read_text())
+    assert entries["settings"]["mode"] == "likelihood" and entries["settings"]["init_checkpoint"] == str(checkpoint)
+    assert (entries["lines"], entries["texts"]) == (4, 3) and not (tmp_path / "out.jsonl.work").exists()
 
 
 def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_path):
@@ -117,14 +132,26 @@ def test_unknown_words_are_counted(checkpoint, tmp_path, caplog):
         (["the", "\u200b"], [], "line 2: has no token; remove the line"),
         (["", " "], [], "in.txt: holds no text"),
         (["the"], ["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
-        (["the"], ["--input_file=nowhere.txt"], "--input_file=nowhere.txt: no such file"),
+        (["the"], ["--input_file=nowhere.txt"], "--input_file: nowhere.txt: no such file"),
     ],
 )
-def test_what_cannot_be_scored_is_refused_and_leaves_the_output_as_it_was(checkpoint, tmp_path, lines, flags, message):
-    (tmp_path / "out.jsonl").write_text("before")
+def test_what_cannot_be_scored_is_refused_before_anything_is_written(checkpoint, tmp_path, lines, flags, message):
     with pytest.raises(InputError, match=message):
         scored(checkpoint, tmp_path, lines, *flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_set_of_other_settings_is_not_overwritten(checkpoint, tmp_path):
+    (tmp_path / "out.jsonl").write_text("before")
+    (tmp_path / "in.txt").write_text("the man\n")
+    with pytest.raises(InputError, match="out.jsonl exists and has no manifest"):
+        score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))
     assert (tmp_path / "out.jsonl").read_text() == "before"
+    before = scored(checkpoint, tmp_path, ["the man"])
+    score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))  # finished, so nothing to do
+    with pytest.raises(InputError, match="--hide_rest_of_word was false, is now true"):
+        score_text(parse(ScoringSettings, given(checkpoint, tmp_path, "--hide_rest_of_word")))
+    assert [json.loads((tmp_path / "out.jsonl").read_text())] == before
 
 
 @pytest.mark.parametrize(
@@ -166,6 +193,39 @@ def test_a_model_whose_weights_have_diverged_scores_nothing(vocab_file, tmp_path
 def test_the_folder_of_the_output_is_created(checkpoint, tmp_path):
     (tmp_path / "in.txt").write_text("the man\n")
     made = tmp_path / "new" / "scores.jsonl"
-    flags = [f"--init_checkpoint={checkpoint}", f"--input_file={tmp_path}/in.txt", f"--output_file={made}"]
-    score_text(parse(ScoringSettings, flags))
+    score_text(parse(ScoringSettings, given(checkpoint, tmp_path, f"--output_file={made}")))
     assert len(made.read_text().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_to_the_same_bytes(checkpoint, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS) * 800)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def command(name):
+        flags = given(checkpoint, tmp_path, f"--output_file={tmp_path}/{name}@2", "--num_workers=2")
+        return [sys.executable, "-m", "bert_tf.score_text", *flags]
+
+    process = subprocess.Popen(command("out"), env=environment, stderr=subprocess.DEVNULL)
+    work = tmp_path / "out.work/parts"
+    while not (done := list(work.glob("*.json"))):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    kept = {path: path.stat().st_mtime_ns for path in done}
+    time.sleep(1)  # its workers end with it
+    assert len(list(work.glob("*.json"))) < 50 and not list(tmp_path.glob("out-*"))
+    resumed = subprocess.Popen(command("out"), env=environment, stderr=subprocess.PIPE, text=True)
+    while resumed.poll() is None and not list(tmp_path.glob("out-*")):  # parts are deleted with the whole work folder
+        now = {path: path.stat().st_mtime_ns for path in kept if path.exists()}
+        assert all(kept[path] == time_ns for path, time_ns in now.items()), "finished parts are not made again"
+        time.sleep(0.01)
+    _, log = resumed.communicate()
+    assert resumed.returncode == 0 and "resuming the unfinished run" in log and "pseudo-perplexity" in log
+    subprocess.run(command("whole"), env=environment, check=True, capture_output=True)
+    for shard in ("00000", "00001"):
+        killed, whole = ((tmp_path / f"{name}-{shard}-of-00002").read_bytes() for name in ("out", "whole"))
+        assert killed == whole
+    lines = [json.loads(line)["line"] for path in sorted(tmp_path.glob("out-*")) for line in path.open()]
+    assert lines == [number for number in range(1, 3201) if TEXTS[(number - 1) % 4].strip()]

@@ -108,7 +108,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert (described.kind, described.task_name, described.labels) == ("span", "squad", ())
     assert described.data == {"doc_stride": 4, "max_query_length": 8}
     report = (folder / "report.html").read_text()
-    assert "python -m bert_tf.run_squad" in report and "exact match" in report
+    assert "python -m bert_tf.run_squad" in report and "exact match" in report and "Worst questions" in report
 
 
 def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file, trained, trained_v2, tmp_path):
@@ -158,6 +158,26 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
         run_squad(parse(SquadSettings, command))
     with pytest.raises(InputError, match="holds a run of another model .*version_2_with_negative"):
         run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
+
+
+def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, tmp_path):
+    copy = shutil.copytree(trained_v2[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
+    (copy / "null_threshold.json").unlink()
+    lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
+    with pytest.raises(InputError, match=lost):  # the training's own flags tell
+        run_squad(parse(SquadSettings, command))
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
+
+    phases = json.loads((copy / "run.json").read_text())
+    for phase in phases["phases"]:
+        phase["settings"]["tune_null_threshold"] = False
+    (copy / "run.json").write_text(json.dumps(phases))
+    with pytest.raises(InputError, match=lost):  # the last evaluation tells
+        run_squad(parse(SquadSettings, command))
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
+    assert scores["null_threshold"] == -1 and "tuned_null_threshold" not in scores
+    run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0
 
 
 def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
@@ -239,7 +259,7 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
     refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
     refused([trained[0], tmp_path], "holds no checkpoint")
     refused([trained[0]], "an ensemble has at least two models")
-    refused([trained[0], trained[0]], "names one twice")
+    refused([trained[0], f"{trained[0]}/"], "names one twice")
     longer = shutil.copytree(second, tmp_path / "longer")
     task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
     (longer / "task.json").write_text(json.dumps(task))

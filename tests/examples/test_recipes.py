@@ -87,6 +87,20 @@ def test_every_row_of_table_7_has_a_recipe_with_its_published_score():
     assert "base 96.4/92.4, BERT large 96.6/92.8" in (EXAMPLES / "conll2003.flags").read_text()
 
 
+def test_every_ablation_of_table_5_answers_questions_too():
+    expected = {"ltr": ("ltr", None, 77.8), "ltr_bilstm": ("ltr", True, 84.9), "no_nsp": ("bidi", None, 87.9)}
+    alone = read("squad_v1.1")
+    for name, (direction, bilstm_head, score) in expected.items():
+        recipe = f"table5_squad_{name}"
+        settings = read(recipe)
+        config = BertConfig.from_json_file(settings.bert_config_file)
+        assert (config.directionality, settings.bilstm_head) == (direction, bilstm_head)
+        own = ("bert_config_file", "init_checkpoint", "output_dir", "bilstm_head")
+        assert settings == dataclasses.replace(alone, **{flag: getattr(settings, flag) for flag in own})
+        assert f"published dev F1: {score} (" in (EXAMPLES / f"{recipe}.flags").read_text()
+        assert f"SQuAD: {recipe}.flags" in (EXAMPLES / f"table5_{name}.flags").read_text()
+
+
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)
 def test_a_configuration_is_of_the_size_in_its_name(path):
     config = BertConfig.from_json_file(str(path))

@@ -139,7 +139,7 @@ class ChoiceTask(Task):
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         if not np.all(np.isfinite(predictions)):
             return
-        lines = []
+        entries = []
         for index, entry in enumerate(self._answers(split, predictions)):
             example = split.examples[index]
             entry = {
@@ -150,8 +150,8 @@ class ChoiceTask(Task):
                 "choices": example.choices,
             }
             entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
-            lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
-        writer.write_text(os.path.join(folder, evaluation_file.NAME), "".join(lines))
+            entries.append(entry)
+        evaluation_file.write_entries(folder, entries)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line for each example.

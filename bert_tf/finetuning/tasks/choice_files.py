@@ -229,6 +229,8 @@ def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_neede
 
 def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     """Returns the index of the right choice from its index or its text."""
+    if isinstance(label, float) and label.is_integer():  # what libraries make of integers beside missing values
+        return int(label)
     if isinstance(label, int) and not isinstance(label, bool):
         return label
     if not isinstance(label, str):

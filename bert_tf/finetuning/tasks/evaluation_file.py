@@ -4,12 +4,17 @@ A line is one example: its `index` from 0, `text_a`, `text_b` for pairs, `label`
 also `probabilities`, in the order of the labels in `task.json`. Of label sets, `label` and `prediction` are lists.
 Texts end after 1,000 characters.
 
+A line of `run_squad` is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of
+the answers, none for a question without one), `prediction` ("" for no answer), its `probability` among the best
+answers, `exact_match` and `f1`; of SQuAD 2.0 also `null_odds`.
+
 Letters: N examples, C classes.
 """
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +24,7 @@ from tfrecords import writer
 
 NAME = "dev_predictions.jsonl"
 _MOST_CHARACTERS = 1000
+_TEXTS = ("text_a", "text_b", "question", "context")
 
 
 def write(
@@ -38,16 +44,25 @@ def write(
         return
     targets, logits = split.columns["label_ids"].numpy(), logits.astype(np.float64)
     answers = _label_sets if targets.ndim == 2 else _classes if labels else _scores
-    lines = []
+    entries = []
     found = zip(split.example_ids.tolist(), answers(targets, logits, labels, thresholds), strict=True)
     for index, answer in found:
         example = split.examples[index]
         if example.label is None:
             continue
-        entry = {"index": index, "text_a": example.text_a[:_MOST_CHARACTERS]}
+        entry = {"index": index, "text_a": example.text_a}
         if example.text_b is not None:
-            entry["text_b"] = example.text_b[:_MOST_CHARACTERS]
-        lines.append(json.dumps(entry | answer, ensure_ascii=False) + "\n")
+            entry["text_b"] = example.text_b
+        entries.append(entry | answer)
+    write_entries(folder, entries)
+
+
+def write_entries(folder: str, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the file, atomically: an object for each example, whose texts end after 1,000 characters."""
+    lines = []
+    for entry in entries:
+        cut = {name: value[:_MOST_CHARACTERS] if name in _TEXTS else value for name, value in entry.items()}
+        lines.append(json.dumps(cut, ensure_ascii=False) + "\n")
     writer.write_text(os.path.join(folder, NAME), "".join(lines))
 
 

@@ -127,7 +127,10 @@ def _facts(settings: ClassifierSettings, known: TaskDescription | None, defaults
     for name, default in defaults.items():
         given, trained = getattr(settings, name), known.data.get(name) if known else None
         if given is not None and trained is not None and given != trained:
-            logging.warning("--%s=%s: %s was trained with %s", name, given, settings.output_dir, trained)
+            logging.warning(
+                "--%s=%s: %s was trained with %s; drop the flag unless this data differs from the training data",
+                name, given, settings.output_dir, "none" if trained == "" else trained,
+            )  # fmt: skip
         found[name] = next((value for value in (given, trained) if value is not None), default)
     return found
 

@@ -197,7 +197,12 @@ class SquadTask(Task):
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
         found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
-        return found | ({"null_threshold": threshold} if self.decoding.has_unanswerable else {})
+        if not self.decoding.has_unanswerable:
+            return found
+        is_given = self.null_threshold is not None
+        if not is_given and (self.tune_null_threshold or squad_results.has_threshold(self.run_folder)):
+            found[squad_results.TUNED_THRESHOLD] = threshold
+        return found | {"null_threshold": threshold}
 
     def _threshold(self, split: Split, answers: Sequence[Any]) -> float:
         if not self.decoding.has_unanswerable:
@@ -206,23 +211,25 @@ class SquadTask(Task):
             return squad_results.best_threshold(split.examples, answers)
         return self._known_threshold(self.run_folder)
 
-    def _known_threshold(self, folder: str, step: int | None = None) -> float:
+    def _known_threshold(self, folder: str) -> float:
         known = self.null_threshold
-        return squad_results.read_threshold(folder, step) if known is None else known
+        return squad_results.read_threshold(folder) if known is None else known
 
     def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int | None) -> None:
-        """Writes the prediction files, and the tuned threshold."""
+        """Writes the prediction files, the answers for the report, and the tuned threshold."""
         threshold = self._threshold(split, predictions)
         for path in squad_results.write_predictions(folder, split.examples, predictions, threshold):
             logging.info("wrote %s", path)
+        squad_results.keep_answers(folder, split.examples, predictions, threshold, self.decoding.has_unanswerable)
         if self.tune_null_threshold:
             squad_results.write_threshold(folder, threshold, step)
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a threshold that was tuned on another checkpoint, unless it is tuned anew or given."""
-        if self.decoding.has_unanswerable and not self.tune_null_threshold:
-            self._known_threshold(folder, step)
+        """Refuses a threshold that was tuned on another checkpoint or is lost, unless it is tuned anew or given."""
+        if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
+            squad_results.check_not_lost(folder)
+            squad_results.read_threshold(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """See `squad_results.write_predictions`."""

@@ -4,6 +4,7 @@ Paper: sections 4.2 and 4.3.
 """
 
 import bisect
+import codecs
 import dataclasses
 import functools
 import json
@@ -105,15 +106,21 @@ def read_questions(path: str) -> list[Question]:
                 places[question.id] = where.removeprefix(f"{path}, ")
                 questions.append(question)
     if not questions:
-        raise InputError(f"{path}: holds no question; check the file")
+        raise InputError(f"{path}: holds no question; give each paragraph its questions in 'qas'")
+    if not any(question.context.strip() for question in questions):
+        raise InputError(f"{path}: every context is empty; give each paragraph its text in 'context'")
     return questions
 
 
 def _parsed(path: str) -> Any:
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check the path")
+    if tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: is a folder, not a file; check the path")
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
+    if not content.removeprefix(codecs.BOM_UTF8).strip():
+        raise InputError(f"{path}: is empty; give a file of SQuAD's layout")
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

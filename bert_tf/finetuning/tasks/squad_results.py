@@ -13,8 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.finetuning.tasks.squad_answers import Answers
 from bert_tf.finetuning.tasks.squad_file import Question
+from bert_tf.runs import run_folder
+from bert_tf.training import metrics_file
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -22,6 +25,10 @@ PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
 THRESHOLD_NAME = "null_threshold.json"
+# The score that an evaluation with a tuned threshold has, so that a lost file is noticed.
+TUNED_THRESHOLD = "tuned_null_threshold"
+# Characters of the context that an evaluation keeps, and how many of them come before the answer.
+_CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
 
@@ -98,6 +105,30 @@ def write_threshold(folder: str, threshold: float, step: int | None) -> None:
     writer.write_text(os.path.join(folder, THRESHOLD_NAME), text + "\n")
 
 
+def has_threshold(folder: str) -> bool:
+    """Whether a run's folder holds a tuned threshold."""
+    return tf.io.gfile.exists(os.path.join(folder, THRESHOLD_NAME))
+
+
+def check_not_lost(folder: str) -> None:
+    """Refuses a run's folder that lacks the threshold, though its settings or its last evaluation tell of a tuned one.
+
+    Raises:
+      InputError: the file is lost.
+    """
+    if has_threshold(folder):
+        return
+    trained = tf.io.gfile.exists(os.path.join(folder, run_folder.NAME))
+    phases = run_folder.read_phases(folder) if trained else []
+    was_tuned = any(phase.settings.get("tune_null_threshold") for phase in phases)
+    if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
+        raise InputError(
+            f"{os.path.join(folder, THRESHOLD_NAME)}: no such file, though the run's null threshold was tuned; copy "
+            "the run's folder again, tune it again with --do_eval --tune_null_threshold, or give "
+            "--null_score_diff_threshold"
+        )
+
+
 def read_threshold(folder: str, step: int | None = None) -> float:
     """Returns the threshold that a run's folder holds; 0 without a file.
 
@@ -109,7 +140,7 @@ def read_threshold(folder: str, step: int | None = None) -> float:
       InputError: the file is damaged, or of another checkpoint.
     """
     path = os.path.join(folder, THRESHOLD_NAME)
-    if not tf.io.gfile.exists(path):
+    if not has_threshold(folder):
         return _DEFAULT_THRESHOLD
     try:
         with tf.io.gfile.GFile(path) as file:
@@ -146,6 +177,38 @@ def write_predictions(
     for name, content in files.items():
         writer.write_text(os.path.join(folder, name), json.dumps(content, indent=4) + "\n")
     return [os.path.join(folder, name) for name in files]
+
+
+def keep_answers(
+    folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float, has_unanswerable: bool
+) -> None:
+    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged."""
+    if not all(math.isfinite(found.candidates[0].score) for found in answers):
+        return
+    texts = [found.text(threshold) for found in answers]
+    exact, f1 = question_scores(questions, texts, has_unanswerable)
+    entries = []
+    for index, (question, found, text) in enumerate(zip(questions, answers, texts, strict=True)):
+        shares = zip(found.candidates, found.probabilities, strict=True)
+        right = question.answers or ()
+        entry = {
+            "index": index,
+            "id": question.id,
+            "question": question.text,
+            "context": _around(question.context, right[0].start if right else 0),
+            "label": list(dict.fromkeys(answer.text for answer in right)),
+            "prediction": text,
+            "probability": next((share for candidate, share in shares if candidate.text == text), 0.0),
+            "exact_match": exact[index],
+            "f1": f1[index],
+        }
+        entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
+    evaluation_file.write_entries(folder, entries)
+
+
+def _around(context: str, place: int) -> str:
+    begin = max(0, place - _CONTEXT_BEFORE)
+    return context[begin : begin + _CONTEXT]
 
 
 def _entries(answers: Answers) -> list[dict]:

@@ -83,7 +83,7 @@ def read_table(path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
       InputError: the file is missing, not UTF-8, or damaged. The message names file and line.
     """
     rows = list(_quoted_rows(path, list(decoded_lines(path)), ","))
-    while rows and len(rows[-1][1]) < 2 and not any(rows[-1][1]):
+    while rows and len(rows[-1][1]) < 2 and not any(map(str.strip, rows[-1][1])):
         rows.pop()
     if not rows:
         raise InputError(f"{path}: is empty; the first line must name the columns")
@@ -112,7 +112,8 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tupl
     if tf.io.gfile.isdir(path):
         raise InputError(f"{path}: is a folder, not a file; check its path")
     read = json_lines.read_columns if layout.format == "jsonl" else _read_delimited
-    rows = read(path, list(decoded_lines(path)), layout, columns)
+    lines = list(decoded_lines(path))
+    rows = read(path, lines, layout, columns) if any(map(str.strip, lines)) else []
     if not rows:
         raise InputError(f"{path}: holds no example; add a line for each text")
     return rows
@@ -218,6 +219,8 @@ def column_index(
     Raises:
       InputError: there is none, or several have the name.
     """
+    if not any(map(str.strip, header)):
+        raise InputError(f"{path}, line 1: is blank; remove blank lines, and add a line for each text")
     named = header.count(column) if has_header else 0
     if named == 1:
         return header.index(column)

@@ -48,7 +48,7 @@ def test_the_full_files_name_the_right_ending(tmp_path):
 def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
     lines = [
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
-        {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2},
+        {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
         {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "1"},
     ]
     found = read_choices(write(tmp_path / "a.jsonl", *map(json.dumps, lines)), True)
@@ -71,6 +71,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
         ("a.csv", ["sent1,sent2,label", "a,b,0"], "line 1: there is no column ending0"),
         ("a.csv", [SWAG + ",label"], "holds no example"),
+        ("a.csv", ["", " ", "\t"], "a.csv: is empty; the first line must name the columns"),
         ("a.csv", [""], "is empty; the first line must name the columns"),
         ("a.tsv", ["x"], "is tab-separated"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),

@@ -118,6 +118,7 @@ def test_an_unknown_task_is_refused_with_the_known_ones():
         ("SST-2", "sentence\tsentence\tlabel\na\tb\t1\n", ", line 1: 2 columns are named 'sentence'; give the number"),
         ("SST-2", "sentence\tlabel\n", ": holds no example"),
         ("CoLA", "", ": holds no example"),
+        ("CoLA", "\n \n", ", line 1: is blank; remove blank lines, and add a line for each text"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text, message):

@@ -236,7 +236,10 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("jsonl", "[" * 100_000, "line 1: is not JSON .nested too deeply"),
         ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object a line"),
         ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object a line"),
-        ("jsonl", "\n \n", "holds no example"),
+        ("jsonl", "\n \n", "holds no example; add a line for each text"),
+        ("tsv", "\n \n\n", "holds no example; add a line for each text"),
+        ("csv", "\n \n\t\n", "holds no example; add a line for each text"),
+        ("tsv", "\ntext\tlabel\na\tx\n", "line 1: is blank; remove blank lines"),
     ],
 )  # fmt: skip
 def test_a_bad_file_of_ones_own_is_refused_with_its_line(tmp_path, end, text, message):
@@ -318,7 +321,7 @@ def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, c
     assert task.read("train")[0] == Example("a", None, "x") and "was trained with" not in caplog.text
     task = find_task(settings("own", tmp_path, text_a_column="body", **later))
     assert task.read("train")[0].text_a == "b"
-    assert f"--text_a_column=body: {tmp_path} was trained with title" in caplog.text
+    assert f"--text_a_column=body: {tmp_path} was trained with title; drop the flag unless" in caplog.text
 
 
 def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):

@@ -325,12 +325,15 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ("content", "message"),
     [
         (None, r"no such file; check the path"),
-        ("", r"a.json, line 1: not JSON \(Expecting value, column 1\)"),
+        ("", "a.json: is empty; give a file of SQuAD's layout"),
+        (b"\xef\xbb\xbf\n\n \t\n", "a.json: is empty; give a file of SQuAD's layout"),
+        ("man", r"a.json, line 1: not JSON \(Expecting value, column 1\)"),
         ('{"data": [\n{"paragraphs": [}]}', r"a.json, line 2: not JSON"),
         (b"\xff\xfe", "not UTF-8"),
         ([], r"a.json: the key 'data' is missing"),
         ({"data": {}}, r"a.json: 'data' is dict, not a list"),
-        ({"data": []}, "a.json: holds no question"),
+        ({"data": []}, "a.json: holds no question; give each paragraph its questions in 'qas'"),
+        ({"qas": [QA], "context": " "}, "a.json: every context is empty; give each paragraph its text in 'context'"),
         ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'paragraphs' is missing"),
         ([QA], r"data\[0\].paragraphs\[0\]: the key 'context' is missing"),
         ({"qas": [QA | {"id": 3}]}, r"qas\[0\]: 'id' is int, not a text"),
@@ -344,6 +347,8 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
+    with pytest.raises(InputError, match="is a folder, not a file; check the path"):
+        make_task(str(tmp_path)).read("train")
     path = tmp_path / "a.json"
     if isinstance(content, dict) and "qas" in content:
         content = {"data": [{"paragraphs": [{"context": "the man said so"} | content]}]}

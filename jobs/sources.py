@@ -43,17 +43,25 @@ def plan_sources(files: Sequence[str], shards: int) -> list[Source]:
     """Cuts files into at least as many sources as there are shards.
 
     Raises:
-      InputError: a file is not text; all files are empty; or they have fewer lines than there are shards.
+      InputError: a file is not text; all files are empty or blank; or they have fewer lines than there are shards.
     """
     lines_each = 1 if shards > 1 else _LEAST_LINES
     cuts = [_Cuts(path, lines_each, 4 * max(_SOURCES, shards)) for path in files]
     total = sum(cut.lines for cut in cuts)
-    if not total:
+    if not any(cut.has_text for cut in cuts):
         raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; give a file with a text a line")
     if total < shards:
         raise InputError(f"--output_file names {shards} shards, but the input has {total} lines; give at most {total}")
     wanted = min(max(_LEAST_LINES, total // _SOURCES), _MOST_LINES, max(1, total // shards))
     return list(_sources(cuts, wanted))
+
+
+def read_lines(source: Source) -> Iterator[bytes]:
+    """Yields the lines of a source without their newlines."""
+    with tf.io.gfile.GFile(source.path, "rb") as file:
+        file.seek(source.start)
+        for _ in range(source.lines):
+            yield file.readline().removesuffix(b"\n")
 
 
 def _sources(cuts: Sequence["_Cuts"], wanted: int) -> Iterator[Source]:
@@ -76,10 +84,11 @@ class _Cuts:
     Attributes:
       path: as given.
       lines: number of lines.
+      has_text: whether there is more than white space.
     """
 
     def __init__(self, path: str, lines_each: int, most: int):
-        self.path, self.lines, self._most = path, 0, most
+        self.path, self.lines, self._most, self.has_text = path, 0, most, False
         self._each, self._starts = lines_each, [0]
         self._size = begins = 0
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -88,6 +97,7 @@ class _Cuts:
                     _refuse_other_formats(path, block)
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1 + self._size
                 self._size += len(block)
+                self.has_text = self.has_text or bool(block.strip())
                 self._check_lengths(begins, ends)
                 self._add(ends)
                 begins = int(ends[-1]) if len(ends) else begins

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -32,3 +33,11 @@ def read(path: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         tf.io.gfile.copy(path, f"{folder}/file")
         yield f"{folder}/file"
+
+
+def concatenate(path: str, parts: Sequence[str]) -> None:
+    """Writes the contents of files one after another; atomic, and in bounded memory."""
+    with written(path) as temporary, open(temporary, "wb") as whole:
+        for part in parts:
+            with tf.io.gfile.GFile(part, "rb") as file:
+                shutil.copyfileobj(file, whole, 1 << 20)

@@ -1,0 +1,275 @@
+"""Scores all texts of some files, as a job in parts.
+
+Paper: section 3.1, Task 1 (the masked LM).
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.distributed.strategies import silence_compilation_messages
+from bert_tf.pretraining import fill_mask, scoring
+from bert_tf.pretraining.fill_mask import Row
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.pretraining.scoring import MaskedScorer, Text
+from bert_tf.runs import checkpoint_tokenizer
+from bert_tf.settings import ScoringSettings
+from bert_tf.settings.jobs import IMMATERIAL
+from bert_tf.settings.scoring import FILL_MASK, LIKELIHOOD
+from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
+from bert_tf.training import metrics
+from jobs import job, local_files, parts
+from jobs.content import corpus_entries, hash_range, plan_hashes
+from jobs.parts import PartTask, Program, ShardTask
+from jobs.runner import Runner
+from jobs.shard_names import output_paths
+from jobs.sources import Source, plan_sources, read_lines
+from tfrecords import manifest, reader, writer
+from tfrecords.errors import InputError
+from tfrecords.vocabulary import tokens_sha256
+
+# Increment this number whenever the same settings produce other bytes.
+_RECIPE = 1
+# Queries whose answers are in memory at a time.
+_QUERIES_AT_ONCE = 4096
+_KIND = job.Kind(
+    program="score_text",
+    recipe=_RECIPE,
+    immaterial=IMMATERIAL | {"init_checkpoint", "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer"},
+    folders=parts.FOLDERS,
+    facts={
+        "vocab_sha256": "the vocabulary has changed",
+        "weights_sha256": "the model has other weights or another configuration",
+    },
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Counts of a part of the output, to be added up; see `parts.Facts`.
+
+    Attributes:
+      lines: lines read.
+      texts, tokens: scored; of texts with [MASK], tokens are the masks.
+      unknown: tokens that are [UNK].
+      log_likelihood: the sum of the log-probabilities.
+      bytes: size of the part.
+    """
+
+    lines: int = 0
+    texts: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    log_likelihood: float = 0.0
+    bytes: int = 0
+
+    def __add__(self, other: "Facts") -> "Facts":
+        """Returns the counts of both parts together."""
+        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
+        return Facts(**{name: mine[name] + theirs[name] for name in mine})
+
+
+def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
+    """Writes one JSON object for each text into shards, then their manifest.
+
+    A finished set is left unchanged; an unfinished one is resumed.
+
+    Returns:
+      The shards.
+
+    Raises:
+      InputError: the checkpoint is no pre-trained masked LM, or a text cannot be scored, before any is; or the existing
+        set has other settings.
+    """
+    outputs = output_paths(settings.output_file)
+    files = reader.expand_files(settings.input_file)
+    settings, contents = _resolve(settings)
+    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
+    sources = plan_sources(files, len(outputs))
+    facts = {
+        "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
+        "weights_sha256": _weights_sha256(contents),
+    }
+    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
+    this = job.Job(_KIND, settings, outputs, corpus, facts)
+    if all(finished := this.finished_shards()):
+        this.clear()
+        logging.info("%s: all shards exist, nothing to do", this.manifest_path)
+        return finished
+    if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
+        raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; write one a line")
+    try:
+        this.open()
+        shards, counts = parts.make_shards(_PROGRAM, this, sources, facts["weights_sha256"], runner)
+        if counts is None:
+            logging.info("wrote the missing shards again: %d", finished.count(None))
+        else:
+            _finish(this, shards, counts)
+        this.close()
+        return shards
+    finally:
+        this.release()
+
+
+def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
+    """Returns the settings with everything that the checkpoint's folder says, and the checkpoint.
+
+    Raises:
+      InputError: the checkpoint has no masked-LM head or another direction, or does not fit the flags.
+    """
+    contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
+    config = scoring.require_masked_lm(contents)
+    known = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
+    given = (lower for lower in (settings.do_lower_case, known.casing.do_lower_case) if lower is not None)
+    lower = next(given, True)
+    if not settings.ignore_checkpoint_tokenizer:
+        known.check(settings.do_lower_case, settings.vocab_file)
+        known.check_rules(lower)
+    vocab_file = settings.vocab_file or contents.vocab_file
+    if not vocab_file:
+        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give it")
+    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
+    longest = settings.max_seq_length or config.max_position_embeddings
+    config.check_length(longest, contents.config_file)
+    changes = {"vocab_file": vocab_file, "do_lower_case": lower, "max_seq_length": longest}
+    return dataclasses.replace(settings, **changes), contents
+
+
+def _weights_sha256(contents: Contents) -> str:
+    """Hashes the configuration and the weights that scores depend on, whatever the format of the checkpoint."""
+    digest = hashlib.sha256(repr(contents.require_config()).encode())
+    read = sorted(path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm"))
+    for path, value in contents.read(read).items():
+        digest.update(path.encode() + value.tobytes())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(vocab_file: str, do_lower_case: bool) -> BertTokenizer:
+    return BertTokenizer(vocab_file, do_lower_case)
+
+
+@functools.lru_cache(maxsize=1)
+def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
+    """Returns the scorer of this process, which loads the weights once."""
+    silence_compilation_messages()
+    contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
+    model = BertPretrainer(contents.require_config())
+    variables = checkpoints.variables_by_path(model)
+    for path, value in contents.read(path for path in variables if path in contents.tensors).items():
+        variables[path].assign(value)
+    tokenizer = _tokenizer(settings.vocab_file, settings.do_lower_case)
+    return MaskedScorer(model, tokenizer, settings.batch_size, settings.num_guesses, settings.hide_rest_of_word)
+
+
+def _count_texts(settings: ScoringSettings, source: Source) -> int:
+    """Returns the number of texts of a source; refuses what cannot be scored."""
+    return sum(1 for _ in _texts(settings, source))
+
+
+def _texts(settings: ScoringSettings, source: Source) -> Iterator[Text]:
+    """Yields the texts of a source; blank lines are left out.
+
+    Raises:
+      InputError: a text cannot be scored; the message names file and line.
+    """
+    tokenizer, longest = _tokenizer(settings.vocab_file, settings.do_lower_case), settings.max_seq_length
+    lines = list(_numbered_lines(source))
+    if settings.mode == FILL_MASK:
+        for number, where, line in lines:
+            yield Text(number, line, fill_mask.row_of_line(line, where, tokenizer, longest))
+        return
+    for (number, where, line), tokens in zip(
+        lines, tokenizer.encode([line for *_, line in lines]).to_list(), strict=True
+    ):
+        _check_text(where, line, len(tokens), longest)
+        ids = np.array([tokenizer.cls_id, *tokens, tokenizer.sep_id], np.int32)
+        yield Text(number, line, Row(ids, np.zeros_like(ids), range(1, len(ids) - 1), tokens))
+
+
+def _numbered_lines(source: Source) -> Iterator[tuple[int, str, str]]:
+    """Yields the number of each line in all files together, from 1, its place for messages, and its text."""
+    for offset, raw in enumerate(read_lines(source)):
+        number = source.first_in_file + offset + 1
+        where = f"{source.path}, line {number}"
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: not UTF-8; save the file as UTF-8") from error
+        if line.strip():
+            yield source.first_line + offset + 1, where, line
+
+
+def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
+    if MASK in line:
+        raise InputError(f"{where}: holds {MASK}; give --mode={FILL_MASK} to fill it in, or write the word")
+    if not num_tokens:
+        raise InputError(f"{where}: has no token; remove the line")
+    if num_tokens + 2 > longest:
+        raise InputError(f"{where}: has {num_tokens + 2} tokens, more than {longest}; split the text")
+
+
+def _write(task: PartTask) -> Facts:
+    """Writes the scores of a source."""
+    settings, counts = task.settings, Facts(lines=task.source.lines)
+    scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings.vocab_file, settings.do_lower_case)
+    entry_of = scoring.guesses_entry if settings.mode == FILL_MASK else scoring.likelihood_entry
+    unknown = tokenizer.vocabulary.index(UNK)
+    with local_files.written(task.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for group in _groups(_texts(settings, task.source)):
+            for text, answers in zip(group, scorer.answers([text.row for text in group]), strict=True):
+                value = float(answers.log_probabilities.sum(dtype=np.float64))
+                metrics.require_finite({f"the score of line {text.line}": value}, settings.init_checkpoint)
+                file.write(json.dumps(entry_of(text, answers, tokenizer), ensure_ascii=False) + "\n")
+                right = list(text.row.right_ids or ())
+                counts += Facts(0, 1, len(text.row.blanks), right.count(unknown), value)
+    return counts
+
+
+def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
+    """Yields the texts in groups of limited work."""
+    group, count = [], 0
+    for text in texts:
+        group.append(text)
+        count += len(text.row.blanks)
+        if count >= _QUERIES_AT_ONCE:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group
+
+
+def _files(task: PartTask) -> list[str]:
+    return [task.path]
+
+
+def _join(task: ShardTask) -> None:
+    local_files.concatenate(task.path, task.parts)
+
+
+_PROGRAM = Program("scoring", Facts, _write, _files, _join, "")
+
+
+def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> None:
+    """Writes the manifest, and says what was scored."""
+    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
+    counts = {"lines": facts.lines, "texts": facts.texts, "tokens": facts.tokens, "unknown": facts.unknown}
+    writer.write_text(
+        this.manifest_path, manifest.to_json(this.identity["settings"], list(shards), **entries, **counts)
+    )
+    if facts.unknown:
+        logging.warning("%d tokens are %s, whose scores say nothing of the words there", facts.unknown, UNK)
+    if this.settings.mode == LIKELIHOOD:
+        logging.info(
+            "%d texts, %d tokens: pseudo-log-likelihood %.4f a token, pseudo-perplexity %.4g", facts.texts,
+            facts.tokens, facts.log_likelihood / facts.tokens, scoring.perplexity(facts.log_likelihood, facts.tokens),
+        )  # fmt: skip
+    logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)
