@@ -1,4 +1,4 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | lint
+# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,10 +6,12 @@ DATA ?= ../shared/data
 # what the tests need; targets add the peers or PySpark
 EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
-# flags of python -m tpu_check; by default, compares the published sizes with tf-models-official's step
+VENV_GPU := .venv-gpu
+# flags of python -m compile_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
+GPU_CHECK ?=
 
-.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check lint clean
+.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint clean
 
 setup: $(VENV)/installed
 
@@ -63,13 +65,24 @@ bench: setup
 # compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128"; needs x86-64 Linux, Python 3.11 or newer, and 6 GB of memory
 tpu-check: setup $(VENV_TPU)/installed
-	$(BIN)/python -m tpu_check $(TPU_CHECK)
+	$(BIN)/python -m compile_check $(TPU_CHECK)
 
 # a separate environment, because it needs other versions of NumPy and protobuf
-$(VENV_TPU)/installed: tpu_check/requirements.txt
+$(VENV_TPU)/installed: compile_check/requirements-tpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_TPU)
-	$(VENV_TPU)/bin/python -m pip install --quiet --requirement tpu_check/requirements.txt
+	$(VENV_TPU)/bin/python -m pip install --quiet --requirement compile_check/requirements-tpu.txt
+	touch $@
+
+# compiles the training step for GPUs, without a GPU: make gpu-check GPU_CHECK="--bert_config_file=bert_config.json
+# --train_batch_size=64 --max_seq_length=128 --chips=h100"; needs x86-64 Linux, Python 3.11 or newer, and 4 GB of memory
+gpu-check: setup $(VENV_GPU)/installed
+	$(BIN)/python -m compile_check --chips=h200,h100,a100 $(GPU_CHECK)
+
+$(VENV_GPU)/installed: compile_check/requirements-gpu.txt
+	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the GPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
+	$(BIN)/python -m venv $(VENV_GPU)
+	$(VENV_GPU)/bin/python -m pip install --quiet --requirement compile_check/requirements-gpu.txt
 	touch $@
 
 lint: setup
@@ -78,4 +91,4 @@ lint: setup
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(VENV_TPU) demo_output
+	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output

@@ -1,4 +1,4 @@
-"""Exports a fine-tuned model as a SavedModel that takes raw strings.
+"""Exports a model as a SavedModel that takes raw strings, or as a .tflite that takes tokens.
 
 python -m export.export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
 """

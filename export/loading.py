@@ -11,6 +11,8 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from export import operations, warmup
 from tfrecords.errors import InputError
 
+# What messages of TensorFlow begin with before they say what is wrong.
+_NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")
 _INIT = "__saved_model_init_op"
 
 
@@ -47,7 +49,7 @@ def check(folder: str) -> int:
         model = tf.saved_model.load(folder)
     except Exception as error:  # TensorFlow raises almost anything
         raise InputError(f"{folder}: cannot be loaded ({_first_line(error)}); export again") from error
-    count = 0
+    where, count = os.path.join(folder, warmup.NAME), 0
     try:
         for request in warmup.read(folder):
             expected = definitions[request.signature].method_name.rpartition("/")[2] if request.signature else ""
@@ -57,8 +59,9 @@ def check(folder: str) -> int:
             _check_answers(answers)
             count += 1
     except Exception as error:
-        where = os.path.join(folder, warmup.NAME)
         raise InputError(f"{where}: request {count} fails ({_first_line(error)}); export again") from error
+    if tf.io.gfile.exists(where) and not count:
+        raise InputError(f"{where}: holds no request; export again")
     return count
 
 
@@ -79,5 +82,6 @@ def describe(folder: str) -> Iterator[str]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+    """Returns the line of a message that says what is wrong; TensorFlow's begin with where it was found."""
+    lines = [line.strip() for line in str(error).splitlines() if not line.startswith(_NO_REASON)]
+    return f"{type(error).__name__}: {next(filter(None, lines), '')[:300]}"

@@ -13,7 +13,7 @@ from absl import logging
 from bert_tf import checkpoints, command_line
 from bert_tf.finetuning import description
 from bert_tf.runs import checkpoint_tokenizer
-from export import loading, model_card, precision, recording, signatures, sources, versions, warmup
+from export import litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
 from export.sources import Source
 from tfrecords import writer
@@ -53,13 +53,19 @@ def _write(source: Source, settings: ExportSettings) -> str:
     ):
         assets = _assets(source, dataclasses.asdict(settings), folder)
         served = source.kind(source.model, source.tokenizer, source.description, assets)
-        functions = signatures.of(served, source.config.max_position_embeddings)
-        tf.saved_model.save(served, temporary, signatures=functions)
-        signatures.set_method(temporary, served.method)
-        writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
         requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
-        warmup.write(temporary, versions.model_name(settings.export_dir), requests)
-        loading.check(temporary)
+        if settings.format == "litert":
+            rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
+            litert.write(served, temporary, settings.quantize == "int8", rows)
+            for path in assets.values():
+                tf.io.gfile.copy(path, os.path.join(temporary, os.path.basename(path)))
+        else:
+            functions = signatures.of(served, source.config.max_position_embeddings)
+            tf.saved_model.save(served, temporary, signatures=functions)
+            signatures.set_method(temporary, served.method)
+            warmup.write(temporary, versions.model_name(settings.export_dir), requests)
+            loading.check(temporary)
+        writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
         return versions.publish(temporary, settings.export_dir)
 
 

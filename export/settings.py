@@ -1,29 +1,83 @@
 """Settings of the export script: every field is a flag."""
 
 import dataclasses
+import math
 
-from bert_tf.command_line import require_folder, setting
+from bert_tf.command_line import require, require_folder, require_positive, setting
+
+# Flags that only kinds without a task have.
+_FLAGS_OF_KINDS = (
+    ("pooling", "embeddings"),
+    ("normalize", "embeddings"),
+    ("max_seq_length", "embeddings", "fill_mask"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
     """Settings of `export_saved_model`."""
 
-    checkpoint_dir: str = setting("folder that a fine-tuning script has trained into")
+    checkpoint_dir: str = setting(
+        "folder that a fine-tuning script has trained into; for embeddings and fill_mask any checkpoint"
+    )
     export_dir: str = setting(
         "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version"
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
-    task_name: str = setting("task that the run must have been trained on; empty: any", "", alias="task")
+    task_name: str = setting(
+        "embeddings or fill_mask, which need no training; else the task that the run must have been trained on, or "
+        "empty for any", "", alias="task",
+    )  # fmt: skip
     use_checkpoint: str = setting(
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
         "in training it is always the last", "best", choices=("best", "last"),
     )  # fmt: skip
-
     dtype: str = setting(
         "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
         choices=("float32", "bfloat16"),
     )  # fmt: skip
+    format: str = setting(
+        "saved_model for TF Serving, or litert for a .tflite of the token signature, with the tokenizer's files",
+        "saved_model", choices=("saved_model", "litert"),
+    )  # fmt: skip
+    quantize: str = setting(
+        "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
+        choices=("none", "int8"),
+    )  # fmt: skip
+    max_answer_length: int = setting("questions on a context: longest answer, in tokens", 30)
+    null_score_diff_threshold: float | None = setting(
+        "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
+        "default: what --tune_null_threshold of run_squad found, or 0", None,
+    )  # fmt: skip
+    top_k: int = setting("--task_name=fill_mask: tokens that are answered for each mask", 5)
+    layers: str = setting(
+        "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
+        "-1",
+    )
+    pooling: str | None = setting(
+        "--task_name=embeddings: pooled vector, that of [CLS], or mean or maximum of all tokens; default: what "
+        "sentence-transformers' files beside the checkpoint say, or mean", None, choices=("cls", "mean", "max"),
+    )  # fmt: skip
+    normalize: bool | None = setting(
+        "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false", None
+    )
+    max_seq_length: int | None = setting(
+        "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
+        "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
+        "of their training", None,
+    )  # fmt: skip
 
     def __post_init__(self):
+        is_litert = self.format == "litert"
+        require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
+        require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
+        require_positive(self, "max_answer_length", "top_k", "max_seq_length")
+        odds = self.null_score_diff_threshold
+        require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
+        for flag, *names in _FLAGS_OF_KINDS:
+            given = getattr(self, flag)
+            require(
+                given is None or self.task_name.lower() in names,
+                f"--{flag}={given}: is for --task_name={' or '.join(names)}; name the task, or drop the flag",
+            )

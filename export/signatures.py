@@ -3,7 +3,7 @@
 Letters: B batch, S sequence length.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 from tensorflow.python.saved_model import fingerprinting_utils
@@ -49,10 +49,11 @@ def of(served: ServedModel, longest: int) -> Signatures:
         DEFAULT: _concrete(answer_strings, strings),
         TOKENS: _concrete(answer_tokens, tokens),
         EXAMPLES: _concrete(answer_examples, examples),
+        **{name: _concrete(function, inputs) for name, (function, inputs) in served.more_signatures().items()},
     }
 
 
-def _concrete(function, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
+def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
 
     def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -65,7 +65,7 @@ def _of_run(settings: ExportSettings) -> Source:
     config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
     tokenizer = BertTokenizer(os.path.join(folder, checkpoints.VOCABULARY_NAME), described.do_lower_case)
     _check_files(folder, described, config, tokenizer)
-    described = kind.completed(described, folder, latest.step_of(checkpoint))
+    described = kind.completed(settings, described, folder, latest.step_of(checkpoint))
     model = FineTunedBert(config, head_maker(kind.head(described), described.bilstm_head))
     restored = tf.train.Checkpoint(model=model).restore(checkpoint)
     restored.assert_existing_objects_matched().expect_partial()

@@ -17,7 +17,7 @@ _MODULES, _POOLING, _LENGTH = "modules.json", "1_Pooling", "sentence_bert_config
 # sentence-transformers' names of what `Pooling` computes, before and since its version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 _KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
-_SMALLEST_NORM = 1e-12
+SMALLEST_NORM = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +51,13 @@ class Pooling:
             lengths = np.diff(splits)[:, np.newaxis, np.newaxis].astype(np.float32)
             pooled = np.add.reduceat(values, starts, axis=0) / lengths
         if self.normalize:
-            pooled = pooled / np.maximum(np.linalg.norm(pooled, axis=-1, keepdims=True), _SMALLEST_NORM)
+            pooled = pooled / np.maximum(np.linalg.norm(pooled, axis=-1, keepdims=True), SMALLEST_NORM)
         return pooled
+
+
+def is_stated(folder: str) -> bool:
+    """Whether a checkpoint's folder says how sentence-transformers pools its vectors."""
+    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (_MODULES, _POOLING))
 
 
 def pooling_of(folder: str) -> Pooling:

@@ -98,7 +98,8 @@ class FineTunedBert(keras.Model):
         if "slots" in inputs:
             found = _of_rows(found, inputs, "sequence_output")
         found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
-        return tf.reshape(found, [-1, found.shape[1], len(numbers), self.config.hidden_size])
+        length = tf.shape(found)[1] if found.shape[1] is None else found.shape[1]
+        return tf.reshape(found, [-1, length, len(numbers), self.config.hidden_size])
 
 
 def head_maker(

@@ -108,7 +108,8 @@ def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.
     Returns:
       float32 [B, 1, 1, S], or [B, 1, S, S] for one direction and packed rows.
     """
-    seen = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]  # [B, 1, 1, S]
+    # Not by tf.newaxis: TensorFlow's converter for small devices has no slice that adds two axes.
+    seen = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)  # [B, 1, 1, S]
     if sequence_ids is not None:
         same = sequence_ids[:, tf.newaxis, :, tf.newaxis] == sequence_ids[:, tf.newaxis, tf.newaxis, :]
         seen *= tf.cast(same, tf.float32)  # [B, 1, S, S]

@@ -118,7 +118,8 @@ class FeatureTaggingHead(keras.layers.Layer):
         Returns:
           Logits, float32 [B, S, C]; padding has any finite value.
         """
-        seed, length = dropout_seed(training, seed), read_mask.shape[1]
+        seed, static = dropout_seed(training, seed), read_mask.shape[1]
+        length = tf.shape(read_mask)[1] if static is None else static
         lengths = tf.reduce_sum(read_mask, axis=1)
         x = self._combined(tf.cast(x, self.compute_dtype))
         if not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
@@ -129,10 +130,11 @@ class FeatureTaggingHead(keras.layers.Layer):
         x = dropout(x, self._rate, seed, _DROPOUT_SITE + len(self.lstms))
         logits = tf.cast(self.dense(x), tf.float32)
         logits = tf.pad(logits, [[0, 0], [0, length - tf.shape(logits)[1]], [0, 0]])
-        return tf.ensure_shape(logits, [None, length, logits.shape[2]])
+        return tf.ensure_shape(logits, [None, static, logits.shape[2]])
 
     def _combined(self, x):
         """Combines the layers: float [B, S, K H], or for a sum [B, S, H]."""
         if self.layer_weights is not None:
             return tf.einsum("bskh,k->bsh", x, tf.cast(tf.nn.softmax(self.layer_weights), x.dtype))
-        return tf.reshape(x, [-1, x.shape[1], x.shape[2] * x.shape[3]])
+        length = tf.shape(x)[1] if x.shape[1] is None else x.shape[1]
+        return tf.reshape(x, [-1, length, x.shape[2] * x.shape[3]])

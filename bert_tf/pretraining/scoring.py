@@ -14,9 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import BertTokenizer
+from tfrecords.errors import InputError
 
 # A step's rows are padded to one of these lengths, each of which is traced once.
 _LENGTHS = (16, 32, 64, 128, 256)
@@ -51,6 +55,26 @@ class Answers:
     log_probabilities: np.ndarray
     guesses: np.ndarray
     guess_log_probabilities: np.ndarray
+
+
+def require_masked_lm(contents: Contents) -> BertConfig:
+    """Returns the configuration of a checkpoint that predicts masked tokens.
+
+    Raises:
+      InputError: it does not, or lacks a tensor.
+    """
+    config = contents.require_config()
+    if "masked_lm" not in names.heads_in(contents.tensors):
+        raise InputError(
+            f"{contents.source}: has no masked-LM head, so it predicts no token; give a checkpoint of pre-training"
+        )
+    if config.directionality != "bidi":
+        raise InputError(
+            f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
+            "model that attends to both sides"
+        )
+    contents.check_pretrained(config)
+    return config
 
 
 class MaskedScorer:

@@ -126,16 +126,7 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
       InputError: the checkpoint has no masked-LM head or another direction, or does not fit the flags.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    config = contents.require_config()
-    if "masked_lm" not in names.heads_in(contents.tensors):
-        raise InputError(
-            f"{contents.source}: has no masked-LM head, so it predicts no token; give a checkpoint of pre-training"
-        )
-    if config.directionality != "bidi":
-        raise InputError(
-            f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
-            "model that attends to both sides"
-        )
+    config = scoring.require_masked_lm(contents)
     known = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
     given = (lower for lower in (settings.do_lower_case, known.casing.do_lower_case) if lower is not None)
     lower = next(given, True)
@@ -148,7 +139,6 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
-    contents.check_pretrained(config)
     changes = {"vocab_file": vocab_file, "do_lower_case": lower, "max_seq_length": longest}
     return dataclasses.replace(settings, **changes), contents
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
@@ -18,6 +19,8 @@ from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 
+# Further signatures by name: what answers, and its inputs.
+MoreSignatures = dict[str, tuple[Callable[..., dict[str, tf.Tensor]], dict[str, tf.TensorSpec]]]
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
 _SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
@@ -74,6 +77,10 @@ class ServedModel(tf.Module, abc.ABC):
         Where an answer needs the text, the outputs are the scores of the tokens.
         """
 
+    def more_signatures(self) -> MoreSignatures:
+        """Returns signatures beside those that every kind has, with inputs as in `inputs`; none by default."""
+        return {}
+
     def token_spec(self) -> tf.TensorSpec:
         """Returns what each input of `answer_tokens` is; [B, S], unless a kind has [B, N, S]."""
         return tf.TensorSpec([None, None], tf.int32)
@@ -92,11 +99,21 @@ class ServedModel(tf.Module, abc.ABC):
         Args:
           folder: of the checkpoint. `dev_predictions.jsonl` gives the texts if it has them, else they are fixed.
         """
-        names = self.inputs()
-        kept = [
-            {name: line[name] for name in names} for line in evaluation_file.read(folder) if names.keys() <= line.keys()
-        ]
-        return kept or [_fixed_sample(names, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+        inputs = self.inputs()
+        try:
+            lines = evaluation_file.read(folder)
+        except ValueError:  # nothing but the report needs the file
+            logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
+            lines = []
+        rows = ({name: line.get(name) for name in inputs} for line in lines)
+        kept = [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
+        return kept or [_fixed_sample(inputs, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+
+
+def _fits(value: Any, spec: tf.TensorSpec) -> bool:
+    """Whether a value of a JSON file is a text, or the texts, of an input."""
+    texts = value if isinstance(value, list) else [value]
+    return isinstance(value, str) == (spec.shape.rank == 1) and bool(texts) and all(isinstance(t, str) for t in texts)
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
@@ -118,9 +135,13 @@ class ServedTask(ServedModel):
         """Returns a function that makes the head of the task, for `FineTunedBert`."""
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds what the answers need from a run's folder for its checkpoint of a step; nothing by default."""
-        del folder, step
+    def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds what answers need from settings and a run's folder, for its checkpoint of a step; nothing by default.
+
+        Raises:
+          InputError: the settings do not fit the kind, or the folder is damaged.
+        """
+        del settings, folder, step
         return description
 
 

@@ -15,6 +15,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import classification, multi_label
 from bert_tf.finetuning.tasks.reading import Reading
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
+from export.settings import ExportSettings
 
 
 class _ServedClassification(ServedTask):
@@ -107,8 +108,9 @@ class ServedMultiLabel(_ServedClassification):
     method = CLASSIFY
 
     @staticmethod
-    def completed(description: TaskDescription, folder: str, step: int) -> TaskDescription:
+    def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds the thresholds of the run."""
+        del settings
         return multi_label.with_thresholds(description, folder, step)
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -138,9 +138,16 @@ def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, traine
     assert not (out / "test_scores.txt").exists()
 
 
-def test_the_kind_is_not_exported_yet(trained, tmp_path):
-    with pytest.raises(InputError, match=r"task.json: kind 'tagging' cannot be exported; known kinds are"):
-        export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
+@pytest.mark.slow
+def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]
+    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
+    found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
+    tags = [
+        row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
+    ]
+    assert tags == columns(trained[0] / "test_predictions.txt")[1]
 
 
 @pytest.mark.parametrize(

@@ -271,9 +271,23 @@ def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(traine
     assert tensors["span_head/dense/kernel"].shape == (16, 2)
 
 
-def test_the_kind_is_not_exported_yet(trained, tmp_path):
-    with pytest.raises(InputError, match="kind 'span' cannot be exported"):
-        export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
+@pytest.mark.slow
+def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path):
+    run = shutil.copytree(trained_v2[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={run}", "--do_predict", "--exact_answer_offsets"]
+    run_squad(parse(SquadSettings, command))
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m")))
+    entries = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
+    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = serve(question=tf.constant(["what ?"] * 24), context=tf.constant([e["context"] for e in entries]))
+    ids = [entry["qas"][0]["id"] for entry in entries]
+    assert dict(zip(ids, map(bytes.decode, found["answer"].numpy()), strict=True)) == predictions(run)
+    odds, best = (json.loads((run / name).read_text()) for name in ("null_odds.json", "nbest_predictions.json"))
+    np.testing.assert_allclose(found["null_odds"], [odds[id_] for id_ in ids], atol=1e-5)
+    for number, id_ in enumerate(ids):
+        entry = next(each for each in best[id_] if each["text"] == predictions(run)[id_])
+        assert found["probability"][number].numpy() == pytest.approx(entry["probability"], abs=1e-5)
+        assert [int(found[name][number]) for name in ("start", "end")] == [entry.get("start", -1), entry.get("end", -1)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
-from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.runs import run_checkpoints
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
 
 PAIRS = [
     ("the man said", "he was there"), ("all of you", "they had"), ("", "word"), ("word", ""), ("", ""),
@@ -20,12 +22,34 @@ CONFIG = BertConfig(
 )  # fmt: skip
 
 
-def put_together(run, vocab_file, task):
-    """A run's folder without training, and its model."""
-    model = FineTunedBert(CONFIG, task.head)
+def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0, config=CONFIG):
+    """A run's folder without training, and its model; the weights are drawn again around their initial values."""
+    model = FineTunedBert(config, head_maker(task.head, bilstm_head))
+    random = tf.random.Generator.from_seed(5)
+    for variable in model.variables if spread else ():  # biases too, which begin as zeros
+        variable.assign(variable + random.normal(variable.shape, stddev=spread))
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
-    (run / "bert_config.json").write_text(CONFIG.to_json_string())
+    (run / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
-    description.write(str(run), description.describe(task, True, 24))
+    description.write(str(run), description.describe(task, True, length, bilstm_head))
     return model
+
+
+def export(run, **settings):
+    """Exports a run's folder, and loads the export."""
+    target = settings.pop("export_dir", str(run.parent / "model/1"))
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=target, **settings))
+    return tf.saved_model.load(target)
+
+
+def ask(model, signature="serving_default", **inputs):
+    """A signature's answers as NumPy arrays."""
+    inputs = {name: tf.constant(value, tf.string) for name, value in inputs.items()}
+    return {name: value.numpy() for name, value in model.signatures[signature](**inputs).items()}
+
+
+def padded(rows) -> list[list[str]]:
+    """Fills rows of texts with empty ones to the length of the longest row."""
+    most = max(map(len, rows))
+    return [[*row, *[""] * (most - len(row))] for row in rows]

@@ -9,6 +9,9 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras as keras
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -123,10 +126,11 @@ def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thre
 
     model = make_classifier(config, 2)
     description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
+    settings = ExportSettings(checkpoint_dir="", export_dir=str(tmp_path / "m"))
     (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
     with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 4; run --do_eval"):
-        ServedMultiLabel.completed(description, str(tmp_path), 4)
-    described = ServedMultiLabel.completed(description, str(tmp_path), 3)
+        ServedMultiLabel.completed(settings, description, str(tmp_path), 4)
+    described = ServedMultiLabel.completed(settings, description, str(tmp_path), 3)
     answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)
     assert answers["predicted"].numpy().tolist() == [[True, False]] * 2
     assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99
@@ -165,8 +169,10 @@ def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
         "task_name": "",
         "use_checkpoint": "best",
         "dtype": "float32",
+        "format": "saved_model",
+        "quantize": "none",
     }
-    assert kept == expected
+    assert kept.items() >= expected.items()
     assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
 
 
@@ -189,8 +195,6 @@ def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
 
 
 def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
-    from tensorflow.core.protobuf import saved_model_pb2
-
     graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes())
     library = graph.meta_graphs[0].graph_def.library
     ops = {node.op for function in library.function for node in function.node_def}
@@ -343,3 +347,97 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
     assert sorted(os.listdir(base), key=int) == [str(number) for number in range(1, 61)]
     assert len(set(found)) == 60
     assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)
+
+
+def in_float32_and(run, tmp_path, **flags):
+    """Exports a run twice, as it is and by flags."""
+    for name, more in (("float32", {}), ("other", flags)):
+        export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/{name}", **more))
+    return tf.saved_model.load(f"{tmp_path}/float32/1").signatures["serving_default"], f"{tmp_path}/other/1"
+
+
+def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(tmp_path, vocab_file):
+    put_together(tmp_path / "run", vocab_file, make_task(2))
+    serve, other = in_float32_and(tmp_path / "run", tmp_path, dtype="bfloat16")
+    assert keras.mixed_precision.global_policy().name == "float32", "as before"
+    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
+    expected = serve(text_a=first, text_b=second)["probabilities"].numpy()
+    found = tf.saved_model.load(other).signatures["serving_default"](text_a=first, text_b=second)["probabilities"]
+    assert found.dtype == tf.float32
+    assert 0 < np.abs(found - expected).max() < 0.01 < np.ptp(expected[:, 0])
+    reader = tf.train.load_checkpoint(f"{other}/variables/variables")
+    kinds = {name: (len(reader.get_variable_to_shape_map()[name]), kind) for name, kind in
+             reader.get_variable_to_dtype_map().items() if name.startswith("weights")}  # fmt: skip
+    assert set(kinds.values()) == {(1, tf.float32), (2, tf.bfloat16)}
+    matrices = sum(np.prod(shape) for shape in reader.get_variable_to_shape_map().values() if len(shape) == 2)
+    large, small = (
+        os.path.getsize(f"{tmp_path}/{name}/1/variables/variables.data-00000-of-00001") for name in ("float32", "other")
+    )
+    assert large - small == pytest.approx(2 * matrices, rel=0.01)
+
+
+@pytest.mark.parametrize("quantize", ["none", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_file, quantize):
+    task, tokenizer = make_task(3), BertTokenizer(vocab_file)
+    config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
+    model = put_together(tmp_path / "run", vocab_file, task, config=config)
+    serve, other = in_float32_and(tmp_path / "run", tmp_path, format="litert", quantize=quantize)
+    first, second = zip(*PAIRS, strict=True)
+    expected = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"].numpy()
+    columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
+    rows = {name: values.numpy() for name, values in task.model_inputs(columns, tokenizer, 24).items()}
+    interpreter = tf.lite.Interpreter(f"{other}/model.tflite")
+    assert set(interpreter.get_signature_list()) == {"tokens"}
+    run = interpreter.get_signature_runner("tokens")
+    bound = 1e-4 if quantize == "none" else 0.05
+    assert np.ptp(expected[:, 0]) > 0.1
+    np.testing.assert_allclose(run(**rows)["probabilities"], expected, atol=bound)
+    for count, length in ((1, 24), (3, 9)):  # other batch sizes and lengths, also after each other
+        part = {name: values[:count, :length] for name, values in rows.items()}
+        tokens = tf.saved_model.load(f"{tmp_path}/float32/1").signatures["tokens"]
+        wanted = tokens(**{name: tf.constant(values) for name, values in part.items()})["probabilities"]
+        np.testing.assert_allclose(run(**part)["probabilities"], wanted, atol=bound)
+    assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
+    weights = 4 * sum(np.prod(v.shape) for v in model.variables)
+    size = os.path.getsize(f"{other}/model.tflite")
+    assert size > weights if quantize == "none" else size < weights / 2
+
+
+def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
+    """The model has one layer, whose wide product is of one position of each row."""
+    model = tf.saved_model.load(str(pairs[0] / "model/1"))
+    frozen = convert_variables_to_constants_v2(model.signatures["tokens"])  # and one graph without functions
+    products = [one for one in frozen.graph.get_operations() if "MatMul" in one.type]
+    wide = [one.outputs[0] for one in products if one.outputs[0].shape[-1] == CONFIG.intermediate_size]
+    assert len(wide) == 1, [one.name for one in products]
+    rows = [tf.ones([3, 7], tf.int32)] * 3
+    shape = tf.shape(frozen.prune(frozen.inputs[:3], wide[0])(*rows)).numpy().tolist()
+    assert np.prod(shape) == 3 * 1 * CONFIG.intermediate_size, shape
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quantize": "int8"}, "--quantize=int8 needs --format=litert"),
+        ({"format": "litert", "dtype": "bfloat16"}, "--format=litert needs --dtype=float32"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        ExportSettings(checkpoint_dir="x", export_dir="y", **change)
+
+
+def test_no_bytes_can_break_the_graph(pairs):
+    """Random bytes, control characters and overlong texts answer as what is valid in them, alone and together."""
+    random = np.random.default_rng(0)
+    texts = [random.integers(0, 256, random.integers(0, 200), np.uint8).tobytes() for _ in range(60)]
+    texts += [b"\x00", b"\xff" * 5000, b"a" * 100_000, b"said " * 20_000, "\U0010ffff\u202e\u0301".encode(), b"\n\t "]
+    valid = [text.decode("utf-8", "ignore").encode() for text in texts]
+    serve = signature(pairs[0])
+    found = serve(text_a=tf.constant(texts), text_b=tf.constant(texts[::-1]))["probabilities"].numpy()
+    expected = serve(text_a=tf.constant(valid), text_b=tf.constant(valid[::-1]))["probabilities"].numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+    for index in (0, len(texts) - 1):
+        alone = serve(text_a=tf.constant([texts[index]]), text_b=tf.constant([texts[-1 - index]]))
+        np.testing.assert_allclose(alone["probabilities"][0], expected[index], atol=1e-5)

@@ -104,8 +104,8 @@ class ChoiceTask(Task):
         )
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns the vector whose product with [CLS] scores a choice."""
-        return ClassificationHead(config, 1)
+        """See `make_head`."""
+        return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns 1 for the row of the right choice, which stands for its example, float32 [B]."""
@@ -187,3 +187,8 @@ class ChoiceTask(Task):
             chances = np.exp(scores - scores.max())
             answers.append({"prediction": int(np.argmax(scores)), "probabilities": (chances / chances.sum()).tolist()})
         return answers
+
+
+def make_head(config: BertConfig) -> keras.layers.Layer:
+    """Returns the vector whose product with [CLS] scores a choice."""
+    return ClassificationHead(config, 1)

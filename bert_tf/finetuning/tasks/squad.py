@@ -179,7 +179,7 @@ class SquadTask(Task):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns logits [B, S, 2] in which what is no token of the row counts for nothing."""
         # A packed row has tokens of other rows there, a padded one the vectors of padding.
-        return tf.where(batch["input_mask"][:, :, tf.newaxis] > 0, logits, _NO_TOKEN)
+        return of_tokens(logits, batch["input_mask"])
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Decodes the logits [N, S, 2] of all windows to `Answers`, one for each question."""
@@ -235,6 +235,11 @@ class SquadTask(Task):
         """See `squad_results.write_predictions`."""
         threshold = self._known_threshold(folder) if self.decoding.has_unanswerable else 0.0
         return squad_results.write_predictions(folder, split.examples, predictions, threshold)
+
+
+def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+    """Returns logits [B, S, 2] that are low where a row, int32 [B, S], has no token."""
+    return tf.where(input_mask[:, :, tf.newaxis] > 0, logits, _NO_TOKEN)
 
 
 def squad_task(settings: SquadSettings) -> SquadTask:

@@ -16,7 +16,7 @@ from bert_tf.finetuning.tasks.squad_windows import Window, in_best_window
 from bert_tf.tokenization import BertTokenizer
 
 # The original's score of "no answer" before it has seen a window.
-_NULL_WITHOUT_WINDOW = 1e6
+NULL_WITHOUT_WINDOW = 1e6
 # What the original answers where no span is valid.
 _NO_SPAN = "empty"
 
@@ -111,7 +111,7 @@ def decode(
     null = None
     if decoding.has_unanswerable:
         lowest = int(np.argmin(nulls)) if len(nulls) else None
-        start_null, end_null = logits[lowest, 0].tolist() if lowest is not None else (_NULL_WITHOUT_WINDOW, 0.0)
+        start_null, end_null = logits[lowest, 0].tolist() if lowest is not None else (NULL_WITHOUT_WINDOW, 0.0)
         null = Candidate("", start_null, end_null)
     order = np.argsort(-(start_logits + end_logits), kind="stable").tolist()
     found = ((windows[window[i]], start[i], end[i], float(start_logits[i]), float(end_logits[i])) for i in order)

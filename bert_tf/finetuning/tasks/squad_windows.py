@@ -19,7 +19,7 @@ from tfrecords.errors import InputError
 
 _TEXTS_PER_CALL = 1024
 # The share of a window's length in the score of its context, as in the original.
-_LENGTH_FACTOR = 0.01
+LENGTH_FACTOR = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ def in_best_window(starts: Sequence[int], lengths: Sequence[int]) -> list[np.nda
     scores = np.full([len(starts), total], -np.inf)
     for window, (start, length) in enumerate(zip(starts, lengths, strict=True)):
         left = np.arange(length)
-        scores[window, start : start + length] = np.minimum(left, left[::-1]) + _LENGTH_FACTOR * length
+        scores[window, start : start + length] = np.minimum(left, left[::-1]) + LENGTH_FACTOR * length
     best = np.argmax(scores, axis=0) if total else np.zeros(0, int)
     return [
         best[start : start + length] == window

@@ -167,9 +167,7 @@ class TaggingTask(Task):
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns a head with C outputs, which for features reads their activations."""
-        if self.features:
-            return FeatureTaggingHead(config, len(self.labels), self.features, self.lstm_size)
-        return TaggingHead(config, len(self.labels))
+        return make_head(len(self.labels), self.features, self.lstm_size, config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of labeled tokens, float32 [B, S]: each one counts once."""
@@ -249,3 +247,10 @@ class TaggingTask(Task):
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
+
+
+def make_head(num_labels: int, features: str, lstm_size: int, config: BertConfig) -> keras.layers.Layer:
+    """Returns a head with so many outputs; for features, see `TaggingTask`, one on their activations."""
+    if features:
+        return FeatureTaggingHead(config, num_labels, features, lstm_size)
+    return TaggingHead(config, num_labels)

@@ -18,6 +18,7 @@ from bert_tf.run_swag import main as run_swag
 from bert_tf.settings import ConversionSettings, SwagSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.export.exports import ask, padded
 from tfrecords.errors import InputError
 
 SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
@@ -185,9 +186,21 @@ def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
     assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
 
 
-def test_export_is_refused(trained, tmp_path):
-    with pytest.raises(InputError, match="kind 'choice' cannot be exported"):
-        export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
+@pytest.mark.slow
+def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    examples = read_choices(str(folder / "test.jsonl"), False)
+    found = ask(
+        tf.saved_model.load(str(tmp_path / "1")),
+        context=[example.context for example in examples],
+        start=[example.start for example in examples],
+        choices=padded([example.choices for example in examples]),
+    )
+    expected = [json.loads(line) for line in (trained[0] / "test_predictions.jsonl").read_text().splitlines()]
+    for number, entry in enumerate(expected):
+        count = len(entry["probabilities"])
+        np.testing.assert_allclose(found["probabilities"][number, :count], entry["probabilities"], atol=1e-5)
+        assert not found["probabilities"][number, count:].any() and found["choice"][number] == entry["prediction"]
 
 
 def weights_at(folder, step):

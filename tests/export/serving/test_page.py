@@ -27,6 +27,38 @@ def test_names_cannot_leave_their_script(tmp_path):
     assert json.loads(inside) == [{"name": "</script><b>", "labels": ["<i>", "ü"]}]
 
 
+def text(name: str, rank: int = 1) -> tf.TensorSpec:
+    return tf.TensorSpec([None] * rank, tf.string, name=name)
+
+
+class Kinds(tf.Module):
+    """Has the inputs and outputs of exports that the page shows in ways of their own; the answers are fixed."""
+
+    @tf.function(input_signature=[text("question"), text("context")])
+    def span(self, question, context):
+        found = tf.strings.length(question) > 0
+        place = [tf.where(found, at, -1) for at in (3, 7)]
+        answer = tf.where(found, tf.strings.substr(context, 3, 4, unit="UTF8_CHAR"), "")
+        return {"answer": answer, "start": place[0], "end": place[1], "probability": tf.fill(tf.shape(found), 0.75)}
+
+    @tf.function(input_signature=[text("text")])
+    def tags(self, text):
+        tags = [b"B-PER", b"I-PER", b"O", b"B-LOC", b""]
+        found = {"tags": [tags], "start": [[2, 6, 9, 15, -1]], "end": [[5, 8, 11, 18, -1]], "num_words": [4]}
+        return {name: tf.constant(value) for name, value in found.items()} | {"words": tf.fill([1, 5], text[0])}
+
+    @tf.function(input_signature=[text("text")])
+    def masks(self, text):
+        tokens, scores = [[[b"cat", b"dog"], [b"##s", b"!"]]], [[[0.7, 0.2], [0.6, 0.1]]]
+        return {"tokens": tf.constant(tokens), "scores": tf.constant(scores), "num_masks": tf.constant([2]),
+                "filled": tf.fill([1, 2, 2], text[0])}  # fmt: skip
+
+    @tf.function(input_signature=[text("context"), text("start"), text("choices", 2)])
+    def choices(self, context, start, choices):
+        chances = tf.one_hot(tf.zeros_like(context, tf.int32) + 1, tf.shape(choices)[1])
+        return {"probabilities": chances, "choice": tf.cast(tf.argmax(chances, 1), tf.int32)}
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     base = tmp_path_factory.mktemp("models")
@@ -37,9 +69,12 @@ def server(tmp_path_factory):
     model = Reviews()
     model.asset = tf.saved_model.Asset(str(labels))
     tf.saved_model.save(model, str(base / "reviews/1"), signatures={"serving_default": model.answer})
+    kinds = Kinds()
+    signatures = {name: getattr(kinds, name) for name in ("span", "tags", "masks", "choices")}
+    tf.saved_model.save(kinds, str(base / "kinds/1"), signatures=signatures)
     listed = "".join(
         f'config {{ name: "{name}" base_path: "{base}/{name}" model_platform: "tensorflow" }}'
-        for name in ("reviews", "half")
+        for name in ("reviews", "half", "kinds")
     )
     (base / "models.config").write_text(f"model_config_list {{ {listed} }}")
     with running(f"--model_config_file={base}/models.config") as started:
@@ -51,7 +86,7 @@ def test_the_page_is_served_and_loads_nothing_from_elsewhere(server):
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert json.loads(re.search(rb'id="models">(.*?)</script>', body)[1]) == [
-        {"name": "half", "labels": []}, {"name": "reviews", "labels": ["bad", "good"]},
+        {"name": "half", "labels": []}, {"name": "kinds", "labels": []}, {"name": "reviews", "labels": ["bad", "good"]},
     ]  # fmt: skip
     assert not re.search(rb"(src|href)=\"(?!data:)", body) and b"@import" not in body
 
@@ -162,5 +197,49 @@ def test_a_person_tries_models(server, tmp_path):
             for text, expected in [("4", "3"), ('"a"', "not of expected type: float"), ("{", "JSON")]:
                 await tab.run(f"document.querySelector('textarea').value = {json.dumps(text)}; find('send').click()")
                 await tab.until(f"find('answer').innerText.includes({json.dumps(expected)})")
+
+    asyncio.run(main())
+
+
+ASKED = {
+    "span": ({"question": "who?", "context": "😀 \u00e9café is <b>here</b>"}, "mark => [mark.innerText]", [["café"]]),
+    "tags": ({"text": "😀 Zoë Xu is in Rio."}, "mark => [mark.firstChild.data, mark.lastChild.innerText]",
+             [["Zoë Xu", "PER"], ["Rio", "LOC"]]),
+    "masks": ({"text": "a [MASK] play [MASK]."}, "mark => [mark.innerText]", [["cat"], ["s"]]),
+    "choices": ({"context": "c", "start": "", "choices": "one\n\ntwo\nthree"}, "", []),
+}  # fmt: skip
+
+
+async def fill(tab, texts):
+    for name, value in texts.items():
+        await tab.run(f"document.querySelector('textarea[name={name}]').value = {json.dumps(value)}")
+    await tab.run("find('send').click()")
+    await tab.until("!find('send').disabled && find('answer').innerText !== ''")
+
+
+@pytest.mark.browser
+def test_answers_are_shown_as_people_want_to_see_them(server, tmp_path):
+    async def main():
+        async with browser(f"http://127.0.0.1:{server.rest_port}/", tmp_path) as tab:
+            await tab.until("document.querySelector('textarea') !== null")
+            await tab.run("find('model').value = 'kinds'; find('model').dispatchEvent(new Event('change'))")
+            await tab.until("find('signature').options.length === 4")
+            for name, (texts, script, expected) in ASKED.items():
+                await tab.run(f"find('signature').value = '{name}'; chooseSignature()")
+                await fill(tab, texts)
+                if script:
+                    found = await tab.run(f"[...find('answer').querySelectorAll('mark')].map({script})")
+                    assert found == expected
+                assert await tab.run(WIDE) and not await tab.run("find('answer').querySelector('b') !== null")
+                await tab.screenshot(f"{name}.png")
+            names = await tab.run("[...document.querySelectorAll('textarea')].map(area => area.name)")
+            assert names == ["context", "start", "choices"]
+            shown = "[...find('answer').querySelectorAll('.bar')].map(bar => bar.innerText.replace(/\\s+/g, ' '))"
+            assert await tab.run(shown) == ["one 0.000", "two 1.000", "three 0.000"]
+            assert json.loads(await tab.run("find('answer').querySelector('pre').textContent"))["choice"] == 1
+            await tab.run("find('signature').value = 'span'; chooseSignature()")
+            await fill(tab, {"context": "nothing"})
+            assert await tab.run("find('answer').querySelector('h2').innerText") == "no answer (probability 0.750)"
+            assert await tab.run("find('answer').querySelector('mark')") is None
 
     asyncio.run(main())

@@ -50,19 +50,23 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     Raises:
       InputError: XLA cannot compile the step.
     """
-    with _dtype(settings.dtype):
-        strategy = tf.distribute.get_strategy()
-        trainer = Trainer(
-            PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
-            strategy,
-            optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS),
-        )
+    with dtype_policy(settings.dtype):
+        trainer = make_trainer(config, settings)
         return lowered(lambda batch: trainer.train_step(iter([batch])), _batch(shape))
+
+
+def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = _WARMUP_STEPS) -> Trainer:
+    """Makes the trainer of a pre-training, as a replica has it; call it in `dtype_policy`."""
+    return Trainer(
+        PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
+        tf.distribute.get_strategy(),
+        optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, warmup_steps),
+    )
 
 
 def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     """Lowers tf-models-official's pre-training step with its AdamW to StableHLO text; arguments as in `our_step`."""
-    with _dtype(settings.dtype):
+    with dtype_policy(settings.dtype):
         encoder = encoders.EncoderConfig(
             type="bert",
             bert=encoders.BertEncoderConfig(
@@ -96,7 +100,8 @@ def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) ->
 
 
 @contextlib.contextmanager
-def _dtype(dtype: str) -> Iterator[None]:
+def dtype_policy(dtype: str) -> Iterator[None]:
+    """Sets Keras's policy for a dtype, and restores the previous one."""
     # Reset the numbering of names, so that the same step gives the same program.
     keras.backend.clear_session()
     before = keras.mixed_precision.global_policy()
@@ -136,8 +141,13 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
     def run(batch):
         step(batch)
 
+    return lowered_function(tf.function(run, jit_compile=True), batch)
+
+
+def lowered_function(step: Callable, batch: Mapping[str, tf.Tensor]) -> str:
+    """Lowers a tf.function with `jit_compile=True`; see `lowered`."""
     try:
-        program = tf.function(run, jit_compile=True).experimental_get_compiler_ir(batch)(stage="stablehlo")
+        program = step.experimental_get_compiler_ir(batch)(stage="stablehlo")
     except (tf.errors.OpError, ValueError) as error:
         raise InputError(f"XLA cannot compile the step: {' '.join(str(error).split())[-400:]}") from error
     # The process numbers its modules, so replace the module's name.

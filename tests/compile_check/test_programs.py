@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from bert_tf.command_line import parse
+from compile_check import compile_program, largest_batch, programs, traffic
+from compile_check.check import run_check
+from compile_check.chips import CHIPS
+from compile_check.settings import CompileCheckSettings
 from tfrecords.errors import InputError
-from tpu_check import compile_program, largest_batch, programs, traffic
-from tpu_check.check import run_check
-from tpu_check.chips import CHIPS
-from tpu_check.settings import TpuCheckSettings
 
 V5E = CHIPS["v5e"]
 FOUND = {
@@ -47,7 +47,7 @@ def compiler(tmp_path):
             f"output.write_text({json.dumps(found)!r})\n"
         )
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        return programs.Compiler(str(script), str(tmp_path / "cache"))
+        return programs.Compiler({"tpu": str(script), "gpu": str(script)}, str(tmp_path / "cache"))
 
     return make
 
@@ -123,16 +123,16 @@ def test_the_largest_batch_is_found_in_few_compilations(capacity, curve):
     assert len(asked) == len(set(asked)) <= 9
 
 
-def check_settings(tmp_path, python, *more) -> TpuCheckSettings:
+def check_settings(tmp_path, python, *more) -> CompileCheckSettings:
     (tmp_path / "bert_config.json").write_text(
         '{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, '
         '"intermediate_size": 32}'
     )
     return parse(
-        TpuCheckSettings,
+        CompileCheckSettings,
         [
             f"--bert_config_file={tmp_path}/bert_config.json", "--train_batch_size=2", "--max_seq_length=8",
-            "--max_predictions_per_seq=2", f"--compiler={python}", f"--cache_dir={tmp_path}/cache", *more,
+            "--max_predictions_per_seq=2", f"--tpu_compiler={python}", f"--cache_dir={tmp_path}/cache", *more,
         ],
     )  # fmt: skip
 
@@ -150,8 +150,23 @@ def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_p
     assert "S=9, B=2, v5e: needs 20.25 GiB" in capsys.readouterr().err
 
 
+def test_a_gpus_kernels_follow_its_row_and_its_memory_is_checked(compiler, tmp_path, capsys):
+    compiler(FOUND)
+    flags = f"--gpu_compiler={tmp_path}/python", "--chips=h200,a100"
+    run_check(check_settings(tmp_path, tmp_path / "missing", *flags))
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[4] for row in rows if row.startswith("L=1 H=16")] == ["h200", "a100"]
+    assert len([row for row in rows if "4 kernels: 2 loops, 1 slice-start, 1 slice-done" in row]) == 2
+
+    too_large = {**FOUND, "temporaries": 90 << 30}
+    compiler(too_large)
+    with pytest.raises(InputError, match="1 of 2 steps failed"):
+        run_check(check_settings(tmp_path, tmp_path / "missing", *flags, "--max_seq_length=9"))
+    assert "B=2, a100: needs 95.00 GiB, but a100 has 80.00 available" in capsys.readouterr().err
+
+
 def test_settings_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(InputError, match="--chips=v9: must be of v5e, v4"):
         check_settings(tmp_path, "python", "--chips=v9")
-    with pytest.raises(InputError, match="make tpu-check installs the TPU compiler"):
+    with pytest.raises(InputError, match="make tpu-check installs the compiler"):
         run_check(check_settings(tmp_path, os.path.join(tmp_path, "missing")))

@@ -1,13 +1,13 @@
-"""Settings of tpu_check; every field is a flag."""
+"""Settings of compile_check; every field is a flag."""
 
 import dataclasses
 
 from bert_tf.command_line import require, setting
-from tpu_check.chips import CHIPS
+from compile_check.chips import CHIPS
 
 
 @dataclasses.dataclass(frozen=True)
-class TpuCheckSettings:
+class CompileCheckSettings:
     """The models and chips to compile for; names as in `run_pretraining`."""
 
     bert_config_file: str = setting("configuration of the model; empty: base at S=128 and 512, large at S=512", "")
@@ -17,11 +17,12 @@ class TpuCheckSettings:
     dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
     recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
-    chips: str = setting("comma-separated names of TPU chips", ",".join(CHIPS))
+    chips: str = setting(f"comma-separated names of chips, of {', '.join(CHIPS)}", "v5e,v4")
     compare_official: bool = setting("also compile tf-models-official's step", False)
     find_largest_batch: bool = setting("find the largest batch that fits on the first chip of --chips", False)
-    compiler: str = setting("Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python")
-    cache_dir: str = setting("folder for the compiler's results, which a rerun reads", ".venv-tpu/programs")
+    tpu_compiler: str = setting("Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python")
+    gpu_compiler: str = setting("Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python")
+    cache_dir: str = setting("folder for the compilers' results, which a rerun reads", "compiled_programs")
 
     def __post_init__(self):
         for name in ("train_batch_size", "max_seq_length", "max_predictions_per_seq"):

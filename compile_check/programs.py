@@ -8,11 +8,14 @@ import re
 import subprocess
 from collections.abc import Mapping
 
+from compile_check import kernels, traffic
+from compile_check.chips import GPU, TPU, Chip
+from compile_check.kernels import Kernels
 from tfrecords.errors import InputError
-from tpu_check import traffic
-from tpu_check.chips import Chip
 
 _COMPILE = pathlib.Path(__file__).with_name("compile_program.py")
+# The package of the compiler for each kind of chip.
+_PACKAGE = {TPU: "libtpu", GPU: "jax_cuda13_pjrt"}
 
 # Dynamic sizes, and the operations that produce them.
 _DYNAMIC = re.compile(r"tensor<[^>]*\?|\bstablehlo\.(?:dynamic_reshape|dynamic_iota|real_dynamic_slice|dynamic_pad)\b"
@@ -37,6 +40,7 @@ class Compiled:
       flops: FLOPs of a step, including elementwise arithmetic.
       accessed: bytes read and written by all fusions of a step, in any memory; the compiler's own count.
       moved: bytes moved from and to the chip's memory, by operation of the model; see `traffic`.
+      kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one.
     """
 
     arguments: int
@@ -45,6 +49,7 @@ class Compiled:
     flops: float
     accessed: float
     moved: Mapping[str, int]
+    kernels: Kernels | None = None
 
 
 class DoesNotFit(InputError):
@@ -77,19 +82,20 @@ def check(program: str) -> None:
 
 
 class Compiler:
-    """The TPU compiler, which runs in a separate environment.
+    """The compilers, each of which runs in a separate environment.
 
     Args:
-      python: path of that environment's Python.
+      python: path of an environment's Python by kind of chip.
       cache_dir: folder for programs and their results.
 
     Raises:
-      InputError: the Python does not exist.
+      InputError: a Python does not exist.
     """
 
-    def __init__(self, python: str, cache_dir: str):
-        if not pathlib.Path(python).exists():
-            raise InputError(f"--compiler={python}: no such file; make tpu-check installs the TPU compiler")
+    def __init__(self, python: Mapping[str, str], cache_dir: str):
+        for kind, path in python.items():
+            if not pathlib.Path(path).exists():
+                raise InputError(f"--{kind}_compiler={path}: no such file; make {kind}-check installs the compiler")
         self._python, self._cache = python, pathlib.Path(cache_dir)
 
     def compile(self, program: str, chip: Chip) -> Compiled:
@@ -103,7 +109,7 @@ class Compiler:
           DoesNotFit: the program needs more memory than the chip has.
           InputError: the program does not compile, or calls the host.
         """
-        key = hashlib.sha256(f"{self._version()} {chip.topology}\n{program}".encode()).hexdigest()[:24]
+        key = hashlib.sha256(f"{self._version(chip)} {chip.target}\n{program}".encode()).hexdigest()[:24]
         outcome, source = self._cache / f"{key}.json", self._cache / f"{key}.mlir"
         if not outcome.exists():
             self._cache.mkdir(parents=True, exist_ok=True)
@@ -111,12 +117,7 @@ class Compiler:
             self._run(source, outcome, chip)
         found = json.loads(outcome.read_text())
         if "memory_used" in found:
-            used, limit = found["memory_used"], found["memory_limit"]
-            raise DoesNotFit(
-                f"needs {gib(used)} GiB, but {chip.name} has {gib(limit)} available; use a smaller batch",
-                used,
-                limit,
-            )
+            raise _does_not_fit(found["memory_used"], found["memory_limit"], chip)
         if "error" in found:
             raise InputError(f"does not compile: {found['error']}")
         compiled = outcome.with_suffix(".hlo").read_text()
@@ -124,23 +125,36 @@ class Compiler:
         if host:
             raise InputError(f"a call to the host inside the compiled step: {host[0].strip()}")
         total = found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"] + found["code"]
+        if total > chip.memory:  # the compiler for GPUs leaves this check to the run
+            raise _does_not_fit(total, chip.memory, chip)
         names = ("arguments", "temporaries", "flops", "accessed")
-        return Compiled(total=total, moved=traffic.by_operation(compiled), **{name: found[name] for name in names})
+        return Compiled(
+            total=total,
+            moved=traffic.by_operation(compiled),
+            kernels=kernels.count(compiled) if chip.kind == GPU else None,
+            **{name: found[name] for name in names},
+        )
 
     def _run(self, source: pathlib.Path, outcome: pathlib.Path, chip: Chip) -> None:
         command = [
-            self._python, str(_COMPILE), str(source), f"--topology={chip.topology}",
+            self._python[chip.kind], str(_COMPILE), str(source), f"--kind={chip.kind}", f"--target={chip.target}",
             f"--accelerator_type={chip.accelerator_type}", f"--output={outcome}",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
         if not outcome.exists():
             lines = [line for line in done.stderr.splitlines() if line.strip()]
-            raise InputError(f"the TPU compiler ended with code {done.returncode}: {lines[-1] if lines else ''}")
+            raise InputError(f"the compiler ended with code {done.returncode}: {lines[-1] if lines else ''}")
 
-    def _version(self) -> str:
+    def _version(self, chip: Chip) -> str:
         """Returns the compiler's version from the name of its package's metadata folder."""
-        site = sorted(pathlib.Path(self._python).parent.parent.glob("lib/python*/site-packages/libtpu-*.dist-info"))
-        return site[0].name if site else ""
+        site = pathlib.Path(self._python[chip.kind]).parent.parent
+        found = sorted(site.glob(f"lib/python*/site-packages/{_PACKAGE[chip.kind]}-*.dist-info"))
+        return found[0].name if found else ""
+
+
+def _does_not_fit(used: int, limit: int, chip: Chip) -> DoesNotFit:
+    message = f"needs {gib(used)} GiB, but {chip.name} has {gib(limit)} available; use a smaller batch"
+    return DoesNotFit(message, used, limit)
 
 
 def gib(size: float) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from tpu_check.programs import Compiled, DoesNotFit
+from compile_check.programs import Compiled, DoesNotFit
 
 # The search ends when the smallest refused batch is at most this share above the largest one that fits.
 _RESOLUTION = 1 / 16

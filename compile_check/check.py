@@ -12,12 +12,12 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
+from compile_check import largest_batch, steps
+from compile_check.chips import CHIPS, GPU, TPU, Chip
+from compile_check.programs import Compiled, Compiler, check, gib
+from compile_check.settings import CompileCheckSettings
+from compile_check.steps import Shape
 from tfrecords.errors import InputError
-from tpu_check import largest_batch, steps
-from tpu_check.chips import CHIPS, Chip
-from tpu_check.programs import Compiled, Compiler, check, gib
-from tpu_check.settings import TpuCheckSettings
-from tpu_check.steps import Shape
 
 _STANDARD = (
     ("base", Shape(32, 128, 20)),
@@ -28,9 +28,10 @@ _OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-off
 _LEGEND = """
 GiB of the chip's memory: args = weights, optimizer and batch; temp = temporaries within the step; total. /formula:
 FLOPs divided by the FLOPs of the matrix products (bert_tf/training/flops.py). GB accessed: by all fusions, including
-accesses to the cores' own memory (the compiler's count). GB moved: from and to the chip's memory. ms: lower bounds of
+accesses to a TPU core's own memory (the compiler's count). GB moved: from and to the chip's memory. ms: lower bounds of
 the times for FLOPs, bytes moved and bytes accessed at the chip's published peaks; the larger of the first two bounds
-the step.
+the step. A GPU's row is followed by its kernels, each of which also takes some microseconds to launch. Small: below
+1 MiB. The compiler chooses between its own products and those of NVIDIA's library only on a GPU.
 """
 _HEADER = (
     f"{'':<47} {'GiB':>22} {'':>17} {'GB':>22} {'ms':>23}\n"
@@ -74,13 +75,14 @@ class Row:
         )
 
 
-def run_check(settings: TpuCheckSettings) -> None:
+def run_check(settings: CompileCheckSettings) -> None:
     """Compiles all steps and prints the table.
 
     Raises:
       InputError: after the table, if a step does not compile, does not fit, has dynamic shapes, or calls the host.
     """
-    compiler = Compiler(settings.compiler, settings.cache_dir)
+    paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}
+    compiler = Compiler({chip.kind: paths[chip.kind] for chip in _chips(settings)}, settings.cache_dir)
     cases = list(_cases(settings))
     whose = (_OFFICIAL, _OURS) if settings.compare_official else (_OURS,)
     failures = []
@@ -97,6 +99,8 @@ def run_check(settings: TpuCheckSettings) -> None:
                     continue
                 official = compiled if step == _OFFICIAL else official
                 print(Row(model, shape, chip, step, compiled, _formula(config, shape)).line(official), flush=True)
+                if compiled.kernels:
+                    print(f"{'':<22}{compiled.kernels.describe()}", flush=True)
     if settings.find_largest_batch:
         _show_largest(settings, compiler, *cases[-1])
     for failure in failures:
@@ -105,7 +109,7 @@ def run_check(settings: TpuCheckSettings) -> None:
         raise InputError(f"{len(failures)} of {len(cases) * len(whose) * len(_chips(settings))} steps failed")
 
 
-def _cases(settings: TpuCheckSettings) -> Iterator[tuple[str, BertConfig, Shape]]:
+def _cases(settings: CompileCheckSettings) -> Iterator[tuple[str, BertConfig, Shape]]:
     if not settings.bert_config_file:
         for name, shape in _STANDARD:
             yield name, BertConfig.named(name), shape
@@ -116,7 +120,7 @@ def _cases(settings: TpuCheckSettings) -> Iterator[tuple[str, BertConfig, Shape]
     yield f"L={config.num_hidden_layers} H={config.hidden_size}", config, shape
 
 
-def _chips(settings: TpuCheckSettings) -> list[Chip]:
+def _chips(settings: CompileCheckSettings) -> list[Chip]:
     return [CHIPS[name] for name in settings.chips.split(",")]
 
 
@@ -124,7 +128,7 @@ def _formula(config: BertConfig, shape: Shape) -> float:
     return shape.batch_size * flops.training_flops(config, shape.length, shape.predictions, outputs=2)
 
 
-def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
+def _program(settings: CompileCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
     """Returns a function from a shape to the checked program of a step; programs are cached."""
     recompute = settings.recompute_activations or step == _RECOMPUTED
     device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=recompute)
@@ -142,7 +146,9 @@ def _program(settings: TpuCheckSettings, step: str, config: BertConfig) -> Calla
     return program
 
 
-def _show_largest(settings: TpuCheckSettings, compiler: Compiler, model: str, config: BertConfig, shape: Shape) -> None:
+def _show_largest(
+    settings: CompileCheckSettings, compiler: Compiler, model: str, config: BertConfig, shape: Shape
+) -> None:
     chip = _chips(settings)[0]
     print(f"\nlargest batch of {model} at S={shape.length} on {chip.name}, {chip.memory >> 30} GiB")
     for step in (_OURS, _RECOMPUTED, *([_OFFICIAL] if settings.compare_official else [])):

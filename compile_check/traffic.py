@@ -1,12 +1,14 @@
 """Counts the bytes that a compiled step moves between the chip's memory and its cores, by operation of the model.
 
-The compiler's own count of bytes accessed does not distinguish the chip's memory (HBM) from the cores' own memory
+A TPU compiler's own count of bytes accessed does not distinguish the chip's memory (HBM) from the cores' own memory
 (VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only bytes moved from and to HBM.
 """
 
 import collections
+import dataclasses
 import math
 import re
+from collections.abc import Iterator
 
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4,
           "s64": 8, "u64": 8, "f64": 8}  # fmt: skip
@@ -16,6 +18,27 @@ _NAME = re.compile(r'op_name="([^"]*)"')
 # Instructions that move no bytes; an asynchronous copy is counted at its start.
 _STILL = ("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "copy-done", "slice-done", "async-done")
 _NUMBER = re.compile(r"_?\d+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One instruction of the entry computation that moves bytes, or none.
+
+    Attributes:
+      line: its text.
+      kind: its opcode.
+      result: type of the result.
+      operands: types of the operands.
+      label: name of the model's operation without its numbers, or else the opcode.
+      moved: bytes read from and written to the chip's memory.
+    """
+
+    line: str
+    kind: str
+    result: str
+    operands: tuple[str, ...]
+    label: str
+    moved: int
 
 
 def by_operation(compiled: str) -> collections.Counter:
@@ -30,28 +53,33 @@ def by_operation(compiled: str) -> collections.Counter:
     Returns:
       Bytes by operation of the model. Numbers are removed from the names, so that all layers share one entry.
     """
-    types, counted = {}, collections.Counter()
+    counted = collections.Counter()
+    for instruction in instructions(compiled):
+        if instruction.kind not in _STILL:
+            counted[instruction.label] += instruction.moved
+    return counted
+
+
+def instructions(compiled: str) -> Iterator[Instruction]:
+    """Yields the instructions of the entry computation of an optimized program, given as text."""
+    types = {}
     for line in compiled[compiled.index("\nENTRY") :].splitlines()[2:]:
         if line.startswith("}"):
             break
-        instruction = _INSTRUCTION.match(line)
-        if not instruction:
+        found = _INSTRUCTION.match(line)
+        if not found:
             continue
-        name, result, kind, rest = instruction.groups()
+        name, result, kind, rest = found.groups()
         types[name] = result
+        operands = tuple(types.get(operand, "") for operand in re.findall(r"%[\w.\-]+", rest.split("), ")[0]))
         if kind in _STILL:
-            continue
-        if kind in ("copy-start", "slice-start"):  # (destination, source, ...) and (source, destination, ...)
+            moved = 0
+        elif kind in ("copy-start", "slice-start"):  # (destination, source, ...) and (source, destination, ...)
             moved = _arrays(result)[kind == "slice-start"][0]
-            counted[kind] += moved
-            continue
-        operands = re.findall(r"%[\w.\-]+", rest.split("), ")[0])
-        arrays = [
-            array for text in (result, *(types.get(operand, "") for operand in operands)) for array in _arrays(text)
-        ]
-        label = _NAME.search(line)
-        counted[_NUMBER.sub("", label[1]) if label else kind] += sum(size for size, on_core in arrays if not on_core)
-    return counted
+        else:
+            moved = sum(size for text in (result, *operands) for size, on_core in _arrays(text) if not on_core)
+        named = _NAME.search(line) if not kind.endswith("-start") else None
+        yield Instruction(line, kind, result, operands, _NUMBER.sub("", named[1]) if named else kind, moved)
 
 
 def _arrays(text: str) -> list[tuple[int, bool]]:

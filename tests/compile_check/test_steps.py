@@ -7,8 +7,8 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.settings import DeviceSettings
+from compile_check import programs, steps
 from tfrecords.errors import InputError
-from tpu_check import programs, steps
 
 CONFIG = BertConfig(
     vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,

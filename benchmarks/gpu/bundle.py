@@ -1,0 +1,106 @@
+"""A training step on disk: its program for any batch size, and what its arguments are.
+
+A bundle is one compressed JSON file. Lowered for two batch sizes, the text of a program differs only in numbers that
+are multiples of the batch size. So the file holds the text with these multiples marked.
+"""
+
+import dataclasses
+import json
+import lzma
+import pathlib
+import re
+import sys
+
+from benchmarks.gpu.cases import Case
+
+_NUMBERS = re.compile(r"(\d+)")
+_MARKED = re.compile(r"§(\d+)")
+_ENDING = ".json.xz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What a program takes.
+
+    Attributes:
+      role: "batch", "weight", "m" and "v" (moments), "total" and "weight_of_mean" (metrics), or "other".
+      name: of the column, variable or metric.
+      result: index of the result that is its new value; None for an argument that the step does not change.
+    """
+
+    role: str
+    name: str
+    result: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """A step for any batch size.
+
+    Attributes:
+      case: its shapes.
+      arguments: in order.
+      flops: of the matrix products that the step computes for a row; two a multiplication and addition.
+      full_flops: those of the formula for a row, which includes what our step leaves out.
+      template: StableHLO text with "§n" for n times the batch size.
+    """
+
+    case: Case
+    arguments: tuple[Argument, ...]
+    flops: float
+    full_flops: float
+    template: str
+
+    def program(self, batch_size: int) -> str:
+        """Returns the StableHLO text for a batch size."""
+        return _MARKED.sub(lambda found: str(int(found[1]) * batch_size), self.template)
+
+
+def template(programs: dict[int, str]) -> str:
+    """Marks the multiples of the batch size in a program.
+
+    Args:
+      programs: batch size to text; the first two give the template, and all others must agree with it.
+
+    Raises:
+      ValueError: the programs differ in anything but multiples of the batch size.
+    """
+    (first, one), (second, other), *rest = programs.items()
+    parts, others = _NUMBERS.split(one), _NUMBERS.split(other)
+    if len(parts) != len(others):
+        raise ValueError(f"programs for batches of {first} and {second} rows have different operations")
+    for index, (mine, yours) in enumerate(zip(parts, others, strict=True)):
+        if mine == yours:
+            continue
+        if not index % 2 or int(mine) % first or int(mine) // first * second != int(yours):
+            raise ValueError(f"{mine!r} and {yours!r} in programs for {first} and {second} rows: no multiples of them")
+        parts[index] = f"§{int(mine) // first}"
+    made = "".join(parts)
+    for batch_size, text in rest:
+        if _MARKED.sub(lambda found, rows=batch_size: str(int(found[1]) * rows), made) != text:
+            raise ValueError(f"the program for {batch_size} rows does not follow from those for {first} and {second}")
+    return made
+
+
+def write(folder: pathlib.Path, name: str, bundle: Bundle) -> pathlib.Path:
+    """Writes a bundle, and returns its path."""
+    path = folder / f"{name}{_ENDING}"
+    with lzma.open(path, "wt") as file:
+        json.dump(dataclasses.asdict(bundle), file)
+    return path
+
+
+def read(folder: pathlib.Path, name: str) -> Bundle:
+    """Reads a bundle; ends the process with one line if there is none."""
+    path = folder / f"{name}{_ENDING}"
+    if not path.exists():
+        sys.exit(f"error: {path}: no such file; make it with python -m benchmarks.gpu lower, where TensorFlow is")
+    with lzma.open(path, "rt") as file:
+        fields = json.load(file)
+    arguments = tuple(Argument(**one) for one in fields.pop("arguments"))
+    return Bundle(Case(**fields.pop("case")), arguments, **fields)
+
+
+def names(folder: pathlib.Path) -> list[str]:
+    """Returns the names of the bundles in a folder."""
+    return sorted(path.name.removesuffix(_ENDING) for path in folder.glob(f"*{_ENDING}"))

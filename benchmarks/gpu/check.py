@@ -1,0 +1,46 @@
+"""Compares the steps that JAX runs with those that TensorFlow kept."""
+
+import pathlib
+
+import jax
+import numpy as np
+
+from benchmarks.gpu import bundle
+from benchmarks.gpu.program import Steps
+
+
+def differences(folder: pathlib.Path, name: str) -> dict[str, float]:
+    """Runs the kept steps, and returns the largest differences to TensorFlow's.
+
+    Args:
+      folder: of the bundles.
+      name: of a bundle with kept steps.
+
+    Returns:
+      "metrics": the largest relative difference of a loss or gradient norm after any step; accuracies, which jump, are
+      left out. "weights": the largest difference of a weight after the last step. "moved": the largest distance that
+      a weight moved.
+    """
+    found = bundle.read(folder, name)
+    steps = Steps(found, found.case.batch_size, exact=True)
+    with np.load(folder / f"{name}.npz") as file:
+        kept = dict(file)
+    columns = steps.columns(range(found.case.checked_steps))
+    compiled = steps.compiled({column: values[:1] for column, values in columns.items()})
+    arguments = [found.arguments[index] for index in steps.state]
+    start = [kept[f"start/{one.role} {one.name}"] for one in arguments]
+    state, worst = [jax.device_put(value) for value in start], 0.0
+    for number, expected in enumerate(kept["metrics"]):
+        one_batch = {column: values[number : number + 1] for column, values in columns.items()}
+        state = compiled(np.int32(1), state, one_batch)
+        measured = steps.metrics(state)
+        for metric, value in zip(kept["metric_names"], expected, strict=True):
+            if not metric.endswith("accuracy"):
+                worst = max(worst, abs(measured[metric] - value) / abs(value))
+    ends = {f"end/{named}": np.asarray(value) for named, value in steps.named(state).items()}
+    weights = [named for named in kept if named.startswith("end/")]
+    return {
+        "metrics": worst,
+        "weights": max(float(np.abs(ends[named] - kept[named]).max()) for named in weights),
+        "moved": max(float(np.abs(kept[named] - kept[named.replace("end/", "start/")]).max()) for named in weights),
+    }

@@ -1,0 +1,15 @@
+"""Sets how TensorFlow lowers a step to StableHLO."""
+
+import os
+
+_FLAG = "--tf_xla_disable_constant_folding=true"
+
+
+def keep_counters() -> None:
+    """Stops TensorFlow from folding the counters of dropout masks into constants; call before importing it.
+
+    Folded, the constants of small masks make the program ten times as long, and XLA would read them from memory.
+    """
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    if "disable_constant_folding" not in flags:
+        os.environ["TF_XLA_FLAGS"] = f"{flags} {_FLAG}".strip()

@@ -1,0 +1,97 @@
+"""Served choices of one of several texts.
+
+Paper: section 4.4.
+
+Letters: B batch, N choices, R rows, S sequence length.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import choice, evaluation_file
+from bert_tf.text.packing import pack
+from export.kinds import parts
+from export.kinds.base import ServedTask
+
+
+class ServedChoice(ServedTask):
+    """Inputs: `context`, `start` and `choices`, the fields of the training data. Outputs: see `answer`."""
+
+    @staticmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """See `ServedTask`."""
+        del description
+        return choice.make_head
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        one = tf.TensorSpec([None], tf.string)
+        return {"context": one, "start": one, "choices": tf.TensorSpec([None, None], tf.string)}
+
+    def samples(self, folder: str) -> list[dict[str, Any]]:
+        """See `ServedModel`."""
+        names = {"context": "text_a", "start": "text_b", "choices": "choices"}
+        kept = [{name: line[key] for name, key in names.items()} for line in evaluation_file.read(folder)]
+        return kept or super().samples(folder)
+
+    def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Chooses how contexts go on.
+
+        Args:
+          context: string [B].
+          start: string [B], what comes before each choice in the second text; "" for nothing.
+          choices: string [B, N]; "" fills rows that have fewer choices.
+
+        Returns:
+          `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the number of the
+          likeliest one from 0, -1 if there is none.
+        """
+        is_there = tf.strings.length(choices) > 0  # [B, N]
+        example = tf.where(is_there)[:, 0]  # [R]
+        before = tf.gather(start, example)
+        before = tf.where(tf.strings.length(before) > 0, tf.strings.join([before, " "]), "")
+        inputs = pack(
+            tf.gather(self.tokenizer.encode(context), example),
+            self.tokenizer.encode(tf.strings.join([before, tf.boolean_mask(choices, is_there)])),
+            max_seq_length=self._description.max_seq_length,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+        )
+        scores = parts.compute(lambda part: self._model(part)["logits"][:, 0], inputs)  # [R]
+        return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Chooses among rows, int32 [B, N, S]; see `answer`. A row without tokens is no choice."""
+        shape = tf.shape(input_ids)
+        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
+        scores = tf.reshape(self._model(rows)["logits"], shape[:2])
+        return _chosen(scores, tf.reduce_any(input_mask > 0, -1))
+
+    def token_spec(self) -> tf.TensorSpec:
+        """See `ServedModel`."""
+        return tf.TensorSpec([None, None, None], tf.int32)
+
+
+def _chosen(scores: tf.Tensor, is_there: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Compares the scores of choices, [B, N], that are there."""
+    scores = tf.where(is_there, scores, scores.dtype.min)
+    best = tf.reduce_max(scores, -1, keepdims=True)
+    chances = tf.where(is_there, tf.exp(scores - best), 0.0)
+    has_any = tf.reduce_any(is_there, -1)
+    # An argmax needs a column, even if there is no choice.
+    chosen = tf.argmax(tf.pad(scores, [[0, 0], [0, 1]], constant_values=scores.dtype.min), -1, tf.int32)
+    return {
+        "probabilities": tf.math.divide_no_nan(chances, tf.reduce_sum(chances, -1, keepdims=True)),
+        "choice": tf.where(has_any, chosen, -1),
+    }
+
+
+KINDS: dict[str, type[ServedTask]] = {choice.CHOICE: ServedChoice}

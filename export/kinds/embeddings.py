@@ -1,0 +1,173 @@
+"""Served vectors of texts and of their tokens: an encoder without a task.
+
+Paper: section 5.3; for pooled vectors N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019.
+
+Letters: B batch, S sequence length, T tokens of the longest text, L layers, H hidden size.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.features import model as features
+from bert_tf.features import pooling
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks.reading import without_common_padding
+from bert_tf.modeling.heads import pool_tokens
+from bert_tf.settings.features import VectorSettings
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from export.kinds import parts
+from export.kinds.base import MoreSignatures, ServedCheckpoint
+from export.kinds.characters import NOWHERE, Characters
+from export.settings import ExportSettings
+
+EMBEDDINGS = "embeddings"
+_DEFAULT_POOLING = pooling.Pooling("mean", normalize=False)
+
+
+class ServedEmbeddings(ServedCheckpoint):
+    """Input: `text`. Output: one pooled vector, see `answer`; the signature `token_embeddings` has those of tokens."""
+
+    def __init__(self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets):
+        # The layers above are not computed, so their weights are left out.
+        model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
+        super().__init__(model, tokenizer, description, assets)
+
+    @staticmethod
+    def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
+        """See `ServedCheckpoint`."""
+        has_pooling = settings.pooling is None and pooling.is_stated(os.path.dirname(contents.source) or ".")
+        vectors = VectorSettings(
+            init_checkpoint=contents.source,
+            layers=settings.layers,
+            max_seq_length=settings.max_seq_length,
+            sentence_vectors=has_pooling,
+            pooling=None if has_pooling else settings.pooling or _DEFAULT_POOLING.mode,
+            normalize=settings.normalize,
+        )
+        vectors = features.resolve(vectors)
+        return {
+            "layers": features.layer_indices(vectors, contents.require_config()),
+            "pooling": vectors.pooling,
+            "normalize": bool(vectors.normalize),
+            "max_seq_length": vectors.max_seq_length,
+        }
+
+    @staticmethod
+    def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
+        """See `ServedCheckpoint`."""
+        return _Layers(config, parameters["layers"])
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def more_signatures(self) -> MoreSignatures:
+        """See `ServedModel`."""
+        return {"token_embeddings": (self.token_embeddings, self.inputs())}
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the vectors of texts, string [B].
+
+        Returns:
+          `embedding`, float32 [B, H], of several layers [B, L, H].
+        """
+        return {"embedding": parts.compute(self._pooled, self._rows(self.tokenizer.encode(text)))}
+
+    def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the vectors of the tokens of texts, string [B], [CLS] and [SEP] included.
+
+        Returns:
+          `embeddings`, float32 [B, T, H], of several layers [B, T, L, H], 0 on padding; `tokens`, string [B, T], "" on
+          padding; `start` and `end`, int32 [B, T], the characters of the token in the text, end exclusive, -1 on [CLS],
+          [SEP] and padding; `num_tokens`, int32 [B].
+        """
+        ids, starts, ends = self.tokenizer.encode_with_offsets(text)
+        characters, owners = Characters.of(text), ids.value_rowids()
+        inputs = without_common_padding(self._rows(ids))
+        is_token = inputs["input_mask"] > 0
+        return {
+            "embeddings": parts.compute(self._vectors, inputs),
+            "tokens": tf.where(is_token, tf.gather(self.tokenizer.vocabulary, inputs["input_ids"]), ""),
+            "start": self._laid(ids.with_values(characters.offsets(owners, starts.values)), is_token),
+            "end": self._laid(ids.with_values(characters.offsets(owners, ends.values)), is_token),
+            "num_tokens": tf.reduce_sum(inputs["input_mask"], 1),
+        }
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Computes the vectors of rows, int32 [B, S].
+
+        Returns:
+          `embedding`, see `answer`, and `token_embeddings`, float32 [B, S, H] or [B, S, L, H].
+        """
+        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        vectors = self._vectors(inputs)
+        return {"embedding": self._pool(vectors, input_mask), "token_embeddings": vectors}
+
+    @property
+    def _length(self) -> int:
+        return self._description.parameters["max_seq_length"]
+
+    def _rows(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        special = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
+        return pack(ids, None, max_seq_length=self._length, **special)
+
+    def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
+        """Lays values of tokens, [B, (tokens)], behind [CLS]: int32 of the shape of a mask."""
+        values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self._length - 2])
+        return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]
+
+    def _vectors(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes the layers, float32 [B, S, H] or [B, S, L, H], 0 on padding."""
+        vectors = self._model(inputs)["layers"]
+        vectors = vectors[:, :, 0] if vectors.shape[2] == 1 else vectors
+        return tf.where(_like(inputs["input_mask"], vectors) > 0, vectors, 0.0)
+
+    def _pooled(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self._pool(self._vectors(inputs), inputs["input_mask"])
+
+    def _pool(self, vectors: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+        """Pools the tokens of each row: float32 [B, H] or [B, L, H]."""
+        mode = self._description.parameters["pooling"]
+        if mode == "cls":
+            pooled = vectors[:, 0]
+        else:
+            shape = tf.shape(vectors)
+            flat = tf.reshape(vectors, [shape[0], shape[1], vectors.shape[2:].num_elements()])
+            pooled = tf.reshape(pool_tokens(flat, input_mask, mode), [-1, *vectors.shape[2:]])
+        if self._description.parameters["normalize"]:
+            pooled /= tf.maximum(tf.norm(pooled, axis=-1, keepdims=True), pooling.SMALLEST_NORM)
+        return pooled
+
+
+class _Layers(keras.Model):
+    """The encoder, and the layers that are read of it, 0 for the embeddings."""
+
+    def __init__(self, config: BertConfig, layers: Sequence[int], **options):
+        super().__init__(**options)
+        self.config, self._numbers = config, tuple(layers)
+        self.encoder = BertEncoder(config)
+
+    def call(self, inputs, training=False, seed=None):
+        """Computes `layers`, float32 [B, S, L, H]; for inference alone."""
+        del training, seed
+        outputs = self.encoder(inputs)
+        found = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+        return {"layers": tf.stack([tf.cast(found[number], tf.float32) for number in self._numbers], 2)}
+
+
+def _like(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Adds axes to a mask, [B, S], for values [B, S, ...]."""
+    return tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (values.shape.rank - 2)], 0))
+
+
+KINDS: dict[str, type[ServedCheckpoint]] = {EMBEDDINGS: ServedEmbeddings}

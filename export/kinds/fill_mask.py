@@ -1,0 +1,166 @@
+"""Served predictions of masked tokens: a pre-trained model without a task.
+
+Paper: section 3.1, Task 1.
+
+Letters: B batch, S sequence length, M masks of the row with most of them, K guesses, V vocabulary size.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.tasks.reading import without_common_padding
+from bert_tf.pretraining import scoring
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import MASK
+from export.kinds.base import ServedCheckpoint
+from export.kinds.characters import NOWHERE
+from export.settings import ExportSettings
+
+FILL_MASK = "fill_mask"
+# More masks of a text would take memory: each has a score for every token of the vocabulary.
+_MOST_MASKS = 20
+_SAMPLES = (
+    "The capital of France is [MASK].",
+    "She sold her [MASK] in the city and moved to the [MASK].",
+    "How long does it [MASK] to get from here to the station?",
+    "It was not a bad film, but the [MASK] is better.",
+)
+
+
+class ServedFillMask(ServedCheckpoint):
+    """Inputs: `text` with [MASK] for each token to predict. Outputs: see `answer`."""
+
+    @staticmethod
+    def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
+        """See `ServedCheckpoint`."""
+        config = scoring.require_masked_lm(contents)
+        length = settings.max_seq_length or config.max_position_embeddings
+        config.check_length(length, contents.config_file)
+        return {"top_k": settings.top_k, "max_seq_length": length}
+
+    @staticmethod
+    def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
+        """See `ServedCheckpoint`."""
+        del parameters
+        return _MaskedLm(config)
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def samples(self, folder: str) -> list[dict[str, Any]]:
+        """See `ServedModel`."""
+        del folder
+        return [{"text": text} for text in _SAMPLES]
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Predicts the masked tokens of texts, string [B], all masks of a text at once.
+
+        Of each text, the masks among the first S tokens are predicted, and at most 20.
+
+        Returns:
+          Those of `answer_tokens`, and `filled`, string [B, M, K]: the text with the token in place of the mask, and
+          the likeliest tokens in place of the others; "" on padding.
+        """
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+        between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
+        found = self.answer_tokens(**self._rows(between))
+        return found | {"filled": _filled(between, found["tokens"], found["num_masks"])}
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Predicts the masked tokens of rows, int32 [B, S].
+
+        Returns:
+          `tokens`, string [B, M, K], the likeliest first, "" on padding; `scores`, float32 [B, M, K], their
+          probabilities, 0 on padding; `positions`, int32 [B, M], of the masks in the row, -1 on padding; `num_masks`,
+          int32 [B].
+        """
+        is_mask = (input_ids == self.tokenizer.mask_id) & (input_mask > 0)
+        columns = tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1])
+        places = tf.ragged.boolean_mask(columns, is_mask)[:, :_MOST_MASKS]  # [B, (masks)]
+        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        # The table may have more rows than the vocabulary has tokens.
+        size = len(self.tokenizer.vocabulary)
+        probabilities = tf.nn.softmax(self._model(inputs | {"positions": places.to_tensor()})["logits"])
+        values, ids = tf.math.top_k(probabilities[..., :size], min(self._description.parameters["top_k"], size))
+        is_there = tf.sequence_mask(places.row_lengths(), tf.shape(ids)[1])[..., tf.newaxis]  # [B, M, 1]
+        return {
+            "tokens": tf.where(is_there, tf.gather(self.tokenizer.vocabulary, ids), ""),
+            "scores": tf.where(is_there, values, 0.0),
+            "positions": places.to_tensor(NOWHERE),
+            "num_masks": tf.cast(places.row_lengths(), tf.int32),
+        }
+
+    def _rows(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """Packs texts, [B, (masks + 1)] around their masks, into rows."""
+        ids = self.tokenizer.encode(between.values)
+        mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
+        ids = tf.concat([ids, mask], 1)  # a mask behind each part
+        splits = tf.gather(ids.row_splits, between.row_splits)
+        ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)[:, :-1]
+        special = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
+        length = self._description.parameters["max_seq_length"]
+        return without_common_padding(pack(ids, None, max_seq_length=length, **special))
+
+
+class _MaskedLm(BertPretrainer):
+    """Predicts only the masked tokens."""
+
+    def call(self, inputs, training=False, seed=None):
+        """Computes `logits`, float32 [B, M, V], at `positions`, int32 [B, M]; for inference alone."""
+        del training, seed
+        positions = inputs["positions"]
+        # The last layer is computed only where it is read.
+        read = self.encoder(inputs, positions=positions)["sequence_output"]
+        logits = self.masked_lm.logits(self.masked_lm(read, None, self.encoder.embeddings.word_embeddings))
+        return {"logits": tf.reshape(logits, [*tf.unstack(tf.shape(positions)), self.config.vocab_size])}
+
+
+def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    """Fills texts in.
+
+    Args:
+      between: string [B, (masks + 1)], what is before, between and behind all masks of each text.
+      tokens: string [B, M, K].
+      counts: int32 [B], number of masks that have tokens.
+
+    Returns:
+      string [B, M, K].
+    """
+    most = tf.shape(tokens)[1]
+    parts, rest = between[:, :most].to_tensor(shape=[None, None]), between[:, most:]
+    parts = tf.pad(parts, [[0, 0], [0, most - tf.shape(parts)[1]]])  # [B, M]
+    rest = tf.strings.reduce_join(rest, axis=1, separator=MASK)  # [B]
+    number = tf.range(most)
+    is_filled = tf.sequence_mask(counts, most)
+    has_mask = number < tf.cast(between.row_lengths()[:, tf.newaxis] - 1, tf.int32)
+    whole = tf.where(is_filled[..., tf.newaxis], _glued(parts[..., tf.newaxis], tokens), "")  # [B, M, K]
+    kept = tf.where(has_mask, tf.strings.join([parts, MASK]), parts)
+    best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
+
+    def joined(chosen: tf.Tensor) -> tf.Tensor:
+        """Joins the best parts that [M, M] chooses for each mask: [B, M, 1]."""
+        return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
+
+    before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])
+    found = before + whole + after + rest[:, tf.newaxis, tf.newaxis]
+    return tf.where(is_filled[..., tf.newaxis], found, "")
+
+
+def _glued(parts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
+    """Joins parts and tokens; a token that continues a word follows it without a space."""
+    continues = tf.strings.regex_full_match(tokens, "##.+")
+    rest = tf.strings.regex_replace(tokens, "^##(.)", r"\1")
+    trimmed = tf.strings.regex_replace(parts, r"[\s\p{Z}]+$", "")
+    return tf.strings.join([tf.where(continues, trimmed, parts), tf.where(continues, rest, tokens)])
+
+
+KINDS: dict[str, type[ServedCheckpoint]] = {FILL_MASK: ServedFillMask}

@@ -1,0 +1,115 @@
+"""Served answers to questions on a context.
+
+Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
+
+Letters: B batch, S sequence length.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import squad, squad_results
+from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.modeling.heads import SpanHead
+from bert_tf.text.packing import pack
+from export.kinds import parts, spans
+from export.kinds.base import ServedTask
+from export.kinds.characters import Characters
+from export.settings import ExportSettings
+from tfrecords.errors import InputError
+
+
+class ServedSpan(ServedTask):
+    """Inputs: `question` and `context`, of any length. Outputs: see `answer`."""
+
+    @staticmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """See `ServedTask`."""
+        del description
+        return SpanHead
+
+    @staticmethod
+    def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
+        """Adds how answers are chosen: the settings, and for version 2.0 the run's null threshold.
+
+        Raises:
+          InputError: a threshold is given for a run whose questions all have an answer, or the run's is damaged or of
+            another checkpoint.
+        """
+        parameters, threshold = dict(description.parameters), settings.null_score_diff_threshold
+        parameters["max_answer_length"] = settings.max_answer_length
+        if parameters["version_2_with_negative"]:
+            known = squad_results.read_threshold(folder, step) if threshold is None else threshold
+            parameters["null_threshold"] = known
+        elif threshold is not None:
+            raise InputError(
+                f"--null_score_diff_threshold={threshold}: {folder} was trained without --version_2_with_negative, so "
+                "each question has an answer; drop the flag"
+            )
+        return dataclasses.replace(description, parameters=parameters)
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        return {name: tf.TensorSpec([None], tf.string) for name in ("question", "context")}
+
+    def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers questions as `run_squad --exact_answer_offsets` does.
+
+        Args:
+          question: string [B].
+          context: string [B]; a long one is read in windows.
+
+        Returns:
+          `answer`, string [B], a part of the context, "" for no answer; `start` and `end`, int32 [B], its characters
+          in the context, end exclusive, -1 for no answer; `score`, float32 [B], the sum of its two logits;
+          `probability`, float32 [B], the softmax over the scores of the best answers; and for version 2.0 `null_odds`,
+          float32 [B], the score of no answer less that of the best answer. Odds above the run's threshold mean no
+          answer.
+        """
+        data, parameters = self._description.data, self._description.parameters
+        length = self._description.max_seq_length
+        questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
+        contexts = self._contexts(context)
+        windows = spans.cut(contexts.ids, questions.row_lengths(), length, data["doc_stride"])
+        inputs = pack(
+            tf.gather(questions, windows.questions),
+            tf.gather(contexts.ids.values, windows.tokens),
+            max_seq_length=length,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+        )
+        logits = parts.compute(self._logits, inputs)
+        decoding = Decoding(
+            max_answer_length=parameters["max_answer_length"], has_unanswerable=parameters["version_2_with_negative"]
+        )
+        return spans.decode(logits, contexts, windows, decoding, parameters.get("null_threshold", 0.0))
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Scores the tokens of rows, int32 [B, S].
+
+        Returns:
+          `start_logits` and `end_logits`, float32 [B, S], low on padding.
+        """
+        logits = self._logits({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+    def _logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Computes logits, float32 [N, S, 2]; what is no token counts for nothing."""
+        return squad.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
+
+    def _contexts(self, texts: tf.Tensor) -> spans.Contexts:
+        ids, starts, ends = self.tokenizer.encode_with_offsets(texts)
+        characters, owners = Characters.of(texts), ids.value_rowids()
+        return spans.Contexts(
+            ids, characters.offsets(owners, starts.values), characters.offsets(owners, ends.values), characters
+        )
+
+
+KINDS: dict[str, type[ServedTask]] = {squad.SPAN: ServedSpan}

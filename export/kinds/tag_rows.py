@@ -1,0 +1,116 @@
+"""Words to rows and predicted labels to tags, in graph ops: what `tagging_rows` and `tag_schemes` do in Python.
+
+Paper: section 5.3.
+
+Letters: B sentences, W words of all sentences, N rows, S sequence length.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf.finetuning.tasks import tag_schemes
+
+
+class Rows(NamedTuple):
+    """The rows of sentences; each word is labeled in exactly one of them, in the order of the words.
+
+    Attributes:
+      tokens: RaggedTensor int32 [N, (tokens)], without [CLS] and [SEP].
+      words: RaggedTensor int64 [N, (words)], the position in the row of the first token of each labeled word.
+    """
+
+    tokens: tf.RaggedTensor
+    words: tf.RaggedTensor
+
+
+def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
+    """Cuts sentences into rows as `tagging_rows.make_rows` does, a document for each sentence.
+
+    Args:
+      words: int32 [W, (tokens)], at least one and at most `room` tokens of each word.
+      sentences: int64 [B + 1]; sentence b has the words sentences[b] to sentences[b + 1].
+      room: tokens that fit into a row.
+    """
+    offsets = words.row_splits
+    first, last, sentence = _parts(offsets, sentences, room)
+    begin, end = _with_context(first, last, sentences, sentence, offsets, room)
+    of_tokens = tf.ragged.range(tf.gather(offsets, begin), tf.gather(offsets, end))
+    starts = tf.gather(offsets, tf.ragged.range(first, last))
+    places = 1 + starts.values - tf.gather(tf.gather(offsets, begin), starts.value_rowids())
+    return Rows(tf.gather(words.values, of_tokens), starts.with_values(places))
+
+
+def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the labeled words of rows, from first to before last, and the sentence of each: int64 [N].
+
+    A sentence that does not fit into a row has parts of half a row; the other half is context.
+    """
+    ends = sentences[1:]
+    owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
+    word, end = tf.range(tf.size(owner, tf.int64)), tf.gather(ends, owner)
+    fits = tf.gather(offsets, ends) - tf.gather(offsets, sentences[:-1]) <= room
+    half = tf.searchsorted(offsets, offsets[:-1] + room // 2, side="right", out_type=tf.int64) - 1
+    following = tf.where(tf.gather(fits, owner), end, tf.minimum(tf.maximum(half, word + 1), end))
+    following = tf.concat([following, [0]], 0)  # an empty last sentence begins behind the last word
+
+    def step(number, at, found):
+        return number + 1, tf.where(at < ends, tf.gather(following, at), at), found.write(number, at)
+
+    found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None])
+    start = (0, sentences[:-1], found)
+    *_, found = tf.while_loop(lambda number, at, found: tf.reduce_any(at < ends), step, start)
+    # Behind their last part, sentences wait at their end for longer ones.
+    first = tf.transpose(tf.cond(found.size() > 0, found.stack, lambda: tf.zeros([0, tf.size(ends)], tf.int64)))
+    sentence = tf.where(first < ends[:, tf.newaxis])[:, 0]
+    first = tf.boolean_mask(first, first < ends[:, tf.newaxis])
+    return first, tf.gather(following, first), sentence
+
+
+def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the words of each row, int64 [N]: whole words on both sides; what one side lacks, the other one gets."""
+    low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
+    low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))
+    spare, behind = room - (last - first), high - last
+    before = tf.minimum(first - low, tf.maximum(spare // 2, spare - behind))
+    begin = tf.searchsorted(offsets, first - before, side="left", out_type=tf.int64)
+    spare -= first - tf.gather(offsets, begin)
+    end = tf.searchsorted(offsets, last + tf.minimum(spare, behind), side="right", out_type=tf.int64) - 1
+    return begin, end
+
+
+def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
+    """Writes the entities of predicted labels as tags of a scheme; see `TaggingTask.predicted_tags`.
+
+    Args:
+      labels: int32 [W].
+      sentences: int64 [B + 1], see `make_rows`.
+      names: tags by label.
+      scheme: of `tag_schemes`.
+
+    Returns:
+      string [W].
+    """
+    prefixes, types = zip(*map(tag_schemes.split_tag, names), strict=True)
+    known = sorted(set(types))
+    prefix, type_ = tf.gather(list(prefixes), labels), tf.gather([known.index(name) for name in types], labels)
+    word = tf.range(tf.size(labels, tf.int64))
+    is_first = tf.gather(sentences, tf.ragged.row_splits_to_segment_ids(sentences)) == word
+    before = tf.where(is_first, tag_schemes.OUTSIDE, tf.roll(prefix, 1, 0))
+    same = type_ == tf.roll(type_, 1, 0)
+    # As in `tag_schemes.entities`.
+    continues = _among(prefix, "IE") & _among(before, "BI") & same
+    ends = ~tf.concat([continues[1:], [False]], 0)[: tf.size(labels)]
+    if scheme == tag_schemes.IOB1:
+        written = tf.where(~continues & (before != tag_schemes.OUTSIDE) & same, "B", "I")
+    elif scheme == tag_schemes.BIOES:
+        written = tf.where(continues, tf.where(ends, "E", "I"), tf.where(ends, "S", "B"))
+    else:
+        written = tf.where(continues, "I", "B")
+    named = tf.gather([f"-{name}" if name else "" for name in known], type_)
+    return tf.where(prefix == tag_schemes.OUTSIDE, tag_schemes.OUTSIDE, tf.strings.join([written, named]))
+
+
+def _among(prefix: tf.Tensor, prefixes: str) -> tf.Tensor:
+    return tf.reduce_any(prefix[:, tf.newaxis] == tf.constant(list(prefixes)), 1)

@@ -1,0 +1,147 @@
+"""Served tags of words, such as named entities.
+
+Paper: section 3.2, Figure 4 (d); section 5.3.
+
+Letters: B batch, S sequence length, W words of the longest text, N rows, C labels.
+"""
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import tagging
+from bert_tf.text.packing import pack
+from export.kinds import parts, tag_rows
+from export.kinds.base import MoreSignatures, ServedTask
+from export.kinds.characters import NOWHERE
+from export.kinds.words import Words, of_sentences, of_spaces
+
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+
+
+class ServedTagging(ServedTask):
+    """Inputs: `text`, a sentence or more, of any length. Outputs: see `answer`.
+
+    The signature `words` has the input `words`: a text whose words are separated by spaces, such as a sentence of a
+    file of CoNLL. Its outputs are the same.
+    """
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        # One function for both signatures, so that the graph holds the model once.
+        answer = tf.function(self._answers)
+        self._answer = lambda found: answer(found)
+
+    @staticmethod
+    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
+        """See `ServedTask`."""
+        parameters = description.parameters
+        features = parameters.get("features", ""), parameters.get("lstm_size", 0)
+        return functools.partial(tagging.make_head, len(description.labels), *features)
+
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """See `ServedModel`."""
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def more_signatures(self) -> MoreSignatures:
+        """See `ServedModel`."""
+        return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Tags running text, string [B], split into words by `of_sentences`.
+
+        Returns:
+          `words` and `tags`, string [B, W], "" on padding; `start` and `end`, int32 [B, W], the characters of the word
+          in the text, end exclusive, -1 on padding; `scores`, float32 [B, W], the probability of the predicted label,
+          0 on padding; `num_words`, int32 [B]. The tags are those of the entities in what the model predicted, in the
+          scheme of the training data, as in the trainer's prediction files.
+        """
+        return self._answer(of_sentences(text))
+
+    def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Tags words that are separated by white space, string [B]; see `answer`."""
+        return self._answer(of_spaces(words))
+
+    def answer_tokens(
+        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Scores the tokens of rows, int32 [B, S].
+
+        Returns:
+          `probabilities`, float32 [B, S, C], in the order of `assets/labels.txt`. What the first token of a word has
+          is the word's. A model on activations of a frozen encoder reads only tokens that begin a word or a punctuation
+          mark; the others have 0.
+        """
+        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        if not self._reads_words:
+            return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
+        begins = [not token.startswith("##") for token in self.tokenizer.vocabulary]
+        begins[self.tokenizer.cls_id] = begins[self.tokenizer.sep_id] = False
+        is_read = (input_mask > 0) & tf.gather(begins, input_ids)
+        places = tf.ragged.boolean_mask(tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1]), is_read)
+        logits = self._model(inputs | _read(places))["logits"]
+        read = tf.nn.softmax(tf.gather_nd(logits, _indices(tf.ragged.range(places.row_lengths()))))
+        shape = tf.concat([tf.shape(input_ids), [len(self._description.labels)]], 0)
+        return {"probabilities": tf.scatter_nd(tf.cast(_indices(places), tf.int32), read, shape)}
+
+    @property
+    def _reads_words(self) -> bool:
+        """Whether the head reads the words of a row instead of its tokens."""
+        return "features" in self._description.parameters
+
+    def _answers(self, found: Words) -> dict[str, tf.Tensor]:
+        sentences, labels = found.words.row_splits, self._description.labels
+        probabilities = tf.nn.softmax(self._logits(found.words))  # [all words, C]
+        predicted = tf.argmax(probabilities, -1, tf.int32)
+        tags = tag_rows.tags(predicted, sentences, labels, self._description.parameters["tag_scheme"])
+
+        def padded(values: tf.Tensor, padding: str | int | float) -> tf.Tensor:
+            return tf.RaggedTensor.from_row_splits(values, sentences, validate=False).to_tensor(padding)
+
+        return {
+            "words": found.words.to_tensor(""),
+            "tags": padded(tags, ""),
+            "start": padded(tf.cast(found.starts, tf.int32), NOWHERE),
+            "end": padded(tf.cast(found.ends, tf.int32), NOWHERE),
+            "scores": padded(tf.reduce_max(probabilities, -1), 0.0),
+            "num_words": tf.cast(found.words.row_lengths(), tf.int32),
+        }
+
+    def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
+        """Computes the logits of all words, float32 [words, C], of sentences [B, (words)]."""
+        length = self._description.max_seq_length
+        rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, length - _SPECIAL_TOKENS)
+        ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
+        inputs = pack(rows.tokens, None, max_seq_length=length, **ids)
+        places = rows.words
+        if self._reads_words:
+            inputs |= _read(places)
+            places = tf.ragged.range(places.row_lengths())
+        logits = parts.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
+        return tf.gather_nd(logits, _indices(places))
+
+    def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the token ids of words, int32 [words, (tokens)]: [UNK] for none, and at most a row."""
+        ids = self.tokenizer.encode(found)
+        lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
+        unknown = tf.fill([tf.reduce_sum(lacks)], self.tokenizer.unk_id)
+        ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
+        return ids[:, : self._description.max_seq_length - _SPECIAL_TOKENS]
+
+
+def _indices(places: tf.RaggedTensor) -> tf.Tensor:
+    """Returns row and place of each value of [N, (places)], int64 [values, 2]."""
+    return tf.stack([places.value_rowids(), tf.cast(places.values, tf.int64)], 1)
+
+
+def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """Returns what a head on activations reads of rows, int32 [N, places]; see `TaggingTask.model_inputs`."""
+    mask = tf.ones_like(places, tf.int32)
+    return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
+
+
+KINDS: dict[str, type[ServedTask]] = {tagging.TAGGING: ServedTagging}

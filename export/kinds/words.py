@@ -1,0 +1,79 @@
+"""Texts to words for tagging, in graph ops.
+
+Letters: B texts, W words of all texts.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from export.kinds.characters import Characters
+
+# Between words: white space, control and format characters.
+_BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}]+"
+# A character of a word. Each Chinese character is a word.
+_LETTER = r"(?:[^\P{L}\p{Han}]|[\p{M}\p{N}\x{AD}\x{200C}\x{200D}])"
+# The first alternative that matches counts.
+_WORD = "|".join(
+    (
+        r"(?:\p{L}\.){2,}\p{L}?",  # U.S.
+        r"\p{Lu}\.",  # J.
+        r"(?i:['’](?:s|re|ve|ll|d|m)\b)",  # the 's of "John 's"
+        r"\p{N}+(?:[.,:/-]\p{N}+)+",  # 1996-08-22
+        rf"{_LETTER}+(?:[-.'’&@+_]{_LETTER}+)*",  # Jean-Luc, O'Brien
+        r"\.{2,}|-{2,}",
+        r"\p{So}(?:[\p{M}\p{Sk}]|\x{200D}\p{So})*",  # an emoji of several characters
+        r"[^\s\p{Z}\p{Cc}\p{Cf}]",
+    )
+)
+_POSSESSIVE = r"(?i:['’]s)$"
+# What separates the columns of CoNLL's files.
+_SPACE = r"[ \t\r\n]+"
+
+
+class Words(NamedTuple):
+    """The words of texts.
+
+    Attributes:
+      words: RaggedTensor string [B, (words)].
+      starts, ends: int64 [W], range of each word in the characters of its text.
+    """
+
+    words: tf.RaggedTensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+
+def of_sentences(texts: tf.Tensor) -> Words:
+    """Splits running text, string [B], into words as corpora of named entities do.
+
+    White space separates words. So does punctuation, except within a word (Jean-Luc, O'Brien, AT&T, example.com),
+    within a number (1,000.5, 1996-08-22) and behind initials (U.S., J.). A final 's is a word, and so is each Chinese
+    character.
+    """
+    texts = _valid(texts)
+    words, starts, _ = tf_text.regex_split_with_offsets(texts, f"{_WORD}|{_BETWEEN}", _WORD)
+    parts, begins, _ = tf_text.regex_split_with_offsets(words.values, _POSSESSIVE, _POSSESSIVE)
+    splits = tf.gather(parts.row_splits, words.row_splits)
+    begins = begins.values + tf.gather(starts.values, parts.value_rowids())
+    return _words(texts, tf.RaggedTensor.from_row_splits(parts.values, splits, validate=False), begins)
+
+
+def of_spaces(texts: tf.Tensor) -> Words:
+    """Splits texts, string [B], whose words are separated by white space already."""
+    texts = _valid(texts)
+    words, starts, _ = tf_text.regex_split_with_offsets(texts, _SPACE)
+    return _words(texts, words, starts.values)
+
+
+def _valid(texts: tf.Tensor) -> tf.Tensor:
+    """Drops bytes that are not UTF-8, which a regular expression would take for characters."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+
+
+def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
+    """Returns words that begin at bytes of their texts, int64 [W]."""
+    characters, owners = Characters.of(texts), words.value_rowids()
+    ends = begins + tf.cast(tf.strings.length(words.values), tf.int64)
+    return Words(words, characters.offsets(owners, begins), characters.offsets(owners, ends))

@@ -1,0 +1,76 @@
+"""A `.tflite` of the token signature, for small devices, with the tokenizer's files beside it.
+
+Letters: B batch, S sequence length.
+"""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from export import signatures
+from export.kinds.base import ServedModel
+from tfrecords import writer
+from tfrecords.errors import InputError
+
+NAME = "model.tflite"
+_TOLERANCE = 1e-4
+
+
+def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, np.ndarray]) -> None:
+    """Converts the token signature with TensorFlow's converter, to its built-in operations.
+
+    Args:
+      served: the model. Its outputs of strings are left out, because `labels.txt` lies beside the file.
+      folder: to write `model.tflite` into.
+      quantize: whether weights have 8 bits; the converter then quantizes activations as they come (dynamic range).
+      rows: inputs that both models answer for comparison, int32 [B, S].
+
+    Raises:
+      InputError: the converter cannot express the model, or the file answers otherwise than the model.
+    """
+    function = _numbers(served)
+    with tempfile.TemporaryDirectory() as temporary:
+        tf.saved_model.save(served, temporary, signatures={signatures.TOKENS: function})
+        converter = tf.lite.TFLiteConverter.from_saved_model(temporary, signature_keys=[signatures.TOKENS])
+        converter.optimizations = [tf.lite.Optimize.DEFAULT] if quantize else []
+        try:
+            content = converter.convert()
+        except Exception as error:
+            reason = str(error).splitlines()[0][:300]
+            raise InputError(
+                f"--format=litert: TensorFlow's converter lacks an operation ({reason}); give --format=saved_model"
+            ) from error
+    path = os.path.join(folder, NAME)
+    with writer.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
+        file.write(content)
+    expected = function(**{name: tf.constant(values) for name, values in rows.items()})
+    _check(path, content, rows, {name: value.numpy() for name, value in expected.items()}, quantize)
+
+
+def _numbers(served: ServedModel) -> tf.types.experimental.ConcreteFunction:
+    """Returns the token signature without outputs of strings."""
+
+    def answer(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {name: value for name, value in served.answer_tokens(**rows).items() if value.dtype != tf.string}
+
+    spec = served.token_spec()
+    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name in signatures.TOKEN_INPUTS}
+    return tf.function(answer).get_concrete_function(**named)
+
+
+def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, is_quantized: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends another package
+        run = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)
+    for name, value in run(**rows).items():
+        if not np.all(np.isfinite(value)):
+            raise InputError(f"{path}: output {name} is not finite; leave out --quantize, or train again")
+        if is_quantized or value.dtype == bool:
+            continue
+        difference, scale = np.abs(value - expected[name]).max(), max(1.0, np.abs(expected[name]).max())
+        if difference > _TOLERANCE * scale:
+            raise InputError(f"{path}: output {name} differs from the model's by {difference:.2g}; report this")

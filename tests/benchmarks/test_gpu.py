@@ -1,0 +1,80 @@
+import pathlib
+
+import pytest
+
+from benchmarks.gpu import bundle, cases, run
+from benchmarks.gpu.bundle import Argument, Bundle
+
+PROGRAM = "module @step {{ func.func @main(%arg0: tensor<{b}x128xi32>) -> tensor<{n}xf32> // 3 of {b}, 40 \n}}"
+CASE = cases.CASES["tiny"]
+
+
+def program(batch_size: int, each: int = 16384) -> str:
+    return PROGRAM.format(b=batch_size, n=each * batch_size)
+
+
+def test_one_text_holds_the_program_for_every_batch_size(tmp_path):
+    template = bundle.template({rows: program(rows) for rows in (24, 40, 56)})
+    argument = Argument("batch", "input_ids", None)
+    bundle.write(tmp_path, "step", Bundle(CASE, (argument,), 1.0, 2.0, template))
+    assert bundle.names(tmp_path) == ["step"]
+    found = bundle.read(tmp_path, "step")
+    assert found.case == CASE and found.arguments == (argument,)
+    assert [found.program(rows) for rows in (1, 24, 40, 1000)] == [program(rows) for rows in (1, 24, 40, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ({24: program(24), 40: program(40) + " %1 = 7"}, "have different operations"),
+        ({24: program(24), 40: program(40).replace("main", "other")}, "no multiples"),
+        ({24: program(24), 40: program(40, 16385)}, "no multiples"),
+        ({24: program(24), 40: program(40), 56: program(56, 3)}, "the program for 56 rows does not follow"),
+    ],
+)
+def test_programs_that_differ_in_more_than_the_batch_size_are_refused(programs, message):
+    with pytest.raises(ValueError, match=message):
+        bundle.template(programs)
+
+
+def test_a_missing_bundle_is_one_line_with_the_remedy(tmp_path):
+    with pytest.raises(
+        SystemExit, match=r"base_128.json.xz: no such file; make it with python -m benchmarks.gpu lower"
+    ):
+        bundle.read(tmp_path, "base_128")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_batches_are_rows_that_training_could_read(packed):
+    case = cases.Case(1, 8, 2, 50, 32, 5, 3, packed=packed)
+    batch = cases.batch(case, 3, seed=1)
+    assert all(len(column) == 3 for column in batch.values())
+    positions = batch["masked_lm_positions"]
+    assert positions.shape == (3, 5) and positions.min() >= 0 and positions.max() < 32
+    assert all(len(set(row)) == 5 and list(row) == sorted(row) for row in positions.tolist())
+    assert batch["segment_ids"][0].tolist() == ([0] * 8 + [1] * 8) * 2 if packed else [0] * 16 + [1] * 16
+    assert packed == ("sequence_ids" in batch)
+    if packed:
+        starts = batch["cls_positions"][0]
+        assert [batch["position_ids"][0][start] for start in starts] == [0, 0]
+        assert [batch["sequence_ids"][0][start] for start in starts] == [1, 2]
+
+
+@pytest.mark.parametrize("says_what_it_needs", [True, False])
+def test_the_largest_batch_of_a_peer_is_found(monkeypatch, says_what_it_needs):
+    started = []
+
+    class Worker:
+        def __init__(self, folder, case, peer, batch_size):
+            started.append(batch_size)
+            used = 1000 + 7 * batch_size
+            self.needed = used if says_what_it_needs else 0
+            self.setup = {"memory": used, "limit": 8000} if used <= 8000 else None
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(run, "Worker", Worker)
+    found = run._largest(pathlib.Path(), "base_128", "bert_tf", 64)
+    assert found.fits <= 1000 < found.refused <= found.fits * 17 / 16
+    assert len(started) == len(set(started)) <= 10

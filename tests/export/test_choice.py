@@ -1,0 +1,69 @@
+"""Served choices beside the trainer's."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.choice import ChoiceTask
+from bert_tf.finetuning.tasks.choice_files import ChoiceExample
+from bert_tf.tokenization import BertTokenizer
+from tests.export.exports import PAIRS, ask, export, padded, put_together
+
+EXAMPLES = [
+    ChoiceExample("the man said", "he", ("was there", "is", "they had all of it"), None),
+    ChoiceExample("", "", ("very " * 40, "a"), None),
+    ChoiceExample("long " * 40, "", ("very " * 40, "Ünïcödé 中文", "x", "\u200b", " "), None),
+    *(ChoiceExample(a, b, (b or "x", a or "y"), None) for a, b in PAIRS),
+]
+
+
+@pytest.fixture(scope="module")
+def chooser(vocab_file, tmp_path_factory):
+    """An export, and the trainer's scores and probabilities of EXAMPLES."""
+    folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask("", {})
+    model, tokenizer = put_together(folder / "run", vocab_file, task, spread=0.3), BertTokenizer(vocab_file)
+    split = encoded_split(task, EXAMPLES, tokenizer, 24)
+    scores = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
+    return export(folder / "run"), [entry["probabilities"] for entry in task._answers(split, scores)], split, tokenizer
+
+
+def columns(examples):
+    return {
+        "context": [example.context for example in examples],
+        "start": [example.start for example in examples],
+        "choices": padded([example.choices for example in examples]),
+    }
+
+
+def test_choices_have_the_trainers_probabilities(chooser):
+    model, expected, *_ = chooser
+    answers = ask(model, **columns(EXAMPLES))
+    assert answers.keys() == {"probabilities", "choice"}
+    for number, row in enumerate(expected):
+        np.testing.assert_allclose(answers["probabilities"][number, : len(row)], row, atol=1e-5)
+        assert not answers["probabilities"][number, len(row) :].any()
+        assert answers["choice"][number] == np.argmax(row)
+        alone = ask(model, **columns(EXAMPLES[number : number + 1]))
+        np.testing.assert_allclose(alone["probabilities"][0], row, atol=1e-5)
+    assert np.ptp([row[0] for row in expected]) > 0.1
+
+
+def test_rows_without_choices_and_empty_batches_are_answered(chooser):
+    model = chooser[0]
+    answers = ask(model, context=["a", "a"], start=["", ""], choices=[["x", ""], ["", ""]])
+    np.testing.assert_array_equal(answers["probabilities"], [[1, 0], [0, 0]])
+    assert answers["choice"].tolist() == [0, -1]
+    for shape in ((0, 3), (2, 0), (0, 0)):
+        texts = [""] * shape[0]
+        answers = ask(model, context=texts, start=texts, choices=np.zeros(shape, "S"))
+        assert answers["probabilities"].shape == shape and answers["choice"].tolist() == [-1] * shape[0]
+
+
+def test_tokens_are_chosen_among_as_texts_are(chooser):
+    model, expected, split, tokenizer = chooser
+    inputs = ChoiceTask("", {}).model_inputs(split.columns, tokenizer, 24)
+    rows = {name: tf.stack([value[:3], tf.pad(value[3:5], [[0, 1], [0, 0]])]) for name, value in inputs.items()}
+    answers = model.signatures["tokens"](**rows)
+    np.testing.assert_allclose(answers["probabilities"][0], expected[0], atol=1e-5)
+    np.testing.assert_allclose(answers["probabilities"][1], [*expected[1], 0], atol=1e-5)

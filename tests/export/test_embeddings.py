@@ -1,0 +1,102 @@
+"""Served vectors of texts and tokens beside those of `extract_features`."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.features.extractor import FeatureExtractor
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.export.exports import ask, export
+from tfrecords.errors import InputError
+
+TEXTS = ["the man said", "", "Ünïcödé\t中文 \U0001f600 café", "very " * 40, "a\u00adb \u200b x", "they had, all of it!"]
+LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def run(vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embeddings")
+    write_pretrained(folder / "run", vocab_file)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def encoder(run):
+    """An export of two layers, mean pooling."""
+    return export(run, task_name="embeddings", layers="-2,0", max_seq_length=LENGTH)
+
+
+def test_pooled_vectors_are_those_of_extract_features(run, encoder):
+    expected = FeatureExtractor(run, layers="-2,0", max_seq_length=LENGTH, pooling="mean").sentences(TEXTS)
+    answers = ask(encoder, text=TEXTS)
+    assert answers.keys() == {"embedding"} and np.ptp(expected) > 1
+    np.testing.assert_allclose(answers["embedding"], expected, atol=1e-5)
+    assert ask(encoder, text=[])["embedding"].shape == (0, 2, 16)
+
+
+def test_tokens_have_the_vectors_and_characters_of_extract_features(run, encoder):
+    expected = FeatureExtractor(run, layers="-2,0", max_seq_length=LENGTH).tokens(TEXTS)
+    answers = ask(encoder, "token_embeddings", text=TEXTS)
+    assert answers["embeddings"].shape == (len(TEXTS), LENGTH, 2, 16)
+    for number, features in enumerate(expected):
+        count = len(features.tokens)
+        assert answers["num_tokens"][number] == count
+        assert answers["tokens"][number].astype(str).tolist() == [*features.tokens, *[""] * (LENGTH - count)]
+        for name, values in (("start", features.starts), ("end", features.ends)):
+            assert answers[name][number].tolist() == [*values, *[-1] * (LENGTH - count)]
+        np.testing.assert_allclose(answers["embeddings"][number, :count], features.values, atol=1e-5)
+        assert not answers["embeddings"][number, count:].any()
+    nothing = ask(encoder, "token_embeddings", text=[])
+    assert all(len(value) == 0 for value in nothing.values())
+
+
+def test_rows_of_tokens_have_the_same_vectors(encoder):
+    row = tf.constant([[2, 60, 70, 80, 3, 0, 0]])
+    mask = tf.cast(row > 0, tf.int32)
+    found = encoder.signatures["tokens"](input_ids=row, input_mask=mask, segment_ids=0 * row)
+    shorter = encoder.signatures["tokens"](input_ids=row[:, :5], input_mask=mask[:, :5], segment_ids=0 * row[:, :5])
+    np.testing.assert_allclose(found["embedding"], shorter["embedding"], atol=1e-6)
+    vectors = found["token_embeddings"].numpy()
+    np.testing.assert_allclose(vectors[0, :5].mean(0), found["embedding"][0], atol=1e-5)
+    assert not vectors[0, 5:].any()
+
+
+@pytest.mark.slow
+def test_the_pooling_of_sentence_transformers_is_respected(run, tmp_path, vocab_file):
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "1_Pooling").mkdir()
+    (copy / "1_Pooling/config.json").write_text('{"pooling_mode_max_tokens": true}')
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": ""} for name in ("Transformer", "Normalize")]
+    modules.append({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"})
+    (copy / "modules.json").write_text(json.dumps(modules))
+    (copy / "sentence_bert_config.json").write_text('{"max_seq_length": 12}')
+    expected = FeatureExtractor(copy, sentence_vectors=True).sentences(TEXTS)
+    found = ask(export(copy, task_name="embeddings"), text=TEXTS)["embedding"]
+    assert found.shape == (len(TEXTS), 16)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_vector_of_cls_and_the_embeddings_alone(run, tmp_path):
+    for number, options in enumerate(({"pooling": "cls", "layers": "0", "normalize": True}, {"pooling": "max"})):
+        expected = FeatureExtractor(run, max_seq_length=LENGTH, **{"layers": "-1"} | options).sentences(TEXTS)
+        target = str(tmp_path / f"{number}/1")
+        model = export(run, export_dir=target, task_name="embeddings", max_seq_length=LENGTH, **options)
+        np.testing.assert_allclose(ask(model, text=TEXTS)["embedding"], expected, atol=1e-5)
+
+
+def test_bad_flags_are_refused(run, tmp_path):
+    for flags, message in (
+        ({"layers": "-4"}, "the encoder has no layer -4"),
+        ({"max_seq_length": 64}, "--max_seq_length=64 is beyond"),
+        ({"max_seq_length": 2}, "must be at least 3"),
+        ({"task_name": "", "pooling": "mean"}, "--pooling=mean: is for --task_name=embeddings; name the task"),
+        ({"task_name": "fill_mask", "normalize": True}, "--normalize=True: is for --task_name=embeddings"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export(run, **{"task_name": "embeddings", "export_dir": str(tmp_path / "m/1")} | flags)
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,109 @@
+"""Served guesses for masked tokens beside those of `score_text`, and the texts that they fill."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.encoder import BertEncoder
+from bert_tf.pretraining.fill_mask import row_of_line
+from bert_tf.pretraining.scoring import MaskedScorer
+from bert_tf.tokenization import BertTokenizer
+from export.kinds.fill_mask import _filled
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.export.exports import ask, export
+from tfrecords.errors import InputError
+
+TEXTS = [
+    "the [MASK] said", "[MASK]", "[MASK][MASK] of [MASK]", "Ünïcödé [MASK]\t中文 \U0001f600", "a[MASK]b", "  [MASK] . ",
+    "they [MASK] had [MASK] all " + "of " * 12, " ".join(["[MASK]"] * 20), "[mask] [MASK ] [MASK]]",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def filler(vocab_file, tmp_path_factory):
+    """An export, its tokenizer, and `score_text`'s model."""
+    folder = tmp_path_factory.mktemp("fill_mask")
+    scorer, tokenizer = write_pretrained(folder / "run", vocab_file), BertTokenizer(vocab_file)
+    model = export(folder / "run", task_name="fill_mask", top_k=4)
+    return model, tokenizer, MaskedScorer(scorer, tokenizer, num_guesses=4)
+
+
+def test_guesses_are_those_of_score_text(filler):
+    model, tokenizer, scorer = filler
+    answers = ask(model, text=TEXTS)
+    assert answers.keys() == {"tokens", "scores", "positions", "filled", "num_masks"}
+    assert answers["tokens"].shape == (len(TEXTS), 20, 4)
+    rows = [row_of_line(text, "", tokenizer, 40) for text in TEXTS]
+    expected = scorer.answers(rows)
+    for number, (row, found) in enumerate(zip(rows, expected, strict=True)):
+        count = len(row.blanks)
+        assert answers["num_masks"][number] == count
+        assert answers["positions"][number].tolist() == [*row.blanks, *[-1] * (20 - count)]
+        guesses = [[tokenizer.vocabulary[i] for i in ids] for ids in found.guesses]
+        assert answers["tokens"][number, :count].astype(str).tolist() == guesses
+        scores = np.exp(found.guess_log_probabilities)
+        np.testing.assert_allclose(answers["scores"][number, :count], scores, atol=1e-5)
+        assert not answers["scores"][number, count:].any() and not answers["filled"][number, count:].any()
+    assert len({tuple(row[0]) for row in answers["tokens"].tolist()}) > 4
+
+
+def test_a_text_without_mask_an_empty_batch_and_long_texts_are_answered(filler):
+    model, _, _ = filler
+    for texts in ([], ["the man", ""]):
+        answers = ask(model, text=texts)
+        assert answers["tokens"].shape == (len(texts), 0, 4) and answers["num_masks"].tolist() == [0] * len(texts)
+    long = "the [MASK] " + "of " * 40 + "[MASK] x"
+    answers = ask(model, text=[long, "[MASK] " * 25, b"th\xffe [MASK]\xe4"])
+    assert answers["num_masks"].tolist() == [1, 20, 1], "the second is behind the row, or the 21st of a row"
+    token = answers["tokens"][0, 0, 1].decode()
+    joined = f" {token}" if not token.startswith("##") else token[2:]
+    assert answers["filled"][0, 0, 1].decode() == long.replace(" [MASK]", joined, 1)
+    assert answers["filled"][1, 19, 3].decode().count("[MASK]") == 5
+    answers["filled"][2, 0, 0].decode()
+
+
+def test_filled_texts_take_each_guess_beside_the_best_of_the_others():
+    texts = ["a [MASK] b [MASK]c", "play [MASK]!", "no mask", "[MASK][MASK]x [MASK] y"]
+    tokens = [
+        [["one", "##s"], ["two", "three"]],
+        [["##ing", "time"], ["", ""]],
+        [["", ""], ["", ""]],
+        [["p", "q"], ["##r", "##"]],
+    ]
+    between = tf.strings.split(texts, "[MASK]")
+    found = _filled(between, tf.constant(tokens), tf.constant([2, 1, 0, 2])).numpy().astype(str).tolist()
+    assert found == [
+        [["a one b twoc", "as b twoc"], ["a one b twoc", "a one b threec"]],
+        [["playing!", "play time!"], ["", ""]],
+        [["", ""], ["", ""]],
+        [["prx [MASK] y", "qrx [MASK] y"], ["prx [MASK] y", "p##x [MASK] y"]],
+    ]
+
+
+def test_rows_of_tokens_have_the_same_guesses(filler):
+    model, tokenizer, _ = filler
+    ids = row_of_line(TEXTS[0], "", tokenizer, 40).input_ids
+    row = tf.constant([[*ids, 0, tokenizer.mask_id]])  # padding is not read
+    mask = tf.constant([[1] * len(ids) + [0, 0]])
+    found = model.signatures["tokens"](input_ids=row, input_mask=mask, segment_ids=0 * row)
+    answers = ask(model, text=TEXTS[:1])
+    assert found["tokens"].numpy().tolist() == answers["tokens"].tolist()
+    np.testing.assert_allclose(found["scores"], answers["scores"], atol=1e-6)
+
+
+def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
+    with pytest.raises(InputError, match="--max_seq_length=64 is beyond max_position_embeddings=40"):
+        write_pretrained(tmp_path / "run", vocab_file)
+        export(tmp_path / "run", task_name="fill_mask", max_seq_length=64)
+    with pytest.raises(InputError, match="has directionality=ltr and was trained without"):
+        write_pretrained(tmp_path / "ltr", vocab_file, directionality="ltr")
+        export(tmp_path / "ltr", task_name="fill_mask")
+    config = BertConfig.from_json_file(f"{tmp_path}/run/bert_config.json")
+    holder = tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=BertEncoder(config)))
+    for path in (tmp_path / "run").glob("ckpt*"):
+        path.unlink()
+    holder.write(f"{tmp_path}/run/ckpt")
+    with pytest.raises(InputError, match="has no masked-LM head, so it predicts no token"):
+        export(tmp_path / "run", task_name="fill_mask")
+    assert not (tmp_path / "model").exists()

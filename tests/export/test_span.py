@@ -1,0 +1,110 @@
+"""Served answers to questions beside the trainer's, on texts that are hard to align."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks.squad import SquadTask
+from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.finetuning.tasks.squad_file import Question
+from bert_tf.tokenization import BertTokenizer
+from export.settings import ExportSettings
+from tests.bert_tf.tasks.test_squad import HARD
+from tests.conftest import WORDS
+from tests.export.exports import ask, export, put_together
+from tfrecords.errors import InputError
+
+LENGTH, STRIDE, QUERY, THRESHOLD = 32, 8, 10, -0.5
+LONG = " ".join(random.Random(3).choices(WORDS, k=3500))
+CONTEXTS = [*(context for context, _ in HARD), LONG, "the " * 100, "", " \t", "x", "naïve\tcafé\n"]
+QUESTIONS = [(question, context) for context in CONTEXTS for question in ("what said ?", "", "very " * 40)]
+
+
+def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
+    """An export and the trainer's answers to QUESTIONS."""
+    task = SquadTask((), "", Decoding(20, 30, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
+    model = put_together(run, vocab_file, task, LENGTH, bilstm_head, spread=0.6)
+    tokenizer = BertTokenizer(vocab_file)
+    questions = [Question(str(number), *pair, ()) for number, pair in enumerate(QUESTIONS)]
+    split = encoded_split(task, questions, tokenizer, LENGTH)
+    inputs = task.model_inputs(split.columns, tokenizer, LENGTH)
+    logits = task.prediction(model(inputs)["logits"], inputs).numpy()
+    return export(run, **settings), task.by_example(split, logits)[1]
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["v1", "v2"])
+def pair(request, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("span")
+    (folder / "run").mkdir()
+    threshold = {"step": 1, "null_score_diff_threshold": THRESHOLD}
+    (folder / "run/null_threshold.json").write_text(json.dumps(threshold))
+    return served(folder / "run", vocab_file, request.param)
+
+
+def columns(pairs):
+    return dict(zip(("question", "context"), zip(*pairs, strict=True), strict=True))
+
+
+def assert_equal(answers, expected, pairs=QUESTIONS):
+    for number, found in enumerate(expected):
+        text = found.text(THRESHOLD)
+        candidate = next(each for each in found.candidates if each.text == text)
+        assert answers["answer"][number].decode() == text
+        assert (answers["start"][number], answers["end"][number]) == (candidate.offsets or (-1, -1))
+        if text:
+            assert pairs[number][1][answers["start"][number] : answers["end"][number]] == text
+        np.testing.assert_allclose(answers["score"][number], candidate.score, rtol=1e-5, atol=1e-5)
+        probability = found.probabilities[found.candidates.index(candidate)]
+        np.testing.assert_allclose(answers["probability"][number], probability, atol=1e-5)
+        if found.null_odds is not None:
+            np.testing.assert_allclose(answers["null_odds"][number], found.null_odds, rtol=1e-5, atol=1e-5)
+
+
+def test_answers_are_the_trainers_with_exact_offsets(pair):
+    model, expected = pair
+    answers = ask(model, **columns(QUESTIONS))
+    assert_equal(answers, expected)
+    assert ("null_odds" in answers) == (expected[0].null_odds is not None)
+    found = [found.text(THRESHOLD) for found in expected]
+    assert sum(map(bool, found)) > 15 and "" in found and len(set(found)) > 10
+
+
+def test_an_answer_does_not_depend_on_its_neighbours_and_an_empty_batch_is_answered(pair):
+    model, expected = pair
+    for number in (0, 4, 21, 34):
+        assert_equal(
+            ask(model, **columns(QUESTIONS[number : number + 1])), expected[number : number + 1], QUESTIONS[number:]
+        )
+    assert all(value.shape == (0,) for value in ask(model, question=[], context=[]).values())
+
+
+def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
+    broken = b"the \xffm\xe4\xb8an \xed\xa0\x80said \xf0\x9f\x98\x80 caf\xc3\xa9 t\xc3 they"
+    text = broken.decode("utf-8", "ignore")
+    answers, clean = (ask(pair[0], question=[b"wh\xffat ?"], context=[context]) for context in (broken, text))
+    for name, value in clean.items():
+        if value.dtype == object:
+            assert answers[name] == value
+        else:
+            np.testing.assert_allclose(answers[name], value, atol=1e-6)
+    assert text[answers["start"][0] : answers["end"][0]] == answers["answer"][0].decode()
+
+
+@pytest.mark.slow
+def test_a_bilstm_and_a_given_threshold_are_served(vocab_file, tmp_path):
+    (tmp_path / "run").mkdir()
+    model, expected = served(tmp_path / "run", vocab_file, True, bilstm_head=True, null_score_diff_threshold=THRESHOLD)
+    assert_equal(ask(model, **columns(QUESTIONS)), expected)
+
+
+def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
+    task = SquadTask((), "", Decoding(), STRIDE, QUERY)
+    (tmp_path / "run").mkdir()
+    put_together(tmp_path / "run", vocab_file, task, LENGTH)
+    with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; drop the"):
+        export(tmp_path / "run", null_score_diff_threshold=1.5)
+    with pytest.raises(InputError, match="must be finite"):
+        ExportSettings(checkpoint_dir="x", export_dir="y", null_score_diff_threshold=float("nan"))

@@ -1,0 +1,175 @@
+"""Served tags beside the trainer's, on words that are hard to cut, and the words of running text."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks import tag_schemes
+from bert_tf.finetuning.tasks.conll_files import Sentence
+from bert_tf.tokenization import BertTokenizer
+from export.kinds import tag_rows, words
+from tests.bert_tf.tagging import make_task
+from tests.bert_tf.tasks.test_tagging import ODD_WORDS
+from tests.conftest import WORDS
+from tests.export.exports import ask, export, put_together
+
+# A space would separate two words.
+ODD = [*(word for word in ODD_WORDS if " " not in word), "..."]
+
+
+def drawn_sentences():
+    """Short, long, very long and odd ones, and one word."""
+    rng = np.random.default_rng(1)
+    plain = [rng.choice(WORDS, count).tolist() for count in (1, 5, 24, 25, 60, 700)]
+    return [*plain, ["the"] * 90, *(rng.choice(np.array(ODD, object), count).tolist() for count in (1, 6, 30)), ODD]
+
+
+SENTENCES = drawn_sentences()
+
+
+def served(folder, vocab_file, length=26, bilstm_head=False, **options):
+    """An export, the task, and the trainer's tags and probabilities of SENTENCES."""
+    task = make_task(**options)
+    model = put_together(folder / "run", vocab_file, task, length, bilstm_head, spread=0.3)
+    tokenizer = BertTokenizer(vocab_file)
+    split = encoded_split(task, [Sentence(tuple(found), None, 1) for found in SENTENCES], tokenizer, length)
+    inputs = task.model_inputs(split.columns, tokenizer, length)
+    logits = model(inputs)["logits"]
+    tags = task.predicted_tags(split, task.prediction(logits, inputs).numpy())
+    ordered = task._of_labeled(logits, inputs)
+    scores = tf.boolean_mask(tf.reduce_max(tf.nn.softmax(ordered), -1), inputs["read_mask"] > 0).numpy()
+    return export(folder / "run"), tags, np.split(scores, np.cumsum([len(found) for found in tags])[:-1])
+
+
+def assert_equal(answers, tags, scores, sentences=SENTENCES):
+    counts = [len(found) for found in tags]
+    assert answers["num_words"].tolist() == counts
+    longest = max(counts)
+    for name, padding in (("words", b""), ("tags", b""), ("start", -1), ("end", -1), ("scores", 0.0)):
+        assert answers[name].shape == (len(tags), longest)
+        for number, count in enumerate(counts):
+            assert (answers[name][number, count:] == padding).all()
+    for number, count in enumerate(counts):
+        assert [tag.decode() for tag in answers["tags"][number, :count]] == tags[number]
+        assert [word.decode() for word in answers["words"][number, :count]] == sentences[number]
+        np.testing.assert_allclose(answers["scores"][number, :count], scores[number], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def tagger(vocab_file, tmp_path_factory):
+    return served(tmp_path_factory.mktemp("tagging"), vocab_file)
+
+
+def test_words_get_the_trainers_tags_however_long_their_sentence_is(tagger):
+    model, tags, scores = tagger
+    texts = [" ".join(found) for found in SENTENCES]
+    answers = ask(model, "words", words=texts)
+    assert_equal(answers, tags, scores)
+    assert len({tag for found in tags for tag in found}) >= 4
+    for number, text in enumerate(texts):
+        for place in range(len(tags[number])):
+            start, end = answers["start"][number, place], answers["end"][number, place]
+            assert text[start:end] == SENTENCES[number][place]
+
+
+def test_an_answer_does_not_depend_on_its_neighbours_nor_on_white_space(tagger):
+    model, tags, scores = tagger
+    for number in (0, 5, 9):
+        text = "\t" + " \n ".join(SENTENCES[number]) + "\r\n"
+        one = slice(number, number + 1)
+        assert_equal(ask(model, "words", words=[text]), tags[one], scores[one], SENTENCES[one])
+
+
+def test_texts_without_words_and_an_empty_batch_are_answered(tagger):
+    model = tagger[0]
+    for texts, count in (([], 0), (["", " \t"], 2), ([b"\xff\xfe", "\u200b"], 2)):
+        answers = ask(model, text=texts)
+        assert answers["words"].shape == (count, 0) and answers["scores"].shape == (count, 0)
+        assert answers["num_words"].tolist() == [0] * count
+    mixed = ask(model, text=["", "the man", ""])
+    assert mixed["num_words"].tolist() == [0, 2, 0] and mixed["tags"][1].all() and not mixed["tags"][0].any()
+
+
+def test_running_text_is_split_and_its_offsets_count_characters(tagger):
+    model = tagger[0]
+    text = "Caf\u00e9\t“J. O'Brien's” 😀 (U.S.)  北京"
+    words_there = ["Café", "“", "J.", "O'Brien", "'s", "”", "😀", "(", "U.S.", ")", "北", "京"]
+    broken = text.encode().replace(b"(", b"\xff(\xe4\xb8")
+    spaced = ask(model, "words", words=[" ".join(words_there)])
+    for given in (text, broken):
+        answers = ask(model, text=[given])
+        assert [word.decode() for word in answers["words"][0]] == words_there
+        assert [text[a:b] for a, b in zip(answers["start"][0], answers["end"][0], strict=True)] == words_there
+        assert answers["tags"].tolist() == spaced["tags"].tolist()
+        np.testing.assert_allclose(answers["scores"], spaced["scores"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Jean-Luc met AT&T, Inc.", "Jean-Luc met AT&T , Inc ."),
+        ("The dog's and the dogs' food, it's!", "The dog 's and the dogs ' food , it 's !"),
+        ("On 1996-08-22 at 10:30, 1,000.5% (3rd)", "On 1996-08-22 at 10:30 , 1,000.5 % ( 3rd )"),
+        ("U.S. e.g. J. R. Smith. So...", "U.S. e.g. J. R. Smith . So ..."),
+        ("see www.example.com/a me@b.org", "see www.example.com / a me@b.org"),
+        ("test中文ab 東京タワー", "test 中 文 ab 東 京 タワー"),
+        ("नमस्ते दुनिया। cafe\u0301 a\u00adb", "नमस्ते दुनिया । cafe\u0301 a\u00adb"),
+        ("wait--no ‘quoted’ $5 🤦🏽\u200d♂️!", "wait -- no ‘ quoted ’ $ 5 🤦🏽\u200d♂️ !"),
+        ("a\u3000b\u00a0c\u2028d\u200be", "a b c d e"),
+    ],
+)
+def test_the_words_of_running_text(text, expected):
+    found = words.of_sentences(tf.constant([text, "x"]))
+    assert [word.decode() for word in found.words[0].numpy()] == expected.split(" ")
+    starts, ends = found.starts.numpy(), found.ends.numpy()
+    assert [text[a:b] for a, b in zip(starts[:-1], ends[:-1], strict=True)] == expected.split(" ")
+
+
+@pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
+def test_tags_are_those_of_the_entities_in_any_sequence_of_labels(scheme):
+    task, rng = make_task(scheme=scheme), np.random.default_rng(0)
+    labels = [rng.integers(0, len(task.labels), count) for count in (1, 0, 7, 300, 2, 0)]
+    splits = np.cumsum([0, *map(len, labels)])
+    found = tag_rows.tags(tf.constant(np.concatenate(labels), tf.int32), tf.constant(splits), task.labels, scheme)
+    expected = []
+    for ids in labels:
+        tags = [task.labels[i] for i in ids]
+        expected += tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), scheme)
+    assert [tag.decode() for tag in found.numpy()] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [{"bilstm_head": True}, {"features": "embeddings", "lstm_size": 8}, {"scheme": "bioes", "length": 5},
+     {"features": "weighted_sum_all", "lstm_size": 8, "scheme": "iob1"}],
+    ids=str,
+)  # fmt: skip
+def test_other_heads_and_schemes_are_served(vocab_file, tmp_path, options):
+    model, tags, scores = served(tmp_path, vocab_file, **options)
+    assert_equal(ask(model, "words", words=[" ".join(found) for found in SENTENCES]), tags, scores)
+
+
+def test_tokens_have_the_probabilities_of_their_words(tagger, vocab_file):
+    model, _, scores = tagger
+    tokenizer = BertTokenizer(vocab_file)
+    ids = tokenizer.encode([" ".join(SENTENCES[1])])
+    row = tf.concat([[tokenizer.cls_id], ids[0], [tokenizer.sep_id]], 0)[tf.newaxis]
+    inputs = {"input_ids": row, "input_mask": tf.ones_like(row), "segment_ids": tf.zeros_like(row)}
+    found = model.signatures["tokens"](**inputs)["probabilities"].numpy()
+    assert found.shape == (1, row.shape[1], 5)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(found[0, 1:-1].max(-1), scores[1], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_tokens_of_a_model_on_activations_are_read_where_words_begin(vocab_file, tmp_path):
+    model, _, scores = served(tmp_path, vocab_file, features="last_hidden", lstm_size=8)
+    tokenizer = BertTokenizer(vocab_file)
+    ids = tokenizer.encode([" ".join(SENTENCES[1])])
+    row = tf.concat([[tokenizer.cls_id], ids[0], [tokenizer.sep_id, 0, 0]], 0)[tf.newaxis]
+    mask = tf.cast(row > 0, tf.int32)
+    found = model.signatures["tokens"](input_ids=row, input_mask=mask, segment_ids=0 * row)["probabilities"].numpy()
+    np.testing.assert_allclose(found[0, 1:-3].max(-1), scores[1], atol=1e-5)
+    assert not found[0, [0, -3, -2, -1]].any()
