@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from jobs.job import Job
 from jobs.progress import Progress
@@ -112,7 +113,51 @@ class _NoRoomError(InputError):
     """A disk is too small; a rerun resumes from what is finished."""
 
 
-def make_shards(
+def run(
+    program: Program,
+    this: Job,
+    sources: Sequence[Source],
+    weights_sha256: str,
+    runner: Runner,
+    finish: Callable[[Job, Sequence[manifest.Shard], Any], None],
+    check: Callable[[], None] = lambda: None,
+) -> list[manifest.Shard]:
+    """Runs a job to its end; a finished one is left unchanged, an unfinished one is resumed.
+
+    Args:
+      program: what the job computes.
+      this: the job.
+      sources: of the lines.
+      weights_sha256: see `PartTask`.
+      runner: of the tasks.
+      finish: writes the manifest, from the job, the shards and the facts of all parts together.
+      check: refuses the input, before anything is written.
+
+    Returns:
+      The shards.
+
+    Raises:
+      InputError: a line is not what the program reads, or a disk is full; or the existing set has other settings.
+    """
+    if all(finished := this.finished_shards()):
+        this.clear()
+        logging.info("%s: all shards exist, nothing to do", this.manifest_path)
+        return finished
+    check()
+    try:
+        this.open()
+        shards, facts = _make_shards(program, this, sources, weights_sha256, runner)
+        if facts is None:
+            logging.info("wrote the missing shards again: %d", finished.count(None))
+        else:
+            finish(this, shards, facts)
+        this.close()
+        return shards
+    finally:
+        this.release()
+
+
+def _make_shards(
     program: Program, this: Job, sources: Sequence[Source], weights_sha256: str, runner: Runner
 ) -> tuple[list[manifest.Shard], Facts | None]:
     """Makes the parts and shards that are missing, in an open job.

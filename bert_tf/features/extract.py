@@ -60,21 +60,7 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
     }
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     this = job.Job(_KIND, settings, outputs, corpus, facts)
-    if all(finished := this.finished_shards()):
-        this.clear()
-        logging.info("%s: all shards exist, nothing to do", this.manifest_path)
-        return finished
-    try:
-        this.open()
-        shards, counts = parts.make_shards(PROGRAM, this, sources, facts["encoder_sha256"], runner)
-        if counts is None:
-            logging.info("wrote the missing shards again: %d", finished.count(None))
-        else:
-            _finish(this, shards, counts)
-        this.close()
-        return shards
-    finally:
-        this.release()
+    return parts.run(PROGRAM, this, sources, facts["encoder_sha256"], runner, _finish)
 
 
 def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> None:

@@ -100,23 +100,12 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     }
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     this = job.Job(_KIND, settings, outputs, corpus, facts)
-    if all(finished := this.finished_shards()):
-        this.clear()
-        logging.info("%s: all shards exist, nothing to do", this.manifest_path)
-        return finished
-    if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
-        raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; write one a line")
-    try:
-        this.open()
-        shards, counts = parts.make_shards(_PROGRAM, this, sources, facts["weights_sha256"], runner)
-        if counts is None:
-            logging.info("wrote the missing shards again: %d", finished.count(None))
-        else:
-            _finish(this, shards, counts)
-        this.close()
-        return shards
-    finally:
-        this.release()
+
+    def check():
+        if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
+            raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; write one a line")
+
+    return parts.run(_PROGRAM, this, sources, facts["weights_sha256"], runner, _finish, check)
 
 
 def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
