@@ -20,7 +20,7 @@ _CHOICES = 2
 
 
 def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
-    """Returns requests with one row and with several, for the strings, the tokens and the Examples.
+    """Returns requests with one row and with several, for the strings, the tokens, the Examples and what else there is.
 
     Args:
       served: the model.
@@ -38,6 +38,10 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_
         warmup.Request("predict", signatures.DEFAULT, _columns(rows, served)),
         warmup.Request("predict", signatures.TOKENS, _tokens(served, rows, max_seq_length)),
         warmup.Request(method, signatures.EXAMPLES, {signatures.EXAMPLES_INPUT: examples}),
+        *(
+            warmup.Request("predict", name, _first(rows, inputs))
+            for name, (_, inputs) in served.more_signatures().items()
+        ),
     ]
 
 
@@ -54,6 +58,12 @@ def _columns(rows: Sequence[Mapping[str, list[bytes]]], served: ServedModel) -> 
         values = np.array([row[name] + [b""] * (most - len(row[name])) for row in rows], object)
         columns[name] = values[:, 0] if spec.shape.rank == 1 else values
     return columns
+
+
+def _first(rows: Sequence[Mapping[str, list[bytes]]], inputs: Mapping[str, tf.TensorSpec]) -> dict[str, np.ndarray]:
+    """Returns the first text of each row for inputs of any names, string [B] each."""
+    texts = np.array([next(iter(row.values()))[0] for row in rows], object)
+    return dict.fromkeys(inputs, texts)
 
 
 def _example(row: Mapping[str, list[bytes]]) -> tf.train.Example:

@@ -82,7 +82,7 @@ def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
     Returns:
       float [B, H] of the dtype of x, computed in float32; 0 for a row without tokens.
     """
-    x32, mask = tf.cast(x, tf.float32), tf.cast(input_mask, tf.float32)[:, :, tf.newaxis]
+    x32, mask = tf.cast(x, tf.float32), tf.expand_dims(tf.cast(input_mask, tf.float32), -1)
     count = tf.reduce_sum(mask, axis=1)  # [B, 1]
     if pooling == "mean":
         pooled = tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)

@@ -129,7 +129,7 @@ class ServedEmbeddings(ServedCheckpoint):
     def _vectors(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes the layers, float32 [B, S, H] or [B, S, L, H], 0 on padding."""
         vectors = self._model(inputs)["layers"]
-        vectors = vectors[:, :, 0] if vectors.shape[2] == 1 else vectors
+        vectors = tf.squeeze(vectors, 2) if vectors.shape[2] == 1 else vectors
         return tf.where(_like(inputs["input_mask"], vectors) > 0, vectors, 0.0)
 
     def _pooled(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -98,7 +98,8 @@ class ServedSpan(ServedTask):
           `start_logits` and `end_logits`, float32 [B, S], low on padding.
         """
         logits = self._logits({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
-        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+        start, end = tf.unstack(logits, axis=-1)
+        return {"start_logits": start, "end_logits": end}
 
     def _logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [N, S, 2]; what is no token counts for nothing."""

@@ -33,7 +33,7 @@ class ServedTagging(ServedTask):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         # One function for both signatures, so that the graph holds the model once.
-        answer = tf.function(self._answers)
+        answer = tf.function(self._answers, autograph=False)
         self._answer = lambda found: answer(found)
 
     @staticmethod

@@ -276,7 +276,7 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
     run = shutil.copytree(trained_v2[0], tmp_path / "run")
     command = [f"--predict_file={inputs}/v2.json", f"--output_dir={run}", "--do_predict", "--exact_answer_offsets"]
     run_squad(parse(SquadSettings, command))
-    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m")))
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "1")))
     entries = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
     serve = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
     found = serve(question=tf.constant(["what ?"] * 24), context=tf.constant([e["context"] for e in entries]))

@@ -1,6 +1,7 @@
 """Served answers to questions beside the trainer's, on texts that are hard to align."""
 
 import json
+import os
 import random
 
 import numpy as np
@@ -11,7 +12,9 @@ from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.finetuning.tasks.squad_answers import Decoding
 from bert_tf.finetuning.tasks.squad_file import Question
 from bert_tf.tokenization import BertTokenizer
+from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.test_squad import HARD
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
@@ -108,3 +111,16 @@ def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
         export(tmp_path / "run", null_score_diff_threshold=1.5)
     with pytest.raises(InputError, match="must be finite"):
         ExportSettings(checkpoint_dir="x", export_dir="y", null_score_diff_threshold=float("nan"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["span", "embeddings"])
+def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
+    """The export itself compares what the file and the model answer."""
+    options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
+    if kind == "span":
+        put_together(tmp_path / "run", vocab_file, SquadTask((), "", Decoding(), STRIDE, QUERY), LENGTH)
+    else:
+        write_pretrained(tmp_path / "run", vocab_file)
+        options["task_name"] = kind
+    assert "model.tflite" in os.listdir(export_saved_model(ExportSettings(**options)))

@@ -239,7 +239,7 @@ class SquadTask(Task):
 
 def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns logits [B, S, 2] that are low where a row, int32 [B, S], has no token."""
-    return tf.where(input_mask[:, :, tf.newaxis] > 0, logits, _NO_TOKEN)
+    return tf.where(tf.expand_dims(input_mask, -1) > 0, logits, _NO_TOKEN)
 
 
 def squad_task(settings: SquadSettings) -> SquadTask:
