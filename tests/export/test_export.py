@@ -349,58 +349,60 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
     assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)
 
 
-def in_float32_and(run, tmp_path, **flags):
-    """Exports a run twice, as it is and by flags."""
-    for name, more in (("float32", {}), ("other", flags)):
-        export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/{name}", **more))
-    return tf.saved_model.load(f"{tmp_path}/float32/1").signatures["serving_default"], f"{tmp_path}/other/1"
-
-
-def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(tmp_path, vocab_file):
-    put_together(tmp_path / "run", vocab_file, make_task(2))
-    serve, other = in_float32_and(tmp_path / "run", tmp_path, dtype="bfloat16")
+def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), dtype="bfloat16"))
     assert keras.mixed_precision.global_policy().name == "float32", "as before"
-    first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
-    expected = serve(text_a=first, text_b=second)["probabilities"].numpy()
-    found = tf.saved_model.load(other).signatures["serving_default"](text_a=first, text_b=second)["probabilities"]
+    texts = tf.constant([a for a, _ in PAIRS])
+    serve, half = (tf.saved_model.load(path).signatures["serving_default"] for path in (exported["classes"], other))
+    expected, found = serve(text_a=texts)["probabilities"].numpy(), half(text_a=texts)["probabilities"]
     assert found.dtype == tf.float32
     assert 0 < np.abs(found - expected).max() < 0.01 < np.ptp(expected[:, 0])
     reader = tf.train.load_checkpoint(f"{other}/variables/variables")
-    kinds = {name: (len(reader.get_variable_to_shape_map()[name]), kind) for name, kind in
-             reader.get_variable_to_dtype_map().items() if name.startswith("weights")}  # fmt: skip
-    assert set(kinds.values()) == {(1, tf.float32), (2, tf.bfloat16)}
-    matrices = sum(np.prod(shape) for shape in reader.get_variable_to_shape_map().values() if len(shape) == 2)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    kinds = {(len(shapes[name]), dtypes[name]) for name in shapes if name.startswith("weights")}
+    assert kinds == {(1, tf.float32), (2, tf.bfloat16)}
     large, small = (
-        os.path.getsize(f"{tmp_path}/{name}/1/variables/variables.data-00000-of-00001") for name in ("float32", "other")
+        os.path.getsize(f"{path}/variables/variables.data-00000-of-00001") for path in (exported["classes"], other)
     )
-    assert large - small == pytest.approx(2 * matrices, rel=0.01)
+    saved = 2 * sum(np.prod(shape) for shape in shapes.values() if len(shape) == 2)
+    assert large - small == pytest.approx(saved, rel=0.01)
 
 
-@pytest.mark.parametrize("quantize", ["none", pytest.param("int8", marks=pytest.mark.slow)])
-def test_a_file_for_small_devices_answers_as_the_saved_model(tmp_path, vocab_file, quantize):
-    task, tokenizer = make_task(3), BertTokenizer(vocab_file)
-    config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
-    model = put_together(tmp_path / "run", vocab_file, task, config=config)
-    serve, other = in_float32_and(tmp_path / "run", tmp_path, format="litert", quantize=quantize)
-    first, second = zip(*PAIRS, strict=True)
-    expected = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"].numpy()
-    columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
+def check_small_device(saved, other, vocab_file, atol):
+    """Compares a .tflite with the SavedModel, in batches and rows of several sizes."""
+    task, tokenizer = make_task(3, has_pairs=False), BertTokenizer(vocab_file)
+    columns = task.encode([Example(a, None, None) for a, _ in PAIRS], tokenizer, 24)
     rows = {name: values.numpy() for name, values in task.model_inputs(columns, tokenizer, 24).items()}
     interpreter = tf.lite.Interpreter(f"{other}/model.tflite")
     assert set(interpreter.get_signature_list()) == {"tokens"}
-    run = interpreter.get_signature_runner("tokens")
-    bound = 1e-4 if quantize == "none" else 0.05
-    assert np.ptp(expected[:, 0]) > 0.1
-    np.testing.assert_allclose(run(**rows)["probabilities"], expected, atol=bound)
-    for count, length in ((1, 24), (3, 9)):  # other batch sizes and lengths, also after each other
+    run, model = interpreter.get_signature_runner("tokens"), tf.saved_model.load(saved)
+    for count, length in ((len(PAIRS), 24), (1, 24), (3, 9)):
         part = {name: values[:count, :length] for name, values in rows.items()}
-        tokens = tf.saved_model.load(f"{tmp_path}/float32/1").signatures["tokens"]
-        wanted = tokens(**{name: tf.constant(values) for name, values in part.items()})["probabilities"]
-        np.testing.assert_allclose(run(**part)["probabilities"], wanted, atol=bound)
+        wanted = model.signatures["tokens"](**{name: tf.constant(values) for name, values in part.items()})
+        np.testing.assert_allclose(run(**part)["probabilities"], wanted["probabilities"], atol=atol)
+    assert np.ptp(wanted["probabilities"][:, 0]) > atol, "the texts make a difference"
     assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
-    weights = 4 * sum(np.prod(v.shape) for v in model.variables)
-    size = os.path.getsize(f"{other}/model.tflite")
-    assert size > weights if quantize == "none" else size < weights / 2
+
+
+def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_file, tmp_path):
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))
+    check_small_device(exported["classes"], other, vocab_file, 1e-4)
+
+
+@pytest.mark.slow
+def test_weights_of_8_bits_answer_almost_the_same(tmp_path, vocab_file):
+    # TensorFlow's converter leaves small matrices as they are.
+    config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
+    model = put_together(tmp_path / "run", vocab_file, make_task(3, has_pairs=False), config=config)
+    flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/saved")
+    saved = export_saved_model(flags)
+    small = dataclasses.replace(flags, export_dir=f"{tmp_path}/small", format="litert", quantize="int8")
+    other = export_saved_model(small)
+    check_small_device(saved, other, vocab_file, 0.05)
+    weights = sum(np.prod(variable.shape) for variable in model.variables)
+    assert os.path.getsize(f"{other}/model.tflite") < 4 * weights / 2
 
 
 def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
