@@ -38,14 +38,16 @@ class ServedSpan(ServedTask):
         """Adds how answers are chosen: the settings, and for version 2.0 the run's null threshold.
 
         Raises:
-          InputError: a threshold is given for a run whose questions all have an answer, or the run's is damaged or of
-            another checkpoint.
+          InputError: a threshold is given for a run whose questions all have an answer, or the run's is damaged, lost
+            or of another checkpoint.
         """
         parameters, threshold = dict(description.parameters), settings.null_score_diff_threshold
         parameters["max_answer_length"] = settings.max_answer_length
         if parameters["version_2_with_negative"]:
-            known = squad_results.read_threshold(folder, step) if threshold is None else threshold
-            parameters["null_threshold"] = known
+            if threshold is None:
+                squad_results.check_not_lost(folder)
+                threshold = squad_results.read_threshold(folder, step)
+            parameters["null_threshold"] = threshold
         elif threshold is not None:
             raise InputError(
                 f"--null_score_diff_threshold={threshold}: {folder} was trained without --version_2_with_negative, so "

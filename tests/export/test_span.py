@@ -1,5 +1,6 @@
 """Served answers to questions beside the trainer's, on texts that are hard to align."""
 
+import dataclasses
 import json
 import os
 import random
@@ -7,11 +8,14 @@ import random
 import numpy as np
 import pytest
 
+from bert_tf.finetuning import description
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks import squad_results
 from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.finetuning.tasks.squad_answers import Decoding
 from bert_tf.finetuning.tasks.squad_file import Question
 from bert_tf.tokenization import BertTokenizer
+from export.kinds.span import ServedSpan
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -124,3 +128,17 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
         write_pretrained(tmp_path / "run", vocab_file)
         options["task_name"] = kind
     assert "model.tflite" in os.listdir(export_saved_model(ExportSettings(**options)))
+
+
+def test_a_lost_threshold_is_refused(tmp_path):
+    settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1")
+    described = description.describe(SquadTask((), "", Decoding(has_unanswerable=True), STRIDE, QUERY), True, LENGTH)
+    assert ServedSpan.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
+    squad_results.write_threshold(str(tmp_path), -1.5, 7)
+    assert ServedSpan.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
+    (tmp_path / "eval_results.txt").write_text("eval_tuned_null_threshold = -1.5\n")
+    (tmp_path / squad_results.THRESHOLD_NAME).unlink()
+    with pytest.raises(InputError, match=r"null_threshold.json: no such file, though the run's null threshold was"):
+        ServedSpan.completed(settings, described, str(tmp_path), 7)
+    given = dataclasses.replace(settings, null_score_diff_threshold=0.5)
+    assert ServedSpan.completed(given, described, str(tmp_path), 7).parameters["null_threshold"] == 0.5
