@@ -1,0 +1,74 @@
+"""Served answers beside the trainer's on real texts; the weights are random, since only equality counts."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning.tasks import conll_files, squad_file
+from bert_tf.finetuning.tasks.conll_files import Layout
+from bert_tf.finetuning.tasks.squad import SquadTask
+from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.tokenization import BertTokenizer
+from export.kinds import words
+from export.kinds.span import ServedSpan
+from export.kinds.tagging import ServedTagging
+from tests.bert_tf.tagging import make_task
+
+pytestmark = pytest.mark.real
+_ROWS = 32
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data_dir):
+    return BertTokenizer(str(data_dir / "vocab/uncased-30522.txt"))
+
+
+def predicted(task, examples, tokenizer, length):
+    """A model, and what the trainer makes of examples: the split and its predictions."""
+    config = BertConfig(len(tokenizer.vocabulary), 64, 2, 2, 128, max_position_embeddings=384, initializer_range=0.3)
+    model, split = FineTunedBert(config, task.head), encoded_split(task, examples, tokenizer, length)
+    inputs, found = task.model_inputs(split.columns, tokenizer, length), []
+    for start in range(0, len(split), _ROWS):
+        rows = {name: values[start : start + _ROWS] for name, values in inputs.items()}
+        found.append(task.prediction(model(rows)["logits"], rows).numpy())
+    return model, split, np.concatenate(found)
+
+
+def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
+    questions = squad_file.read_questions(str(data_dir / "squad/xquad-en-dev-v2.0.json"))[:200]
+    task = SquadTask((), "", Decoding(20, 30, True, exact_offsets=True))
+    model, split, logits = predicted(task, questions, tokenizer, 256)
+    described = description.describe(task, True, 256)
+    options = {"max_answer_length": 30, "null_threshold": 0.0}
+    described = dataclasses.replace(described, parameters={**described.parameters, **options})
+    served = ServedSpan(model, tokenizer, described, {})
+    given = ([question.text for question in questions], [question.context for question in questions])
+    found = tf.function(served.answer, autograph=False)(*map(tf.constant, given))
+    answers = task.by_example(split, logits)[1]
+    assert len(split) > len(questions)
+    assert [text.decode() for text in found["answer"].numpy()] == [answer.text(0.0) for answer in answers]
+    np.testing.assert_allclose(found["null_odds"], [answer.null_odds for answer in answers], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["wnut17-dev.conll", "conll2002-esp.testa"])
+def test_real_words_get_the_trainers_tags_and_are_found_in_running_text(data_dir, tokenizer, name):
+    read = conll_files.read_sentences(str(data_dir / "ner" / name), Layout())[:300]
+    # A space within a word would separate two words.
+    sentences = [dataclasses.replace(s, tags=None) for s in read if all(word.split() == [word] for word in s.words)]
+    task, texts = make_task(), tf.constant([" ".join(sentence.words) for sentence in sentences])
+    for length in (128, 20):
+        model, split, labels = predicted(task, sentences, tokenizer, length)
+        served = ServedTagging(model, tokenizer, description.describe(task, True, length), {})
+        answers = served.answer_words(texts)
+        rows = zip(answers["tags"].numpy(), answers["num_words"].numpy(), strict=True)
+        assert [row[:count].astype(str).tolist() for row, count in rows] == task.predicted_tags(split, labels)
+    found = words.of_sentences(texts)
+    text = [word.decode() for word in found.words.values.numpy()]
+    expected = [word for sentence in sentences for word in sentence.words]
+    assert len(set(expected) & set(text)) >= 0.99 * len(set(expected))
