@@ -8,6 +8,7 @@ one compares the losses of small steps with TensorFlow's, then times our step an
 """
 
 import argparse
+import os
 import pathlib
 import sys
 
@@ -36,6 +37,8 @@ def main() -> None:
     if arguments.half == "lower":
         from compile_check import xla_flags
 
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         xla_flags.keep_counters()
         from benchmarks.gpu.lower import lower as write_bundles
 

@@ -41,19 +41,22 @@ class Ours:
         self.kind = "cuda" if self.device.platform == "gpu" else self.device.platform
         self.name = f"jax {jax.__version__}, {self.device.device_kind}"
         self.limit = (self.device.memory_stats() or {}).get("bytes_limit", 0)
-        self._steps = Steps(found, batch_size)
-        columns = self._steps.columns(range(4))
-        self._columns, self._compiled = columns, self._steps.compiled(columns)
-        self.compiler_total = _total(self._compiled.memory_analysis())
-        if self.limit and self.compiler_total > self.limit:
-            raise OutOfMemory(self.compiler_total)
+        self._steps, self.compiler_total = Steps(found, batch_size), 0
         try:
-            self._state = self._steps.initial_state()
-            self.run(1)
+            self._set_up()
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             raise OutOfMemory(self.compiler_total) from error
+
+    def _set_up(self) -> None:
+        self._columns = self._steps.columns(range(4))
+        self._compiled = self._steps.compiled(self._columns)
+        self.compiler_total = _total(self._compiled.memory_analysis())
+        if self.limit and self.compiler_total > self.limit:
+            raise OutOfMemory(self.compiler_total)
+        self._state = self._steps.initial_state()
+        self.run(1)
 
     def run(self, count: int) -> None:
         """Runs steps, and waits for them."""

@@ -227,6 +227,7 @@ def _make_trainer(
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
+            compile_gradients=settings.enable_xla,
         )
 
 

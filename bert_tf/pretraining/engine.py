@@ -263,6 +263,7 @@ def _make_trainer(
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=_throughput(settings, config, data, strategy),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
+            compile_gradients=settings.enable_xla,
         )
 
 

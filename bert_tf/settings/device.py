@@ -29,7 +29,8 @@ class DeviceSettings:
     dtype: str = setting("dtype of the computation; weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting(
-        "let XLA compile clusters of the graph on a GPU; a TPU always compiles, a CPU never does", False
+        "let XLA compile forward and backward pass as one program, for GPUs; a TPU always does; slower on a CPU",
+        False,
     )
     optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
     adam_bias_correction: bool = setting("apply Adam's bias correction, which the original's AdamW omits", False)

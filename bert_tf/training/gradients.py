@@ -39,6 +39,7 @@ def accumulate(
     *,
     micro_batches: int = 1,
     scaled: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    compiled: bool = False,
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches.
 
@@ -55,6 +56,7 @@ def accumulate(
         the same in every replica and micro-batch.
       micro_batches: how many.
       scaled: maps the loss to the value whose gradients are taken.
+      compiled: let XLA compile all of it as one program. A replica exchanges values with others only before and after.
 
     Returns:
       One gradient for each weight, None where the loss does not depend on it; and the numerators by name.
@@ -69,15 +71,22 @@ def accumulate(
             loss = scaled(share_of_loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
-    return (
-        of_rows(batch, seed) if micro_batches == 1 else _summed(of_rows, names, variables, batch, seed, micro_batches)
-    )
+    # Outside of the compiled program, because XLA derives other seeds than TensorFlow does.
+    fold_in = tf.random.experimental.stateless_fold_in
+    seeds = [fold_in(seed, index) for index in range(micro_batches)] if micro_batches > 1 else [seed]
+
+    def of_all_rows():
+        return _summed(of_rows, names, variables, batch, tf.stack(seeds)) if len(seeds) > 1 else of_rows(batch, seed)
+
+    # A function of this replica alone: it captures the replica's own copies of the weights.
+    return (tf.function(of_all_rows, jit_compile=True, autograph=False) if compiled else of_all_rows)()
 
 
 def _summed(
-    of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seed: tf.Tensor, parts: int
+    of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seeds: tf.Tensor
 ) -> tuple[list[tf.Tensor | None], Scalars]:
-    """Adds up what `of_rows` returns for the parts of a batch, one after the other."""
+    """Adds up what `of_rows` returns for the parts of a batch, one after the other; each has a row of `seeds`."""
+    parts = seeds.shape[0]
     columns = {
         name: tf.reshape(value, [parts, value.shape[0] // parts, *value.shape[1:]]) for name, value in batch.items()
     }
@@ -85,7 +94,7 @@ def _summed(
 
     def add(index, sums, numerators):
         rows = {name: value[index] for name, value in columns.items()}
-        gradients, more = of_rows(rows, tf.random.experimental.stateless_fold_in(seed, index))
+        gradients, more = of_rows(rows, seeds[index])
         reached[:] = [gradient is not None for gradient in gradients]
         pairs = zip(sums, gradients, strict=True)
         sums = [total if g is None else total + tf.convert_to_tensor(g) for total, g in pairs]

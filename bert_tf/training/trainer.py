@@ -96,6 +96,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
         never changes the weights.
+      compile_gradients: let XLA compile forward and backward pass of a replica as one program. A TPU compiles the whole
+        step anyway.
 
     Attributes:
       must_stop: called between steps, about once a second or at the end of a loop; True stops training.
@@ -117,6 +119,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         throughput: Throughput | None = None,
         skip_non_finite_steps: bool = False,
         gradient_accumulation_steps: int = 1,
+        compile_gradients: bool = False,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
@@ -124,6 +127,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.must_stop: Callable[[], bool] = lambda: False
         self.between_parts: Callable[[], None] = lambda: None
         self._micro_batches = gradient_accumulation_steps
+        self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
@@ -243,6 +247,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             denominators,
             micro_batches=self._micro_batches,
             scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
+            compiled=self._compiles,
         )
         loss = gradients.share_of_loss(numerators, denominators)
         # a weight that does not affect the loss has no gradient, such as a pooler without its task

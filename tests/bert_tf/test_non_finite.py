@@ -61,10 +61,11 @@ def check_unchanged(trainer, before):
             np.testing.assert_array_equal(new, old, err_msg=name)
 
 
-def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step():
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
     parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # of a good step and two bad ones
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    trainer = make_trainer(Both, replicas=2, rows=steps)
+    trainer = make_trainer(Both, replicas=2, rows=steps, compile_gradients=compiled)
     before = trainer.objective.model.get_weights()
     trainer.train(tf.constant(1))
     assert trainer.failed_step == 0 and trainer.not_finite() == ""

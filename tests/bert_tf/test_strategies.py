@@ -169,6 +169,16 @@ def test_two_replicas_with_micro_batches_train_like_one_device(runs, alone, tmp_
 
 
 @pytest.mark.slow
+def test_two_replicas_train_like_one_device_where_xla_compiles_their_gradients(runs, alone, tmp_path):
+    more = ("--distribution_strategy=mirrored", "--enable_xla", "--nodo_eval")
+    try:
+        run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
+    finally:
+        tf.config.optimizer.set_jit(False)
+    assert_trained_alike(tmp_path, alone, [])
+
+
+@pytest.mark.slow
 def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
     more = (f"--bert_config_file={runs}/dropout.json", "--distribution_strategy=mirrored", "--nodo_eval",
             "--num_train_steps=25")  # fmt: skip

@@ -22,6 +22,7 @@ CONFIG = BertConfig(
     max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )  # fmt: skip
 ROWS, LENGTH, PREDICTIONS = 8, 10, 4
+_PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 
 
 def batch(objective) -> dict[str, np.ndarray]:
@@ -111,6 +112,39 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micr
     assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
 
 
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 4)])
+def test_a_step_whose_gradients_xla_compiles_is_the_same(whole, replicas, micro_batches):
+    trainer = make_trainer(replicas=replicas, micro_batches=micro_batches, compile_gradients=True)
+    assert_same(run(trainer), whole)
+
+
+@pytest.mark.slow
+def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4, attention_probs_dropout_prob=0.4)
+    plain, compiled = (
+        run(make_trainer(config=config, micro_batches=2, compile_gradients=compiles)) for compiles in (False, True)
+    )
+    assert_same(compiled, plain)
+
+
+def test_xla_compiles_forward_and_backward_pass_as_one_program():
+    """Nothing of the model is computed outside it, neither forward nor backward."""
+    trainer = make_trainer(replicas=2, compile_gradients=True)
+    iterator = iter(trainer._train_dataset)
+    graph = tf.function(trainer.train_step).get_concrete_function(iterator).graph.as_graph_def()
+    compiled, products, plain = 0, 0, []
+    for function in graph.library.function:
+        kinds = [node.op for node in function.node_def]
+        if function.attr["_XlaMustCompile"].b and "XlaOptimizationBarrier" in kinds:
+            compiled += 1
+            products += sum(kind in _PRODUCTS for kind in kinds)
+        elif any(kind in _PRODUCTS for kind in kinds):
+            plain.append(function.signature.name)
+    outside = [node.name for node in graph.node if node.op in _PRODUCTS]
+    assert compiled == 2, "one for each replica, with its own weights"
+    assert products > 2 * 3 * 8 and not outside and not plain
+
+
 @pytest.mark.slow
 def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
     expected = run(make_trainer(FineTuningObjective))
@@ -152,7 +186,8 @@ class HugeForPiece39(PretrainingObjective):
 
 
 @pytest.mark.slow
-def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step():
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step(compiled):
     good = batch(PretrainingObjective)
     good["input_ids"][:, 0] = 7
     ids = good["input_ids"].copy()
@@ -160,7 +195,9 @@ def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_flo
     overflowing = good | {"input_ids": ids}
     rows = {name: np.concatenate([overflowing[name], value]) for name, value in good.items()}
     try:
-        trainer = make_trainer(HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16")
+        trainer = make_trainer(
+            HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16", compile_gradients=compiled
+        )
         weights = [trainer.objective.model.get_weights()]
         scales = [float(trainer.optimizer.loss_scale)]
         norms = []
