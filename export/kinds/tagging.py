@@ -6,19 +6,23 @@ Letters: B batch, S sequence length, W words of the longest text, N rows, C labe
 """
 
 import functools
+import os
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import tagging
+from bert_tf.finetuning.tasks import conll_files, tagging
+from bert_tf.finetuning.tasks.conll_files import Layout
 from bert_tf.text.packing import pack
 from export.kinds import parts, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
 from export.kinds.words import Words, of_sentences, of_spaces
+from tfrecords.errors import InputError
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
@@ -46,6 +50,14 @@ class ServedTagging(ServedTask):
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""
         return {"text": tf.TensorSpec([None], tf.string)}
+
+    def samples(self, folder: str) -> list[dict[str, Any]]:
+        """Returns the sentences of the dev data; other texts, see `ServedModel`, if they are missing or damaged."""
+        try:
+            sentences = conll_files.read_sentences(os.path.join(folder, tagging.DEV_PREDICTIONS), Layout(), False)
+        except InputError:
+            return super().samples(folder)
+        return [{"text": " ".join(sentence.words)} for sentence in sentences]
 
     def more_signatures(self) -> MoreSignatures:
         """See `ServedModel`."""
