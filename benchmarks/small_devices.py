@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import machine
 import numpy as np
 import tensorflow as tf
 
@@ -87,6 +88,7 @@ def main() -> None:
                 if number < _TIMED_ROWS:
                     times[name].append(time.perf_counter() - started)
         reference = np.array(answers["SavedModel"])
+        print(machine.describe())
         print(f"{len(rows)} rows of {np.mean([row['input_ids'].size for row in rows]):.0f} tokens on average")
         print("| model | MB | accuracy | largest difference of a probability | ms, median |")
         print("|---|---|---|---|---|")

@@ -4,6 +4,7 @@ Letters: B batch, S sequence length.
 """
 
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -40,9 +41,10 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         try:
             content = converter.convert()
         except Exception as error:
-            reason = str(error).splitlines()[0][:300]
+            lacking = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", str(error))))
+            reason = f"it lacks {', '.join(lacking)}" if lacking else str(error).splitlines()[0][:300]
             raise InputError(
-                f"--format=litert: TensorFlow's converter lacks an operation ({reason}); give --format=saved_model"
+                f"--format=litert: TensorFlow Lite cannot run this model ({reason}); give --format=saved_model"
             ) from error
     path = os.path.join(folder, NAME)
     with writer.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:

@@ -107,3 +107,13 @@ def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
     with pytest.raises(InputError, match="has no masked-LM head, so it predicts no token"):
         export(tmp_path / "run", task_name="fill_mask")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_model_that_small_devices_cannot_run_is_refused_with_its_operations(vocab_file, tmp_path):
+    write_pretrained(tmp_path / "run", vocab_file)
+    with pytest.raises(
+        InputError, match="TensorFlow Lite cannot run this model .it lacks .*Ragged.*; give --format=saved"
+    ):
+        export(tmp_path / "run", task_name="fill_mask", format="litert")
+    assert not (tmp_path / "model/1").exists()
