@@ -1,0 +1,72 @@
+"""Exports in bfloat16 and for small devices, beside those in float32 of the same weights."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.tokenization import BertTokenizer
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.classification import make_task
+from tests.export.exports import CONFIG, PAIRS, put_together
+
+
+def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), dtype="bfloat16"))
+    assert keras.mixed_precision.global_policy().name == "float32", "as before"
+    texts = tf.constant([a for a, _ in PAIRS])
+    serve, half = (tf.saved_model.load(path).signatures["serving_default"] for path in (exported["classes"], other))
+    expected, found = serve(text_a=texts)["probabilities"].numpy(), half(text_a=texts)["probabilities"]
+    assert found.dtype == tf.float32
+    assert 0 < np.abs(found - expected).max() < 0.01 < np.ptp(expected[:, 0])
+    reader = tf.train.load_checkpoint(f"{other}/variables/variables")
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    kinds = {(len(shapes[name]), dtypes[name]) for name in shapes if name.startswith("weights")}
+    assert kinds == {(1, tf.float32), (2, tf.bfloat16)}
+    large, small = (
+        os.path.getsize(f"{path}/variables/variables.data-00000-of-00001") for path in (exported["classes"], other)
+    )
+    saved = 2 * sum(np.prod(shape) for shape in shapes.values() if len(shape) == 2)
+    assert large - small == pytest.approx(saved, rel=0.01)
+
+
+def check_small_device(saved, other, vocab_file, atol):
+    """Compares a .tflite with the SavedModel, in batches and rows of several sizes."""
+    task, tokenizer = make_task(3, has_pairs=False), BertTokenizer(vocab_file)
+    columns = task.encode([Example(a, None, None) for a, _ in PAIRS], tokenizer, 24)
+    rows = {name: values.numpy() for name, values in task.model_inputs(columns, tokenizer, 24).items()}
+    interpreter = tf.lite.Interpreter(f"{other}/model.tflite")
+    assert set(interpreter.get_signature_list()) == {"tokens"}
+    run, model = interpreter.get_signature_runner("tokens"), tf.saved_model.load(saved)
+    for count, length in ((len(PAIRS), 24), (1, 24), (3, 9)):
+        part = {name: values[:count, :length] for name, values in rows.items()}
+        wanted = model.signatures["tokens"](**{name: tf.constant(values) for name, values in part.items()})
+        np.testing.assert_allclose(run(**part)["probabilities"], wanted["probabilities"], atol=atol)
+    assert np.ptp(wanted["probabilities"][:, 0]) > atol, "the texts make a difference"
+    assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
+
+
+def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_file, tmp_path):
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))
+    check_small_device(exported["classes"], other, vocab_file, 1e-4)
+
+
+@pytest.mark.slow
+def test_weights_of_8_bits_answer_almost_the_same(tmp_path, vocab_file):
+    # TensorFlow's converter leaves small matrices as they are.
+    config = dataclasses.replace(CONFIG, hidden_size=64, intermediate_size=256, hidden_act="gelu_erf")
+    model = put_together(tmp_path / "run", vocab_file, make_task(3, has_pairs=False), config=config)
+    flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/saved")
+    saved = export_saved_model(flags)
+    small = dataclasses.replace(flags, export_dir=f"{tmp_path}/small", format="litert", quantize="int8")
+    other = export_saved_model(small)
+    check_small_device(saved, other, vocab_file, 0.05)
+    weights = sum(np.prod(variable.shape) for variable in model.variables)
+    assert os.path.getsize(f"{other}/model.tflite") < 4 * weights / 2
