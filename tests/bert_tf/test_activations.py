@@ -17,7 +17,7 @@ CONFIG = BertConfig(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("features", ["embeddings", "weighted_sum_last_four"])
+@pytest.mark.parametrize("features", ["embeddings", pytest.param("weighted_sum_last_four", marks=pytest.mark.slow)])
 def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path, monkeypatch, features):
     monkeypatch.setattr(activations, "_PART_BYTES", 3000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)

@@ -91,6 +91,7 @@ def trained(request, inputs, vocab_file, tmp_path_factory):
     return run, flags, run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, *do))
 
 
+@pytest.mark.slow
 def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_file, trained):
     run, flags, scores = trained
     assert scores["accuracy"] > 0.9
@@ -135,6 +136,7 @@ def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_pat
     np.testing.assert_array_equal(wider.head.lstm.forward.kernel, before)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vocab_file, trained, tmp_path, caplog):
     run, flags, _ = trained
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]

@@ -111,6 +111,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert "python -m bert_tf.run_squad" in report and "exact match" in report and "Worst questions" in report
 
 
+@pytest.mark.slow
 def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file, trained, trained_v2, tmp_path):
     for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
         before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
@@ -134,6 +135,7 @@ def test_a_test_file_needs_no_answers_to_predict_but_to_evaluate(inputs, trained
         run_squad(parse(SquadSettings, [*command, "--do_eval"]))
 
 
+@pytest.mark.slow
 def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_path):
     folder, scores = trained_v2
     assert list(scores)[:2] == ["f1", "exact_match"] and scores["f1"] > 0.95
@@ -160,6 +162,7 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
         run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
 
 
+@pytest.mark.slow
 def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, tmp_path):
     copy = shutil.copytree(trained_v2[0], tmp_path / "run")
     command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
@@ -180,6 +183,7 @@ def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, t
     run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0
 
 
+@pytest.mark.slow
 def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
     folder, scores = trained_v2
     copy = tmp_path / "copy"
@@ -190,6 +194,7 @@ def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path)
     np.testing.assert_array_equal(*(found["span_head/dense/kernel"] for found in tensors))
 
 
+@pytest.mark.slow
 def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
     more = [f"--train_file={inputs}/more.json, {inputs}/v1.json", "--do_train", "--num_train_epochs=1"]
     run_squad(settings(inputs, vocab_file, tmp_path / "run", "v1", *more))
@@ -219,6 +224,7 @@ def start_logits(folder) -> dict:
     }
 
 
+@pytest.mark.slow
 def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_path):
     logits = []
     for number, member in enumerate((trained[0], second)):
@@ -246,6 +252,7 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, trained_v2, second, tmp_path):
     out = tmp_path / "ensemble"
 

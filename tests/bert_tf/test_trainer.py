@@ -112,7 +112,9 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micr
     assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
 
 
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 4)])
+@pytest.mark.parametrize(
+    ("replicas", "micro_batches"), [(1, 1), *(pytest.param(2, n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_a_step_whose_gradients_xla_compiles_is_the_same(whole, replicas, micro_batches):
     trainer = make_trainer(replicas=replicas, micro_batches=micro_batches, compile_gradients=True)
     assert_same(run(trainer), whole)

@@ -174,6 +174,7 @@ def test_a_run_learns_and_predicts_by_id(folder, trained):
     assert "Calibration" in page and "0 of 30 answers are wrong" in page and "python -m bert_tf.run_swag" in page
 
 
+@pytest.mark.slow
 def test_evaluation_is_the_same_packed_or_not_in_any_batch(folder, vocab_file, trained):
     output, scores = trained
     for flags in (["--nopack_sequences", "--eval_batch_size=7"], ["--eval_batch_size=3"], ["--eval_batch_size=64"]):

@@ -161,6 +161,7 @@ def tagger(tokenizer):
     return task, split, FineTuningObjective(FineTunedBert(CONFIG, task.head), task)
 
 
+@pytest.mark.slow
 def test_loss_and_gradients_of_a_packed_step_are_those_of_the_padded_one(tokenizer, tagger):
     task, split, objective = tagger
     sums, expected, padded = step_of(objective, task, tokenizer, split, packed=False)
