@@ -100,14 +100,18 @@ class ServedModel(tf.Module, abc.ABC):
           folder: of the checkpoint. `dev_predictions.jsonl` gives the texts if it has them, else they are fixed.
         """
         inputs = self.inputs()
-        try:
-            lines = evaluation_file.read(folder)
-        except ValueError:  # nothing but the report needs the file
-            logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
-            lines = []
-        rows = ({name: line.get(name) for name in inputs} for line in lines)
+        rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
         kept = [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
         return kept or [_fixed_sample(inputs, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+
+
+def dev_lines(folder: str) -> list[dict[str, Any]]:
+    """Returns what the last evaluation of a run kept of its dev data; nothing if that is missing or damaged."""
+    try:
+        return evaluation_file.read(folder)
+    except ValueError:  # nothing but the report needs the file
+        logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
+        return []
 
 
 def _fits(value: Any, spec: tf.TensorSpec) -> bool:

@@ -13,9 +13,9 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import choice, evaluation_file
+from bert_tf.finetuning.tasks import choice
 from bert_tf.text.packing import pack
-from export.kinds import parts
+from export.kinds import base, parts
 from export.kinds.base import ServedTask
 
 
@@ -36,7 +36,7 @@ class ServedChoice(ServedTask):
     def samples(self, folder: str) -> list[dict[str, Any]]:
         """See `ServedModel`."""
         names = {"context": "text_a", "start": "text_b", "choices": "choices"}
-        kept = [{name: line[key] for name, key in names.items()} for line in evaluation_file.read(folder)]
+        kept = [{name: line[key] for name, key in names.items()} for line in base.dev_lines(folder)]
         return kept or super().samples(folder)
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
