@@ -1,8 +1,9 @@
 """Compares the local server with Hugging Face's pipeline and ONNX Runtime behind an equally thin aiohttp server.
 
-The model is a classifier of L=6, H=384 in float32, with the same weights everywhere; all servers take strings. Clients
-send one sentence a request over connections that they keep, from another process on the same machine. Each row is the
-best of `--rounds` rounds, which alternate between the servers.
+The model is a classifier of L=6, H=384 with the same weights everywhere; all servers take strings. With
+`--dtype=bfloat16` the peer is the pipeline in PyTorch's bfloat16; ONNX Runtime has no such products on a CPU.
+Clients send one sentence a request over connections that they keep, from another process on the same machine. Each
+row is the best of `--rounds` rounds, which alternate between the servers.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def read_sentences(data: str | None) -> list[str]:
     return found
 
 
-def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
+def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str) -> None:
     """Exports the same classifier as the peers': the encoder from the checkpoint, the head from the peer's."""
     import tensorflow as tf
     from safetensors import safe_open
@@ -58,22 +59,26 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path) -> None:
     from bert_tf.finetuning.description import TaskDescription
     from bert_tf.finetuning.model import FineTunedBert
     from bert_tf.tokenization import BertTokenizer
-    from export import signatures
+    from export import precision, signatures
     from export.kinds.classification import ServedClassifier
 
     described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
     config = checkpoints.open_checkpoint(str(peer)).require_config()
-    model = FineTunedBert(config, ServedClassifier.head(described))
-    model({name: tf.ones([1, 4], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
-    encoder = checkpoints.load_encoder(str(peer))
-    for ours, loaded in zip(model.encoder.variables, encoder.variables, strict=True):
-        ours.assign(loaded)
-    with safe_open(peer / "model.safetensors", framework="np") as tensors:
-        weights, bias = tensors.get_tensor("classifier.weight"), tensors.get_tensor("classifier.bias")
-    for variable in model.head.variables:
-        variable.assign(bias if variable.shape.rank == 1 else weights.T)
-    served = ServedClassifier(model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {})
-    tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served, config.max_position_embeddings))
+    with precision.policy(dtype):
+        model = FineTunedBert(config, ServedClassifier.head(described))
+        model({name: tf.ones([1, 4], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
+        encoder = checkpoints.load_encoder(str(peer))
+        for ours, loaded in zip(model.encoder.variables, encoder.variables, strict=True):
+            ours.assign(loaded)
+        with safe_open(peer / "model.safetensors", framework="np") as tensors:
+            weights, bias = tensors.get_tensor("classifier.weight"), tensors.get_tensor("classifier.bias")
+        for variable in model.head.variables:
+            variable.assign(bias if variable.shape.rank == 1 else weights.T)
+        precision.store_matrices(model, dtype)
+        served = ServedClassifier(
+            model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {}
+        )
+        tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served, config.max_position_embeddings))
 
 
 def free_port() -> int:
@@ -137,7 +142,7 @@ async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
     return [row["probabilities"] if isinstance(row, dict) else row for row in rows]
 
 
-def commands(folder: pathlib.Path, port: int) -> dict[str, list[str]]:
+def commands(folder: pathlib.Path, port: int, dtype: str) -> dict[str, list[str]]:
     """Returns the commands of the servers by name."""
     batching = folder / "batching.config"
     batching.write_text(BATCHING)
@@ -150,11 +155,11 @@ def commands(folder: pathlib.Path, port: int) -> dict[str, list[str]]:
         "--port=0",
     ]
     peer = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--port={port}"]
-    return {
+    found = {
         "export.serve": [*serve, "--enable_batching", f"--batching_parameters_file={batching}"],
-        "Hugging Face pipeline": [*peer, "--kind=pipeline"],
-        "ONNX Runtime": [*peer, "--kind=onnxruntime"],
+        "Hugging Face pipeline": [*peer, "--kind=pipeline", f"--dtype={dtype}"],
     }
+    return found | ({"ONNX Runtime": [*peer, "--kind=onnxruntime"]} if dtype == "float32" else {})
 
 
 def main() -> None:
@@ -163,6 +168,7 @@ def main() -> None:
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     args = parser.parse_args()
     print(machine.describe(), flush=True)
     sys.path.insert(0, str(ROOT))
@@ -176,9 +182,9 @@ def main() -> None:
         done = subprocess.run(prepare, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{done.stderr[-2000:]}\nthe peers' model cannot be prepared")
-        export(checkpoint, folder / "peer", folder / "ours")
+        export(checkpoint, folder / "peer", folder / "ours", args.dtype)
         for _ in range(args.rounds):
-            for server, words in commands(folder, port).items():
+            for server, words in commands(folder, port, args.dtype).items():
                 with started(words, port):
                     answers[server] = asyncio.run(probabilities(port, sentences[:32]))
                     for concurrency in CONCURRENCIES:

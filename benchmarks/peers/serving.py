@@ -40,11 +40,12 @@ def prepare(checkpoint: str, folder: pathlib.Path) -> None:
     )
 
 
-def pipeline_answers(folder: pathlib.Path) -> Callable[[list[str]], list[list[float]]]:
+def pipeline_answers(folder: pathlib.Path, dtype: str) -> Callable[[list[str]], list[list[float]]]:
     """Returns a function from texts to probabilities: Hugging Face's pipeline."""
     from transformers import pipeline
 
-    classify = pipeline("text-classification", model=str(folder), tokenizer=str(folder), top_k=None, device="cpu")
+    options = {"tokenizer": str(folder), "top_k": None, "device": "cpu", "dtype": dtype}
+    classify = pipeline("text-classification", model=str(folder), **options)
 
     def answer(texts):
         scores = classify(texts, truncation=True, max_length=LENGTH, batch_size=len(texts))
@@ -100,12 +101,14 @@ def main() -> None:
     parser.add_argument("--kind", choices=("pipeline", "onnxruntime"))
     parser.add_argument("--port", type=int)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
     if args.prepare:
         prepare(args.prepare, args.folder)
     else:
-        answers = {"pipeline": pipeline_answers, "onnxruntime": onnx_answers}[args.kind]
-        asyncio.run(serve(answers(args.folder), args.port, args.threads))
+        is_pipeline = args.kind == "pipeline"
+        answer = pipeline_answers(args.folder, args.dtype) if is_pipeline else onnx_answers(args.folder)
+        asyncio.run(serve(answer, args.port, args.threads))
 
 
 if __name__ == "__main__":
