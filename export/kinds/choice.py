@@ -51,6 +51,9 @@ class ServedChoice(ServedTask):
           `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the number of the
           likeliest one from 0, -1 if there is none.
         """
+        rows = tf.shape(choices)[0]
+        for texts in (context, start):  # a row too many would pass unnoticed
+            tf.debugging.assert_equal(tf.shape(texts)[0], rows, "context, start and choices differ in rows")
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
         before = tf.gather(start, example)
