@@ -32,7 +32,7 @@ class Steps:
       exact: compute float32 products in float32, where a GPU would round their factors to fewer bits.
 
     Attributes:
-      state: indices of the arguments that are no batch columns, in the order of a `State`.
+      state: indices of the arguments that are not batch columns, in the order of a `State`.
       platform: JAX's name of the platform.
     """
 
@@ -77,7 +77,7 @@ class Steps:
 
         Args:
           count: number of steps.
-          state: arguments that are no batch columns.
+          state: arguments that are not batch columns.
           columns: stacked batches, which the steps take in turns.
         """
         batches = len(next(iter(columns.values())))

@@ -86,8 +86,8 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
       The shards.
 
     Raises:
-      InputError: the checkpoint is no pre-trained masked LM, or a text cannot be scored, before any is; or the existing
-        set has other settings.
+      InputError: the checkpoint is not a pre-trained masked LM, or the existing set has other settings; or a text
+        cannot be scored, before any is.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
