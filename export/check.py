@@ -17,7 +17,7 @@ if not __package__:  # run by path: the folder above holds the packages
 from absl import app
 
 from tfrecords.errors import InputError
-from tfrecords.flag_parsing import discard_output, flush_output, parse_flags
+from tfrecords.flag_parsing import exit_code, parse_flags
 
 
 def check(folder: str) -> None:
@@ -37,18 +37,14 @@ def check(folder: str) -> None:
 
 def main(words: Sequence[str]) -> int:
     """Runs the script on the folders named on the command line."""
-    try:
+
+    def show_all():
         if len(words) < 2:
             raise InputError("name the folder of a version: python -m export.check models/reviews/1")
         for folder in words[1:]:
             check(folder.rstrip("/"))
-        flush_output()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        discard_output()
-    return 0
+
+    return exit_code(show_all)
 
 
 def run() -> None:

@@ -2,9 +2,11 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from absl import flags
+
+from tfrecords.errors import InputError
 
 
 def parse_flags(words: Sequence[str]) -> list[str]:
@@ -53,6 +55,19 @@ def flush_output() -> None:
 def discard_output() -> None:
     """Redirects standard output to the null device, so that Python's flush at exit does not fail on a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def exit_code(show: Callable[[], None]) -> int:
+    """Runs a function that prints; returns 1 after one line of error if its input is wrong, else 0."""
+    try:
+        show()
+        flush_output()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        discard_output()
+    return 0
 
 
 def is_utf8(name: str) -> bool:

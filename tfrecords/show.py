@@ -18,7 +18,7 @@ if not __package__:  # run by path: the packages are in the parent folder
 from absl import app, flags
 
 from tfrecords.errors import InputError
-from tfrecords.flag_parsing import discard_output, flush_output, is_utf8, parse_flags
+from tfrecords.flag_parsing import exit_code, is_utf8, parse_flags
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -137,8 +137,9 @@ def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
 
 def main(words: Sequence[str]) -> int:
     """Runs the script on the files named on the command line."""
-    values = flags.FLAGS
-    try:
+
+    def show_all():
+        values = flags.FLAGS
         # A shell expands train.tfrecord* to the shards and their manifest.
         paths = [path for path in words[1:] if not path.endswith(".manifest.json")] or words[1:]
         if not paths:
@@ -148,13 +149,8 @@ def main(words: Sequence[str]) -> int:
                 raise InputError(f"{path!a}: a name that is not UTF-8; rename the file")
             tokens = _vocabulary(path, os.path.expanduser(values.vocab_file), values.ignore_manifest)
             show(path, tokens, values.first, values.num_examples)
-        flush_output()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        discard_output()
-    return 0
+
+    return exit_code(show_all)
 
 
 def run() -> None:

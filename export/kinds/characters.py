@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# The offset of what stands in no text.
+# The offset of padding, which is nowhere in the text.
 NOWHERE = -1
 
 
@@ -29,7 +29,7 @@ class Characters(NamedTuple):
 
     @classmethod
     def of(cls, texts: tf.Tensor) -> "Characters":
-        """Reads texts, string [B]; bytes that are not UTF-8 are no character."""
+        """Reads texts, string [B]; bytes that are not UTF-8 do not count as characters."""
         codes, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
         bases = tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
         return cls(codes, offsets.values + tf.gather(bases, offsets.value_rowids()), bases)

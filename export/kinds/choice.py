@@ -71,7 +71,7 @@ class ServedChoice(ServedTask):
     def answer_tokens(
         self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Chooses among rows, int32 [B, N, S]; see `answer`. A row without tokens is no choice."""
+        """Chooses among rows, int32 [B, N, S]; see `answer`. A row without tokens is padding."""
         shape = tf.shape(input_ids)
         inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
