@@ -83,6 +83,8 @@ def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
         (["a", "b"], 3, "labels: is of type int; give a list"),
         (["a", "b"], "xy", "labels: is one string; give a list"),
         ({"a", "b"}, ["x", "y"], "texts: is of type set; give a list"),
+        (np.array([["a", "b"], ["c", "d"]]), ["x", "y"], "texts: is a table; give a list"),
+        (["a", "b"], np.array([[0, 1], [1, 0]]), "labels: is a table; give a list"),
         (["a", "b"], {"a": "x", "b": "y"}, "labels: is of type dict; give a list"),
         (["a", "b"], np.array(3), "labels: is of type ndarray; give a list"),
         ([], [], "texts: is empty"),

@@ -131,6 +131,10 @@ def _list_of(values: Any, what: str) -> list:
     """
     if isinstance(values, (str, bytes)):
         raise InputError(f"{what}: is one string; give a list")
+    if getattr(values, "ndim", 1) > 1:  # a data frame would give the names of its columns
+        raise InputError(
+            f"{what}: is a table; give a list, for pairs a list of pairs, such as table[['a', 'b']].values.tolist()"
+        )
     try:
         if isinstance(values, (Mapping, set, frozenset)):
             raise TypeError("it has no order")
