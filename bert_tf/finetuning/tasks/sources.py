@@ -85,7 +85,7 @@ class FileSource(Source):
       text_a: column of the first or only text, by name or by number from 0.
       text_b: column of the second text; "" for none.
       label: column of the label.
-      id: column of a name of the example; "" for none.
+      id: column of a name of the example in test; "" for none.
       has_header: see `tables.Layout`.
       quoted: see `tables.Layout`.
       separator: between the labels of one cell.
@@ -127,8 +127,8 @@ class FileSource(Source):
     def _read(self, split: str) -> list[Placed]:
         (path,) = self.files(split)
         layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
-        wanted = {"text_a": self.text_a, "text_b": self.text_b, "id": self.id}
-        wanted |= {} if split == "test" else {"label": self.label}
+        wanted = {"text_a": self.text_a, "text_b": self.text_b}
+        wanted |= {"id": self.id} if split == "test" else {"label": self.label}
         wanted = {field: column for field, column in wanted.items() if column}
         placed = []
         for line, cells in tables.read_columns(path, layout, tuple(wanted.values())):
