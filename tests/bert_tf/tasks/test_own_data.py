@@ -146,6 +146,9 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     ):
         with pytest.raises(InputError, match=message):  # one parser, also of the scale that train gives
             own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
+    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, too little for float32; subtract"):
+        own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600000001\n", regression=True)
+    assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
         own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
 
