@@ -7,7 +7,7 @@ Letters: N texts, T tokens of a text, L layers, H hidden size.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -117,6 +117,11 @@ class FeatureExtractor:
         return pooled[:, 0] if layers == 1 else pooled
 
     def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+        # Each would give its characters, its keys in any order or the names of its columns.
+        if isinstance(texts, (str, bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:
+            raise InputError(
+                f"texts: is of type {type(texts).__name__}; give a list of strings, or of pairs of strings"
+            )
         return self.vectors(_text(text, number) for number, text in enumerate(texts))
 
     def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:

@@ -55,8 +55,8 @@ def resolve(settings: VectorSettings) -> VectorSettings:
 def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
     config = contents.require_config()
     if settings.max_seq_length is None:
-        stated = longest_sentence(folder) if settings.sentence_vectors else None
-        return min(stated or _DEFAULT_LENGTH, config.max_position_embeddings)
+        positions = config.max_position_embeddings
+        return longest_sentence(folder, positions) if settings.sentence_vectors else min(_DEFAULT_LENGTH, positions)
     config.check_length(settings.max_seq_length, contents.config_file)
     return settings.max_seq_length
 

@@ -10,6 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.config import read_json
 from tfrecords.errors import InputError
 
@@ -100,8 +101,15 @@ def _mode(entries: dict, path: str) -> str:
     return _MODES[modes[0]]
 
 
-def longest_sentence(folder: str) -> int | None:
-    """Returns the row length that sentence-transformers uses with a checkpoint; None if the folder does not say it."""
+def longest_sentence(folder: str, positions: int) -> int:
+    """Returns the row length that sentence-transformers uses with a checkpoint.
+
+    Args:
+      folder: of the checkpoint. Since version 6, only its `tokenizer_config.json` has the length.
+      positions: of the model, which are the length where the folder does not say it.
+    """
     path = os.path.join(folder, _LENGTH)
-    length = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
-    return length if isinstance(length, int) and length >= 3 else None
+    stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
+    known = (stated, tokenizer_config.read(folder).get("model_max_length"))
+    lengths = [length for length in known if isinstance(length, int) and length >= 3]
+    return min([*lengths[:1], positions])

@@ -56,7 +56,7 @@ class ClassifierSettings(FineTuningSettings):
         "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma", None
     )
     label_file: str = setting("own data: file with one label a line, for labels with commas", "")
-    id_column: str = setting("own data: column with a name for each example, for test_predictions.tsv", "")
+    id_column: str = setting("own data: column of test with a name for each example, for test_predictions.tsv", "")
     data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
     class_weights: str = setting(
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "

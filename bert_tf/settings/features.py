@@ -30,7 +30,7 @@ class VectorSettings:
     )  # fmt: skip
     max_seq_length: int | None = setting(
         "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
-        "--sentence_vectors what sentence_bert_config.json beside the checkpoint says", None,
+        "--sentence_vectors what sentence_bert_config.json or tokenizer_config.json beside the checkpoint says", None,
     )  # fmt: skip
     batch_size: int = setting(
         "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches", 32

@@ -83,6 +83,8 @@ def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
         (["a", "b"], 3, "labels: is of type int; give a list"),
         (["a", "b"], "xy", "labels: is one string; give a list"),
         ({"a", "b"}, ["x", "y"], "texts: is of type set; give a list"),
+        (np.array([["a", "b"], ["c", "d"]]), ["x", "y"], "texts: is a table; give a list"),
+        (["a", "b"], np.array([[0, 1], [1, 0]]), "labels: is a table; give a list"),
         (["a", "b"], {"a": "x", "b": "y"}, "labels: is of type dict; give a list"),
         (["a", "b"], np.array(3), "labels: is of type ndarray; give a list"),
         ([], [], "texts: is empty"),
@@ -147,11 +149,21 @@ def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
         task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
 
 
+def test_floats_that_may_be_meant_as_classes_are_doubted(caplog):
+    task_of(["a", "b", "c"], [0.0, 1.0, 0.5])
+    assert "give integers" not in caplog.text
+    assert task_of(["a", "b", "c"], np.array([0.0, 1.0, 1.0])).is_regression
+    assert "the labels are floats, so the model learns numbers; if they are classes, give integers" in caplog.text
+
+
 def test_integers_are_classes_in_the_order_of_numbers_with_weights():
     task = task_of(["a", "b", "c"], [10, np.int64(2), 10], (["d"], [3]), class_weights="balanced")
     assert task.labels == ("2", "10") and task.class_weights == pytest.approx((1.5, 0.75))
     with pytest.raises(InputError, match=r"dev_texts\[0\]: unknown label '3'; the task's labels are 2, 10"):
         task.read("dev")
+    assert (
+        task_of(["a", "b"], np.array([True, False])).labels == task_of(["a", "b"], [True, False]).labels == ("0", "1")
+    )
 
 
 def test_sets_are_any_number_of_labels():

@@ -154,6 +154,11 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     vectors = extractor.sentences(["the men", "all of it"])
     assert vectors.shape == (2, 16)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    # version 6 keeps the length in the tokenizer's file
+    (tmp_path / "sentence_bert_config.json").write_text("{}")
+    for length, expected in ((18, 18), (10**30, 40)):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        assert FeatureExtractor(tmp_path, sentence_vectors=True).settings.max_seq_length == expected
     # flags go first
     own = FeatureExtractor(tmp_path, pooling="cls", max_seq_length=16).settings
     assert (own.pooling, own.normalize, own.max_seq_length) == ("cls", None, 16)
@@ -196,6 +201,12 @@ def test_a_wrong_setting_is_one_line(pretrained, settings, message):
 @pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
 def test_a_text_that_is_none_is_refused(extractor, texts):
     with pytest.raises(InputError, match=r"texts\[\d\]"):
+        extractor.tokens(texts)
+
+
+@pytest.mark.parametrize("texts", ["a text", {"a"}, {"a": "b"}, np.array([["a", "b"]]), np.array("a")])
+def test_texts_that_are_no_list_are_refused_not_taken_apart(extractor, texts):
+    with pytest.raises(InputError, match=f"texts: is of type {type(texts).__name__}; give a list"):
         extractor.tokens(texts)
 
 

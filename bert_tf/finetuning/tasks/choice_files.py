@@ -194,9 +194,12 @@ def _read_csv(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]
 
 def _number(place: str, cell: str) -> int:
     try:
-        return int(cell)
+        number = float(cell)  # libraries make floats of integers beside missing values
+        if number.is_integer():
+            return int(number)
     except ValueError:
-        raise InputError(f"{place}: the label {cell!r} is no number; give that of the right choice, from 0") from None
+        pass
+    raise InputError(f"{place}: the label {cell!r} is no whole number; give that of the right choice, from 0")
 
 
 def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
@@ -239,8 +242,14 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     same = [number for number, choice in enumerate(choices) if choice.strip() == label.strip()]
     if len(same) > 1:
         raise InputError(f"{place}: the label {label!r} is the text of {len(same)} choices; give a number from 0")
+    number = int(label) if label.strip().isdecimal() else None
+    if same and number not in (None, same[0]) and number < len(choices):
+        raise InputError(
+            f"{place}: the label {label!r} is the text of choice {same[0]} and the number of another one; give a "
+            "number without quotes, from 0"
+        )
     if same:
         return same[0]
-    if label.strip().isdecimal():
-        return int(label)
+    if number is not None:
+        return number
     raise InputError(f"{place}: the label {label!r} is none of the choices; give one, or its number from 0")

@@ -80,8 +80,8 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
       with_tags: whether to read tags.
 
     Raises:
-      InputError: the file is missing, empty or not UTF-8; or a line has another number of columns than the first one,
-        or no tag. The message names file and line.
+      InputError: the file is missing, empty or not UTF-8; a line has another number of columns than the first one, or
+        no tag; or the words are numbers. The message names file and line.
     """
     if tf.io.gfile.isdir(path):
         raise InputError(f"{path}: is a folder, not a file; check its path")
@@ -130,7 +130,17 @@ class _Reader:
         self._end()
         if not self._sentences:
             raise InputError(f"{self._path}: holds no sentence; write a word and its tag a line")
+        if self._are_numbered():
+            raise InputError(
+                f"{self._path}: column {self._layout.word} numbers the words of each sentence; name the column of the "
+                "words with --word_column"
+            )
         return self._sentences
+
+    def _are_numbered(self) -> bool:
+        """Whether the words are numbers from 1 in each sentence, as the first column of some files has them."""
+        numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
+        return all(numbered) and max(len(s.words) for s in self._sentences) > 1
 
     def _end(self) -> None:
         if self._rows:

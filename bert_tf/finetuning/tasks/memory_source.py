@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, Example
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
@@ -16,6 +17,9 @@ from bert_tf.finetuning.tasks.sources import Placed, Source, label_text
 from tfrecords.errors import InputError
 from tfrecords.flag_parsing import is_utf8
 
+_INTEGERS = (numbers.Integral, np.bool_)
+# Floats of at most so many different whole numbers may be meant as classes.
+_FEW = 10
 _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
 
 
@@ -83,6 +87,8 @@ def memory_source(
     kind = _kind_of(labels)
     placed = _placed(examples_of(texts, labels), "texts")
     names = () if kind == REGRESSION else _class_names(labels)
+    if kind == REGRESSION and len(set(labels)) <= _FEW and all(float(label).is_integer() for label in labels):
+        logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
     if dev is not None:
         dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
         if (found := _kind_of(dev_labels)) != kind:
@@ -131,6 +137,10 @@ def _list_of(values: Any, what: str) -> list:
     """
     if isinstance(values, (str, bytes)):
         raise InputError(f"{what}: is one string; give a list")
+    if getattr(values, "ndim", 1) > 1:  # a data frame would give the names of its columns
+        raise InputError(
+            f"{what}: is a table; give a list, for pairs a list of pairs, such as table[['a', 'b']].values.tolist()"
+        )
     try:
         if isinstance(values, (Mapping, set, frozenset)):
             raise TypeError("it has no order")
@@ -160,7 +170,7 @@ def _type(label) -> str:
         return "sets"
     if isinstance(label, str):
         return "strings"
-    if isinstance(label, numbers.Integral):
+    if isinstance(label, _INTEGERS):
         return "integers"
     return "floats" if isinstance(label, numbers.Real) else "other values"
 
@@ -197,7 +207,7 @@ def _label(label, where: str) -> str | tuple[str, ...]:
         return tuple(sorted({label_text(where, name) for name in label}))
     if isinstance(label, str):
         return label_text(where, label)
-    if isinstance(label, numbers.Integral):
+    if isinstance(label, _INTEGERS):
         return str(int(label))
     if isinstance(label, numbers.Real) and math.isfinite(label):
         return repr(float(label))

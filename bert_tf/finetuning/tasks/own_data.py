@@ -26,6 +26,8 @@ from tfrecords.errors import InputError
 NAMES = ("own", "tsv")
 # More different numbers than these are hardly classes.
 _MOST_NUMBERS = 20
+# Distance of two neighboring scores in float32, in units of their standard deviation.
+_COARSEST = 1e-3
 _DEFAULTS = {
     "text_a_column": "text",
     "text_b_column": "",
@@ -209,14 +211,20 @@ def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]
     """Returns mean and standard deviation of the scores of train.
 
     Raises:
-      InputError: a score is not a finite number, or all are equal.
+      InputError: a score is not a finite number; or all are equal, or so in float32, in which they are computed.
     """
     if known:
         return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
     scores = np.array([_score(placed) for placed in source.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
-    return float(scores.mean()), float(scores.std())
+    mean, deviation = float(scores.mean()), float(scores.std())
+    if np.spacing(np.float32(np.abs(scores).max())) > _COARSEST * deviation:
+        raise InputError(
+            f"train: the scores have the mean {mean:.6g} and the standard deviation {deviation:.3g}, too little for "
+            "float32; subtract a constant from them"
+        )
+    return mean, deviation
 
 
 def _score(placed: Placed) -> float:

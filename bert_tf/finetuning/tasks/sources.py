@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.json_lines import meaning
 from bert_tf.runs import run_folder
 from tfrecords.errors import InputError
+
+_PYTHON_LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
 class Placed(NamedTuple):
@@ -82,7 +85,7 @@ class FileSource(Source):
       text_a: column of the first or only text, by name or by number from 0.
       text_b: column of the second text; "" for none.
       label: column of the label.
-      id: column of a name of the example; "" for none.
+      id: column of a name of the example in test; "" for none.
       has_header: see `tables.Layout`.
       quoted: see `tables.Layout`.
       separator: between the labels of one cell.
@@ -124,8 +127,8 @@ class FileSource(Source):
     def _read(self, split: str) -> list[Placed]:
         (path,) = self.files(split)
         layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
-        wanted = {"text_a": self.text_a, "text_b": self.text_b, "id": self.id}
-        wanted |= {} if split == "test" else {"label": self.label}
+        wanted = {"text_a": self.text_a, "text_b": self.text_b}
+        wanted |= {"id": self.id} if split == "test" else {"label": self.label}
         wanted = {field: column for field, column in wanted.items() if column}
         placed = []
         for line, cells in tables.read_columns(path, layout, tuple(wanted.values())):
@@ -152,6 +155,7 @@ class FileSource(Source):
         if isinstance(cell, str):
             parts = _list_in(cell)
             if parts is None:
+                self._refuse_other_lists(place, cell)
                 parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
                 if "" in parts:
                     raise InputError(
@@ -164,6 +168,15 @@ class FileSource(Source):
         if len(set(labels)) < len(labels):
             raise InputError(f"{place}: names a label twice; remove one")
         return labels
+
+    def _refuse_other_lists(self, place: str, cell: str) -> None:
+        """Refuses a list as Python writes it, whose brackets and quotes would become parts of labels."""
+        inner = _PYTHON_LIST.fullmatch(cell.strip())
+        if inner and (self.separator in inner[1] or "'" in inner[1]):
+            raise InputError(
+                f"{place}: the labels {cell.strip()!r} are no JSON list; write them with double quotes, such as "
+                '["x", "y"], or without brackets'
+            )
 
 
 def _list_in(cell: str) -> list | None:

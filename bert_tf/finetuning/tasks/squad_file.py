@@ -139,7 +139,7 @@ def _questions_of(paragraph: Any, place: str) -> list[tuple[Question, str]]:
     found = []
     for number, entry in enumerate(_list(paragraph, "qas", place)):
         where = f"{place}.qas[{number}]"
-        id_ = _text(entry, "id", where)
+        id_ = _id(entry, where)
         where = f"{where} (id {id_})"
         answers = _answers(entry, where) if "answers" in entry else None
         is_impossible = entry.get("is_impossible", answers == ())
@@ -160,6 +160,12 @@ def _answers(entry: Mapping, where: str) -> tuple[Answer, ...]:
             raise InputError(f"{place}: answer_start is {start!r}; it must be a whole number")
         answers.append(Answer(_text(answer, "text", place), start))
     return tuple(answers)
+
+
+def _id(entry: Any, where: str) -> str:
+    """Returns the id of a question as JSON names it; some annotation tools write numbers."""
+    id_ = _member(entry, "id", where)
+    return str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else _text(entry, "id", where)
 
 
 def _member(entry: Any, key: str, place: str) -> Any:

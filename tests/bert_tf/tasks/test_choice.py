@@ -32,7 +32,7 @@ def write(path, *lines):
 
 def test_swags_columns_are_read_with_and_without_labels(tmp_path):
     expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "7")
-    assert read_choices(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2"), True) == [expected]
+    assert read_choices(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0"), True) == [expected]
     (example,) = read_choices(write(tmp_path / "b.csv", SWAG, ROW), False)
     assert example.label is None and example.choices == expected.choices
     path = write(tmp_path / "c.csv", "video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1")
@@ -49,11 +49,11 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
     lines = [
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
         {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
-        {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "1"},
+        {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
     ]
     found = read_choices(write(tmp_path / "a.jsonl", *map(json.dumps, lines)), True)
     assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
-        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 0, None),
+        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None),
     ]  # fmt: skip
 
 
@@ -62,7 +62,8 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
     [
         ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has one without a name, video-id"),
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is no number from 0 to 3"),
-        ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is no number"),
+        ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is no whole number"),
+        ("a.csv", [SWAG + ",label", ROW + ",1.5"], "line 2: the label '1.5' is no whole number"),
         ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
         ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a .csv has 4"),
         ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also on line 2"),
@@ -78,6 +79,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": -1}'], "line 1: the label -1 is no number"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is none of"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "b"], "label": "b"}'], "is the text of 2 choices"),
+        ("a.jsonl", ['{"context": "a", "choices": ["1", "0"], "label": "0"}'], "text of choice 1 and the number"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": true}'], "line 1: the label is a boolean"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"]}'], "line 1: there is no label"),
         ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are no list of strings"),

@@ -52,6 +52,7 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("a\nb\n", "train.txt, line 1: has 1 columns, so that word and tag are the same one"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is no tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
+        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 numbers the words of each sentence; .* --word_column"),
     ],
 )
 def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):

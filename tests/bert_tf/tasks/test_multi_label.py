@@ -47,6 +47,9 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
         ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: names a label twice"),
         ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: the labels 'x,,y' have an empty one .*remove that separator"),
         ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' .* beside a separator \('\|'\)"),
+        ("csv", "text,label\na,\"['x', 'y']\"\n", {}, "line 2: the labels .* are no JSON list; write them with"),
+        ("csv", "text,label\na,['x' 'y']\n", {}, "line 2: the labels .* are no JSON list"),
+        ("csv", 'text,label\na,"[x, y]"\n', {}, r"line 2: the labels '\[x, y\]' are no JSON list"),
         ("jsonl", '{"text": "a", "label": ["x", ""]}', {}, "line 1: the label is empty"),
         ("csv", "text,label\na,\nb,\n", {}, "check --label_column and --label_separator"),
         ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),
@@ -57,6 +60,10 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
 def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):
     with pytest.raises(InputError, match=message):
         make(tmp_path, content, end, **changes).read("train")
+
+
+def test_labels_may_stand_in_brackets(tmp_path):
+    assert make(tmp_path, 'text,label\na,"[x], [y]"\nb,[x]\n').labels == ("[x]", "[y]")
 
 
 CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"

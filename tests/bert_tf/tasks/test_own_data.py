@@ -146,6 +146,9 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     ):
         with pytest.raises(InputError, match=message):  # one parser, also of the scale that train gives
             own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
+    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, too little for float32; subtract"):
+        own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600000001\n", regression=True)
+    assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
         own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
 
@@ -302,13 +305,15 @@ def test_labels_with_commas_come_from_a_file(tmp_path):
 
 
 def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
-    task = own(tmp_path, "id\ttext\tlabel\nr1\ta\tx\nr2\tb\ty\n", id_column="id")
-    examples = task.read("train")
+    task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id")  # only test needs ids
+    write(tmp_path, "id\ttext\nr1\ta\nr2\tb\n", "test")
+    examples = task.read("test")
     assert [example.id for example in examples] == ["r1", "r2"]
     task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
     assert (tmp_path / "test_predictions.tsv").read_text().splitlines()[1].startswith("r1\tx\t0.5")
+    write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is also on line 2; remove one"):
-        own(tmp_path, "id\ttext\tlabel\nr1\ta\tx\nr2\tb\ty\nr1\tc\tx\n", id_column="id")
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
 
 
 def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, caplog):

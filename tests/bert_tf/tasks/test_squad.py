@@ -336,12 +336,12 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
         ({"qas": [QA], "context": " "}, "a.json: every context is empty; give each paragraph its text in 'context'"),
         ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'paragraphs' is missing"),
         ([QA], r"data\[0\].paragraphs\[0\]: the key 'context' is missing"),
-        ({"qas": [QA | {"id": 3}]}, r"qas\[0\]: 'id' is int, not a text"),
+        ({"qas": [QA | {"id": 3.5}]}, r"qas\[0\]: 'id' is float, not a text"),
         ({"qas": [{"id": "1", "answers": []}]}, r"qas\[0\] \(id 1\): the key 'question' is missing"),
         ({"qas": [QA | {"answers": [{"text": "a"}]}]}, r"\(id 1\).answers\[0\]: the key 'answer_start' is missing"),
         ({"qas": [QA | {"answers": [{"text": "a", "answer_start": "4"}]}]}, "answer_start is '4'; it must be a whole"),
         ({"qas": [QA | {"is_impossible": "no"}]}, "is_impossible is 'no'"),
-        ({"qas": [QA, QA]}, r"qas\[1\] \(id 1\): the id '1' is that of data\[0\].paragraphs\[0\].qas\[0\] \("),
+        ({"qas": [QA, QA | {"id": 1}]}, r"qas\[1\] \(id 1\): the id '1' is that of data\[0\].paragraphs\[0\].qas\[0\]"),
         ({"qas": [{"id": "1", "question": "?"}]}, "question 1 has no answers"),
         ({"qas": [QA | {"answers": []}]}, "question 1 has no answer; give --version_2_with_negative"),
     ],
@@ -368,6 +368,11 @@ def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_k
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
     with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
         make_task(str(path), has_unanswerable=True).read("train")
+
+
+def test_an_id_may_be_a_number(tmp_path):
+    entry = {"context": "the man said so", "qas": [QA | {"id": 17}]}
+    assert [question.id for question in make_task(write(tmp_path / "a.json", entry)).read("dev")] == ["17"]
 
 
 def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
