@@ -28,6 +28,8 @@ _CORS = {
 }
 # Larger bodies are parsed in a thread, so that they do not hold up others.
 _LARGE_BODY = 1 << 16
+# Values of answers that are written in a thread.
+_LARGE_ANSWER = 1 << 14
 _LARGEST_VERSION = 2**63 - 1
 
 
@@ -167,6 +169,9 @@ class Rest:
             answer = await self._service.infer(
                 self._runner, spec, lambda servable: inference.plan_predict(servable, name, inputs), version
             )
+            values = sum(array.size for array in answer.result.values())
+            if values > _LARGE_ANSWER:
+                return await asyncio.to_thread(json_answers.predictions, answer.result, by_rows)
             return json_answers.predictions(answer.result, by_rows)
 
     async def _classify(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:

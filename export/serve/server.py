@@ -76,7 +76,9 @@ def load(folder: str, settings: ServeSettings) -> Servable:
     Raises:
       Exception: the version cannot be loaded, or a recorded request fails.
     """
-    servable = Servable(folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism)
+    servable = Servable(
+        folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism, settings.max_run_seconds
+    )
     try:
         if settings.enable_model_warmup:
             replay(folder, servable)
@@ -109,7 +111,7 @@ class Server:
         )
         # Four of the largest requests may be in memory at the same time.
         admission = Admission(settings.max_requests_in_flight, 4 * largest)
-        self._service = Service(self._models, admission, metrics, largest)
+        self._service = Service(self._models, admission, metrics, largest, settings.max_request_rows)
         if settings.enable_batching:
             batching = config_files.read_batching(settings.batching_parameters_file)
             self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)

@@ -47,7 +47,11 @@ class ServeSettings:
     tensorflow_inter_op_parallelism: int = setting("ops that run at the same time; 0: one for each core", 0)
 
     host: str = setting("address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1")
-    max_request_mb: int = setting("largest request in MiB, after decompression", 32)
+    max_request_mb: int = setting(
+        "largest request in MiB, after decompression, and largest size of an answer's tensors", 32
+    )
+    max_request_rows: int = setting("most rows of a request", 4096)
+    max_run_seconds: float = setting("time after which a run of a model is given up", 120.0)
     max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
     max_connections: int = setting(
         "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest", 512
@@ -90,6 +94,7 @@ class ServeSettings:
             require((getattr(self, name) or 0) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
         require_positive(
             self, "rest_api_timeout_in_ms", "rest_api_num_threads", "grpc_max_threads", "max_request_mb",
+            "max_request_rows", "max_run_seconds",
             "max_requests_in_flight", "max_connections", "idle_timeout_seconds",
         )  # fmt: skip
 
