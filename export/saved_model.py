@@ -1,10 +1,11 @@
 """From a checkpoint to a SavedModel that TF Serving takes as it is."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +18,7 @@ from export import litert, loading, model_card, precision, recording, signatures
 from export.settings import ExportSettings
 from export.sources import Source
 from tfrecords import writer
+from tfrecords.errors import InputError
 
 LABELS_NAME = "labels.txt"
 # A SavedModel's folder for additional files; TF Serving ignores files there that it does not know.
@@ -51,22 +53,37 @@ def _write(source: Source, settings: ExportSettings) -> str:
         tempfile.TemporaryDirectory() as folder,
         writer.temporary_folder(versions.beside(settings.export_dir)) as temporary,
     ):
-        assets = _assets(source, dataclasses.asdict(settings), folder)
-        served = source.kind(source.model, source.tokenizer, source.description, assets)
-        requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
-        if settings.format == "litert":
-            rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
-            litert.write(served, temporary, settings.quantize == "int8", rows)
-            for path in assets.values():
-                tf.io.gfile.copy(path, os.path.join(temporary, os.path.basename(path)))
-        else:
-            functions = signatures.of(served, source.config.max_position_embeddings)
-            tf.saved_model.save(served, temporary, signatures=functions)
-            signatures.set_method(temporary, served.method)
-            warmup.write(temporary, versions.model_name(settings.export_dir), requests)
-            loading.check(temporary)
-        writer.write_text(os.path.join(temporary, SETTINGS_NAME), command_line.to_json(settings))
+        with _named(settings.export_dir, temporary):
+            _write_files(source, settings, folder, temporary)
         return versions.publish(temporary, settings.export_dir)
+
+
+def _write_files(source: Source, settings: ExportSettings, assets_folder: str, folder: str) -> None:
+    """Writes all files of a version into a folder, and checks them."""
+    assets = _assets(source, dataclasses.asdict(settings), assets_folder)
+    served = source.kind(source.model, source.tokenizer, source.description, assets)
+    requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
+    if settings.format == "litert":
+        rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
+        litert.write(served, folder, settings.quantize == "int8", rows)
+        for path in assets.values():
+            tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)))
+    else:
+        functions = signatures.of(served, source.config.max_position_embeddings)
+        tf.saved_model.save(served, folder, signatures=functions)
+        signatures.set_method(folder, served.method)
+        warmup.write(folder, versions.model_name(settings.export_dir), requests)
+        loading.check(folder)
+    writer.write_text(os.path.join(folder, SETTINGS_NAME), command_line.to_json(settings))
+
+
+@contextlib.contextmanager
+def _named(export_dir: str, temporary: str) -> Iterator[None]:
+    """Names in errors the folder that the user knows, instead of the temporary one."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace(temporary, export_dir.rstrip("/"))) from error
 
 
 def _assets(source: Source, settings: Mapping[str, Any], folder: str) -> dict[str, str]:

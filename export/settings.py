@@ -44,7 +44,12 @@ class ExportSettings:
         "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
         choices=("none", "int8"),
     )  # fmt: skip
-    max_answer_length: int = setting("questions on a context: longest answer, in tokens", 30)
+    n_best_size: int | None = setting(
+        "questions on a context: answers whose probabilities add up to 1; default: that of the run, or 20", None
+    )
+    max_answer_length: int | None = setting(
+        "questions on a context: longest answer, in tokens; default: that of the run, or 30", None
+    )
     null_score_diff_threshold: float | None = setting(
         "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
         "default: what --tune_null_threshold of run_squad found, or 0", None,
@@ -72,7 +77,7 @@ class ExportSettings:
         require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
         require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
-        require_positive(self, "max_answer_length", "top_k", "max_seq_length")
+        require_positive(self, "n_best_size", "max_answer_length", "top_k", "max_seq_length")
         odds = self.null_score_diff_threshold
         require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
         for flag, *names in _FLAGS_OF_KINDS:

@@ -15,6 +15,9 @@ TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
 # TF Serving's own name of the input of classify and regress.
 EXAMPLES_INPUT = "inputs"
 
+# Of a request: rows of tokens are computed all at once.
+_MOST_TOKENS = 1 << 16
+
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 
@@ -30,14 +33,19 @@ def of(served: ServedModel, longest: int) -> Signatures:
     strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
 
     def answer_strings(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answer(**texts)
+        return answer(**_alike(texts, 1, "rows"))
 
     def answer_tokens(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
         message = f"a row has more tokens than the {longest} positions of the model"
-        with tf.control_dependencies(
-            [tf.debugging.assert_less_equal(tf.shape(rows["input_ids"])[-1], longest, message)]
-        ):
-            rows = {name: tf.identity(value) for name, value in rows.items()}
+        fits = [
+            tf.debugging.Assert(tf.shape(rows["input_ids"])[-1] <= longest, [message]),
+            tf.debugging.Assert(
+                tf.size(rows["input_ids"]) <= _MOST_TOKENS,
+                [f"a request has more than {_MOST_TOKENS} tokens; send fewer rows at once"],
+            ),
+        ]
+        with tf.control_dependencies(fits):
+            rows = {name: tf.identity(value) for name, value in _alike(rows, 3, "shape").items()}
         return served.answer_tokens(**rows)
 
     def answer_examples(**serialized: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -51,6 +59,15 @@ def of(served: ServedModel, longest: int) -> Signatures:
         EXAMPLES: _concrete(answer_examples, examples),
         **{name: _concrete(function, inputs) for name, (function, inputs) in served.more_signatures().items()},
     }
+
+
+def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
+    """Refuses inputs whose first axes differ in size: operations could read beyond an end, or answer other rows."""
+    first, *others = (tf.shape(value)[:axes] for value in inputs.values())
+    message = f"{', '.join(sorted(inputs))} differ in {what}"
+    checks = [tf.debugging.Assert(tf.reduce_all(other == first), [message]) for other in others]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in inputs.items()}
 
 
 def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.types.experimental.ConcreteFunction:

@@ -14,6 +14,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import choice
+from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.text.packing import pack
 from export.kinds import base, parts
 from export.kinds.base import ServedTask
@@ -51,9 +52,6 @@ class ServedChoice(ServedTask):
           `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the number of the
           likeliest one from 0, -1 if there is none.
         """
-        rows = tf.shape(choices)[0]
-        for texts in (context, start):  # a row too many would pass unnoticed
-            tf.debugging.assert_equal(tf.shape(texts)[0], rows, "context, start and choices differ in rows")
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
         before = tf.gather(start, example)
@@ -65,7 +63,7 @@ class ServedChoice(ServedTask):
             cls_id=self.tokenizer.cls_id,
             sep_id=self.tokenizer.sep_id,
         )
-        scores = parts.compute(lambda part: self._model(part)["logits"][:, 0], inputs)  # [R]
+        scores = parts.compute(lambda part: self._model(part)["logits"][:, 0], without_common_padding(inputs))  # [R]
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
     def answer_tokens(

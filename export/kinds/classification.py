@@ -14,6 +14,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import classification, multi_label
 from bert_tf.finetuning.tasks.reading import Reading
+from export.kinds import parts
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
 from export.settings import ExportSettings
 
@@ -37,7 +38,8 @@ class _ServedClassification(ServedTask):
         columns = {name.replace("text", "segment"): text for name, text in texts.items()}
         reading = Reading.of_parameters(self._description.parameters)
         length = self._description.max_seq_length
-        return self.answers_of(reading.logits(columns, self.tokenizer, length, self._logits))
+        model = functools.partial(parts.compute, self._logits)
+        return self.answers_of(reading.logits(columns, self.tokenizer, length, model))
 
     def answer_tokens(
         self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor

@@ -79,7 +79,8 @@ class ServedEmbeddings(ServedCheckpoint):
         Returns:
           `embedding`, float32 [B, H], of several layers [B, L, H].
         """
-        return {"embedding": parts.compute(self._pooled, self._rows(self.tokenizer.encode(text)))}
+        inputs = without_common_padding(self._rows(self.tokenizer.encode(text)))
+        return {"embedding": parts.compute(self._pooled, inputs)}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], [CLS] and [SEP] included.

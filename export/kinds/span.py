@@ -6,6 +6,7 @@ Letters: B batch, S sequence length.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -14,8 +15,10 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import squad, squad_results
+from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.finetuning.tasks.squad_answers import Decoding
 from bert_tf.modeling.heads import SpanHead
+from bert_tf.runs import run_folder
 from bert_tf.text.packing import pack
 from export.kinds import parts, spans
 from export.kinds.base import ServedTask
@@ -35,14 +38,14 @@ class ServedSpan(ServedTask):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds how answers are chosen: the settings, and for version 2.0 the run's null threshold.
+        """Adds how answers are chosen: by the settings, or as in training; for version 2.0 also the null threshold.
 
         Raises:
           InputError: a threshold is given for a run whose questions all have an answer, or the run's is damaged, lost
             or of another checkpoint.
         """
-        parameters, threshold = dict(description.parameters), settings.null_score_diff_threshold
-        parameters["max_answer_length"] = settings.max_answer_length
+        threshold = settings.null_score_diff_threshold
+        parameters = dict(description.parameters) | _decoding_flags(settings, folder)
         if parameters["version_2_with_negative"]:
             if threshold is None:
                 squad_results.check_not_lost(folder)
@@ -85,9 +88,9 @@ class ServedSpan(ServedTask):
             cls_id=self.tokenizer.cls_id,
             sep_id=self.tokenizer.sep_id,
         )
-        logits = parts.compute(self._logits, inputs)
+        logits = parts.compute(self._logits, without_common_padding(inputs))
         decoding = Decoding(
-            max_answer_length=parameters["max_answer_length"], has_unanswerable=parameters["version_2_with_negative"]
+            parameters["n_best_size"], parameters["max_answer_length"], parameters["version_2_with_negative"]
         )
         return spans.decode(logits, contexts, windows, decoding, parameters.get("null_threshold", 0.0))
 
@@ -113,6 +116,21 @@ class ServedSpan(ServedTask):
         return spans.Contexts(
             ids, characters.offsets(owners, starts.values), characters.offsets(owners, ends.values), characters
         )
+
+
+def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
+    """Returns how many answers are compared, and how long they are: as given, else as in the run, else by default.
+
+    Raises:
+      InputError: the run's `run.json` is damaged.
+    """
+    is_run = tf.io.gfile.exists(os.path.join(folder, run_folder.NAME))
+    trained = run_folder.read_phases(folder)[-1].settings if is_run else {}
+    found = {}
+    for name in ("n_best_size", "max_answer_length"):
+        given = getattr(settings, name)
+        found[name] = trained.get(name, getattr(Decoding, name)) if given is None else given
+    return found
 
 
 KINDS: dict[str, type[ServedTask]] = {squad.SPAN: ServedSpan}

@@ -17,6 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import conll_files, tagging
 from bert_tf.finetuning.tasks.conll_files import Layout
+from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.text.packing import pack
 from export.kinds import parts, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
@@ -25,6 +26,8 @@ from export.kinds.words import Words, of_sentences, of_spaces
 from tfrecords.errors import InputError
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+# Padded words of an answer: some 60 bytes each.
+_MOST_WORDS = 1 << 22
 
 
 class ServedTagging(ServedTask):
@@ -106,6 +109,7 @@ class ServedTagging(ServedTask):
         return "features" in self._description.parameters
 
     def _answers(self, found: Words) -> dict[str, tf.Tensor]:
+        _check_size(found.words)
         sentences, labels = found.words.row_splits, self._description.labels
         probabilities = tf.nn.softmax(self._logits(found.words))  # [all words, C]
         predicted = tf.argmax(probabilities, -1, tf.int32)
@@ -133,7 +137,7 @@ class ServedTagging(ServedTask):
         if self._reads_words:
             inputs |= _read(places)
             places = tf.ragged.range(places.row_lengths())
-        logits = parts.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
+        logits = parts.compute(lambda part: self._model(part)["logits"], without_common_padding(inputs))  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
 
     def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
@@ -143,6 +147,13 @@ class ServedTagging(ServedTask):
         unknown = tf.fill([tf.reduce_sum(lacks)], self.tokenizer.unk_id)
         ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
         return ids[:, : self._description.max_seq_length - _SPECIAL_TOKENS]
+
+
+def _check_size(words: tf.RaggedTensor) -> None:
+    """Refuses texts, [B, (words)], whose dense answer would not fit into memory."""
+    size = words.nrows() * tf.reduce_max(tf.concat([words.row_lengths(), [0]], 0))
+    message = f"rows times words of the longest text are above {_MOST_WORDS}; send fewer or shorter texts at once"
+    tf.debugging.Assert(size <= _MOST_WORDS, [message])
 
 
 def _indices(places: tf.RaggedTensor) -> tf.Tensor:

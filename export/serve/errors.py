@@ -1,11 +1,18 @@
 """Errors that a client sees: a code of gRPC, its HTTP status as in TF Serving, and a message."""
 
 import enum
+import re
 
 import tensorflow as tf
 
 # TensorFlow's messages can hold whole graphs; a client needs the beginning.
 _LONGEST_MESSAGE = 2048
+# Lines of TensorFlow's messages that say where something went wrong, not what.
+_NO_REASON = re.compile(
+    r"Graph execution error|Detected at node|<stack traces|\d+ root error|\s*\[\[|Node: |  File |    "
+)
+_OF_SEVERAL = re.compile(r"  \(0\) [A-Z_]+: *")
+_ASSERTION = re.compile(r"assertion failed: \[([^\]]*)\]")
 
 
 class Code(enum.IntEnum):
@@ -64,9 +71,17 @@ def from_exception(error: Exception) -> ServingError:
     if isinstance(error, ServingError):
         return error
     if isinstance(error, tf.errors.OpError):
-        return ServingError(Code(error.error_code), (error.message or str(error))[:_LONGEST_MESSAGE])
+        return ServingError(Code(error.error_code), reason(error.message or str(error)))
     if isinstance(error, RecursionError):
         return invalid("The request nests too deeply")
     if isinstance(error, MemoryError):
         return ServingError(Code.RESOURCE_EXHAUSTED, "The request needs more memory than there is")
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE])
+
+
+def reason(message: str) -> str:
+    """Returns the line of a message of TensorFlow that says what is wrong; the others name operations of the graph."""
+    lines = (_OF_SEVERAL.sub("", line).strip() for line in message.splitlines() if not _NO_REASON.match(line))
+    line = next(filter(None, lines), message.strip().partition("\n")[0])
+    assertion = _ASSERTION.fullmatch(line)
+    return (assertion[1] if assertion else line)[:_LONGEST_MESSAGE]

@@ -1,6 +1,7 @@
 """The REST interface, as TF Serving's: the same paths, bodies, status codes and errors."""
 
 import asyncio
+import contextlib
 import dataclasses
 import re
 import urllib.parse
@@ -27,6 +28,8 @@ _CORS = {
 }
 # Larger bodies are parsed in a thread, so that they do not hold up others.
 _LARGE_BODY = 1 << 16
+# Values of answers that are written in a thread.
+_LARGE_ANSWER = 1 << 14
 _LARGEST_VERSION = 2**63 - 1
 
 
@@ -35,7 +38,7 @@ class RestOptions:
     """Options of the REST interface.
 
     Attributes:
-      timeout: seconds for a request, and for reading its body.
+      timeout: seconds for reading a request's body, for answering it, and for the client to read the answer.
       largest_body: bytes, after decompression.
       cors: whether pages of other origins may ask.
       metrics_path: URL path of the metrics; "" for none.
@@ -47,29 +50,39 @@ class RestOptions:
     metrics_path: str
 
 
-def make_application(service: Service, runner: Runner, options: RestOptions) -> web.Application:
-    """Returns the web application.
+class Rest:
+    """Answers HTTP requests.
 
     Args:
       service: answers calls.
       runner: runs models for REST.
       options: see `RestOptions`.
     """
-    application = web.Application(client_max_size=options.largest_body)
-    application.router.add_route("*", "/{path:.*}", _Rest(service, runner, options).handle)
-    return application
 
-
-class _Rest:
     def __init__(self, service: Service, runner: Runner, options: RestOptions):
         self._service = service
         self._runner = runner
         self._options = options
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Answers any request."""
+        """Answers any request, and sends the answer."""
+        with contextlib.ExitStack() as held:  # a request counts until its answer is sent
+            response = await self._response(request, held)
+            if self._options.cors:
+                response.headers.update(_CORS)
+            if self._service.draining:
+                response.force_close()
+            give_up = asyncio.get_running_loop().call_later(self._options.timeout, _abort, request)
+            try:
+                await response.prepare(request)
+                await response.write_eof()
+            finally:
+                give_up.cancel()
+            return response
+
+    async def _response(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
         try:
-            response = await self._answer(request)
+            return await self._answer(request, held)
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client has left
         except Exception as error:
@@ -79,13 +92,9 @@ class _Rest:
             response = _json(json_answers.error(known.message), known.http_status)
             if not request.content.at_eof():  # what is left of the body is not worth reading
                 response.force_close()
-        if self._options.cors:
-            response.headers.update(_CORS)
-        if self._service.draining:
-            response.force_close()
-        return response
+            return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
         path = request.rel_url.raw_path
         if path == self._options.metrics_path and request.method == "GET":
             return web.Response(body=self._service.metrics.page(), content_type="text/plain")
@@ -96,7 +105,7 @@ class _Rest:
         if request.method == "OPTIONS" and self._options.cors:
             return web.Response()
         if request.method == "POST" and (match := _POST.fullmatch(path)):
-            return await self._post(request, _spec(*match.groups()[:3]), match[4].lower())
+            return await self._post(request, _spec(*match.groups()[:3]), match[4].lower(), held)
         if request.method == "GET" and (match := _GET.fullmatch(path)):
             return self._get(_spec(*match.groups()[:3]), is_metadata=match[4] is not None)
         raise invalid(f"Malformed request: {request.method} {path}")
@@ -114,8 +123,11 @@ class _Rest:
         request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=[SIGNATURES])
         return _json(json_answers.metadata(self._service.metadata(request)))
 
-    async def _post(self, request: web.BaseRequest, spec: model_pb2.ModelSpec, method: str) -> web.Response:
-        with self._service.counted(spec.name, method, "REST"), self._service.admission.request() as take:
+    async def _post(
+        self, request: web.BaseRequest, spec: model_pb2.ModelSpec, method: str, held: contextlib.ExitStack
+    ) -> web.Response:
+        with self._service.counted(spec.name, method, "REST"):
+            take = held.enter_context(self._service.admission.request())
             try:
                 body = await asyncio.wait_for(self._body(request, take), self._options.timeout)
             except asyncio.TimeoutError as error:
@@ -132,6 +144,9 @@ class _Rest:
         chunks, size = [], request.content_length or 0
         self._check_size(size)
         size = 0
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # that was not the answer
         try:
             async for chunk in request.content.iter_any():
                 size += len(chunk)
@@ -154,6 +169,9 @@ class _Rest:
             answer = await self._service.infer(
                 self._runner, spec, lambda servable: inference.plan_predict(servable, name, inputs), version
             )
+            values = sum(array.size for array in answer.result.values())
+            if values > _LARGE_ANSWER:
+                return await asyncio.to_thread(json_answers.predictions, answer.result, by_rows)
             return json_answers.predictions(answer.result, by_rows)
 
     async def _classify(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:
@@ -202,6 +220,12 @@ def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2
             raise invalid(f"Failed to convert version: {version[:100]} to numeric.")
         spec.version.value = int(version)
     return spec
+
+
+def _abort(request: web.BaseRequest) -> None:
+    """Drops the connection of a client that does not read its answer."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

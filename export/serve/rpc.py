@@ -1,6 +1,6 @@
 """The gRPC interface: PredictionService, ModelService, and the health service."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import grpc
 from absl import logging
@@ -19,19 +19,18 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )  # fmt: skip
 
-from export.serve import inference, tensors
+from export.serve import inference, rpc_limits, tensors
 from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.models import check_reload_paths
+from export.serve.rpc_limits import RpcLimits
 from export.serve.running import Runner
 from export.serve.service import Answer, Service
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
-# Room for what surrounds the tensors of a message.
-_OVERHEAD_BYTES = 1 << 20
 
 
 def make_server(
-    service: Service, runner: Runner, reload_roots: Sequence[str], largest_message: int, most_requests: int
+    service: Service, runner: Runner, reload_roots: Sequence[str], limits: RpcLimits, arguments: Mapping[str, int | str]
 ) -> grpc.aio.Server:
     """Returns a server without a port.
 
@@ -39,15 +38,10 @@ def make_server(
       service: answers calls.
       runner: runs models for gRPC.
       reload_roots: folders from which HandleReloadConfigRequest may add models.
-      largest_message: bytes of a request.
-      most_requests: requests at the same time. gRPC itself refuses more than twice as many.
+      limits: see `RpcLimits`.
+      arguments: of gRPC, by name; they replace those of the limits.
     """
-    options = [
-        ("grpc.max_receive_message_length", largest_message + _OVERHEAD_BYTES),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
-    ]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=2 * most_requests)
+    server = rpc_limits.make_server(limits, arguments)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service, reload_roots), server)
     return server

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from export.serve.errors import invalid
+from export.serve.errors import invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
 # A client can choose among outputs; so many choices are kept ready.
@@ -23,19 +23,22 @@ class Servable:
       signatures: name to definition, as in the SavedModel.
     """
 
-    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
+    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0, most_seconds: float = 0):
         """Loads a SavedModel.
 
         Args:
           folder: of the version.
           intra_op_threads: threads for one op; 0 for one each core.
           inter_op_threads: ops at the same time; 0 for one each core.
+          most_seconds: after which a run is given up; 0 for no limit.
 
         Raises:
           tf.errors.OpError, OSError: the folder holds no SavedModel, or a damaged one.
         """
         config = tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
+            intra_op_parallelism_threads=intra_op_threads,
+            inter_op_parallelism_threads=inter_op_threads,
+            operation_timeout_in_ms=int(most_seconds * 1000),
         )
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
@@ -64,7 +67,7 @@ class Servable:
         try:
             values = call(*(feeds[name] for name in fed))
         except UnicodeDecodeError as error:  # an op's message quotes bytes of the request
-            raise invalid(error.object.decode("utf-8", "replace")) from error
+            raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))
 
     def _make_call(self, fed: tuple[str, ...], fetched: tuple[str, ...]):

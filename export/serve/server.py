@@ -15,9 +15,11 @@ from aiohttp import web
 
 from export.serve import config_files, models, rest, rpc
 from export.serve.batching import Batcher
+from export.serve.connections import Connections
 from export.serve.errors import ServingError
 from export.serve.metrics import Metrics
 from export.serve.models import Models, ModelServerConfig
+from export.serve.rpc_limits import RpcLimits
 from export.serve.running import Alone
 from export.serve.servable import Servable
 from export.serve.service import Admission, Service
@@ -29,8 +31,6 @@ _MIB = 1 << 20
 # Clients that keep connections open may be about to send; they get so much time to see that the server closes.
 _LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
-_LARGEST_HEADER = 16 * 1024
-_KEEPALIVE_SECONDS = 75.0
 
 
 def serve(settings: ServeSettings) -> None:
@@ -76,7 +76,9 @@ def load(folder: str, settings: ServeSettings) -> Servable:
     Raises:
       Exception: the version cannot be loaded, or a recorded request fails.
     """
-    servable = Servable(folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism)
+    servable = Servable(
+        folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism, settings.max_run_seconds
+    )
     try:
         if settings.enable_model_warmup:
             replay(folder, servable)
@@ -109,14 +111,14 @@ class Server:
         )
         # Four of the largest requests may be in memory at the same time.
         admission = Admission(settings.max_requests_in_flight, 4 * largest)
-        self._service = Service(self._models, admission, metrics, largest)
+        self._service = Service(self._models, admission, metrics, largest, settings.max_request_rows)
         if settings.enable_batching:
             batching = config_files.read_batching(settings.batching_parameters_file)
             self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)
         else:
             self._rest_runner = Alone(settings.rest_threads, "rest")
             self._grpc_runner = Alone(settings.grpc_threads, "grpc")
-        self._rest: web.AppRunner | None = None
+        self._rest: web.ServerRunner | None = None
         self._listening: socket.socket | None = None
         self._grpc: grpc.aio.Server | None = None
         self._health: rpc.Health | None = None
@@ -156,11 +158,9 @@ class Server:
             settings.rest_api_enable_cors_support,
             self._metrics_path,
         )
-        self._rest = web.AppRunner(
-            rest.make_application(self._service, self._rest_runner, options),
-            access_log=None, handle_signals=False, max_line_size=_LARGEST_HEADER, max_field_size=_LARGEST_HEADER,
-            keepalive_timeout=_KEEPALIVE_SECONDS, lingering_time=1.0, shutdown_timeout=1.0,
-        )  # fmt: skip
+        handle = rest.Rest(self._service, self._rest_runner, options).handle
+        connections = Connections(handle, settings.max_connections, settings.idle_timeout_seconds)
+        self._rest = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1.0)
         await self._rest.setup()
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         try:
@@ -178,9 +178,13 @@ class Server:
         settings = self._settings
         if settings.reload_config_roots:
             roots = [root.strip() for root in settings.reload_config_roots.split(",")]
-        server = rpc.make_server(
-            self._service, self._grpc_runner, roots, settings.max_request_mb * _MIB, settings.max_requests_in_flight
+        limits = RpcLimits(
+            settings.max_request_mb * _MIB,
+            settings.max_requests_in_flight,
+            settings.max_connections,
+            settings.idle_timeout_seconds,
         )
+        server = rpc.make_server(self._service, self._grpc_runner, roots, limits, settings.channel_arguments)
         if settings.enable_grpc_healthcheck_service:
             self._health = rpc.Health(server)
         address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
@@ -232,7 +236,7 @@ class Server:
         for runner in {self._rest_runner, self._grpc_runner}:
             runner.close()
 
-    async def _stop_rest(self, runner: web.AppRunner, deadline: float) -> None:
+    async def _stop_rest(self, runner: web.ServerRunner, deadline: float) -> None:
         for site in list(runner.sites):
             await site.stop()
         if self._listening:

@@ -13,7 +13,7 @@ from export.serve.inference import Plan
 from export.serve.metrics import Metrics
 from export.serve.models import Models
 from export.serve.running import Runner
-from export.serve.servable import Servable
+from export.serve.servable import Arrays, Servable
 from export.serve.versions import Version
 
 SIGNATURES = "signature_def"
@@ -81,14 +81,16 @@ class Service:
       models: the served models.
       admission: lets requests in.
       metrics: counts them.
-      largest_bytes: largest array that a request may stand for.
+      largest_bytes: largest array that a request may stand for, and of all arrays of an answer.
+      most_rows: of a request.
     """
 
-    def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int):
+    def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int, most_rows: int):
         self.models = models
         self.admission = admission
         self.metrics = metrics
         self.largest_bytes = largest_bytes
+        self._most_rows = most_rows
         self.draining = False
 
     async def infer(
@@ -108,8 +110,26 @@ class Service:
         """
         with version or self.models.find(spec) as found:
             planned = plan(found.servable)
+            self._check_rows(planned.feeds)
             arrays = await runner.run(found, planned.feeds, planned.fetches)
+            self._check_answer(arrays)
             return Answer(planned.finish(arrays), found.number, planned.signature_name)
+
+    def _check_rows(self, feeds: Arrays) -> None:
+        rows = max((len(array) for array in feeds.values() if array.ndim), default=0)
+        if rows > self._most_rows:
+            raise invalid(f"The request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
+
+    def _check_answer(self, arrays: Arrays) -> None:
+        """Refuses an answer before it is written: as text it takes many times its memory."""
+        size = sum(array.nbytes for array in arrays.values())
+        if size > self.largest_bytes:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The answer has {size} bytes, more than {self.largest_bytes} (--max_request_mb); ask for fewer rows, "
+                "or for shorter ones",
+                http_status=413,
+            )
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 
 from bert_tf.command_line import require, require_positive, setting
 
@@ -25,9 +26,14 @@ class ServeSettings:
     )
     port: int = setting("TCP port for gRPC; 0: no gRPC", 8500)
     rest_api_port: int = setting("TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501)
-    rest_api_timeout_in_ms: int = setting("time that a REST request may take, including its body", 30000)
+    rest_api_timeout_in_ms: int = setting(
+        "time to read the body of a REST request, to answer it, and for the client to read the answer, each", 30000
+    )
     rest_api_num_threads: int | None = setting("threads for models asked over REST; 4 for each core by default", None)
     grpc_max_threads: int | None = setting("threads for models asked over gRPC; 4 for each core by default", None)
+    grpc_channel_arguments: str = setting(
+        "comma-separated arguments of gRPC's server, as grpc.max_connection_age_ms=600000", ""
+    )
     rest_api_enable_cors_support: bool = setting("allow pages of other origins to ask over REST", False)
     enable_batching: bool = setting("run the model on several requests at once", False)
     batching_parameters_file: str = setting("BatchingParameters as text; empty: TF Serving's defaults", "")
@@ -41,8 +47,19 @@ class ServeSettings:
     tensorflow_inter_op_parallelism: int = setting("ops that run at the same time; 0: one for each core", 0)
 
     host: str = setting("address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1")
-    max_request_mb: int = setting("largest request in MiB, after decompression", 32)
+    max_request_mb: int = setting(
+        "largest request in MiB, after decompression, and largest size of an answer's tensors", 32
+    )
+    max_request_rows: int = setting("most rows of a request", 4096)
+    max_run_seconds: float = setting("time after which a run of a model is given up", 120.0)
     max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
+    max_connections: int = setting(
+        "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest", 512
+    )
+    idle_timeout_seconds: float = setting(
+        "connections that wait so long for a request, or for the end of its header, are closed; over gRPC also a "
+        "request whose message takes longer", 75.0,
+    )  # fmt: skip
     shutdown_grace_seconds: float = setting("time after SIGTERM for requests that were accepted before", 20.0)
     reload_config_roots: str = setting(
         "comma-separated folders from which a gRPC HandleReloadConfigRequest may add models; empty: those that hold "
@@ -62,6 +79,7 @@ class ServeSettings:
             not self.model_config_file_poll_wait_seconds or bool(self.model_config_file),
             "--model_config_file_poll_wait_seconds: also give --model_config_file",
         )
+        _ = self.channel_arguments  # a wrong one is refused at once
         for name in ("port", "rest_api_port"):
             require(0 <= getattr(self, name) < 65536, f"--{name}={getattr(self, name)}: must be from 0 to 65535")
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
@@ -76,8 +94,23 @@ class ServeSettings:
             require((getattr(self, name) or 0) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
         require_positive(
             self, "rest_api_timeout_in_ms", "rest_api_num_threads", "grpc_max_threads", "max_request_mb",
-            "max_requests_in_flight",
+            "max_request_rows", "max_run_seconds",
+            "max_requests_in_flight", "max_connections", "idle_timeout_seconds",
         )  # fmt: skip
+
+    @property
+    def channel_arguments(self) -> dict[str, int | str]:
+        """`grpc_channel_arguments` by name; whole numbers are numbers.
+
+        Raises:
+          InputError: an argument lacks its name or its value.
+        """
+        found: dict[str, int | str] = {}
+        for argument in filter(None, self.grpc_channel_arguments.split(",")):
+            name, _, value = (part.strip() for part in argument.partition("="))
+            require(bool(name and value), f"--grpc_channel_arguments={argument}: give name=value, separated by commas")
+            found[name] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
+        return found
 
     @property
     def intra_op_threads(self) -> int:

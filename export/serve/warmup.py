@@ -9,8 +9,8 @@ from export.serve import inference
 from export.serve.errors import ServingError, from_exception
 from export.serve.servable import Servable
 from export.serve.tensors import from_proto
+from export.warmup import NAME
 
-NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _MOST_RECORDS = 1000
 _LARGEST_BYTES = 1 << 30
 

@@ -16,9 +16,13 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from export import loading, operations, warmup
 from export.check import check
+from export.saved_model import export_saved_model
 from export.serve.servable import Servable
 from export.serve.warmup import replay
+from export.settings import ExportSettings
+from tests.bert_tf.classification import make_task
 from tests.export.conftest import DEV_TEXTS
+from tests.export.exports import put_together
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -120,6 +124,13 @@ def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
     with pytest.raises(InputError, match=message) as error:
         check(str(copied))
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_an_export_that_fails_its_check_names_the_folder_that_was_asked_for(vocab_file, tmp_path):
+    put_together(tmp_path / "run", vocab_file, make_task(2), spread=float("nan"))
+    with pytest.raises(InputError, match=f"^{tmp_path}/out/assets.extra/.* output probabilities is not finite"):
+        export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/out/"))
+    assert os.listdir(tmp_path / "out") == []
 
 
 def test_a_recorded_request_that_the_model_refuses_breaks_the_check(copied):

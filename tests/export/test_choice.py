@@ -38,7 +38,7 @@ def columns(examples):
 
 def test_inputs_of_different_rows_are_refused(chooser):
     for rows in ((3, 2), (2, 3)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="context, start and choices differ in rows"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="choices, context, start differ in rows"):
             ask(chooser[0], context=["a"] * rows[0], start=[""] * rows[1], choices=[["x", "y"]] * 2)
 
 

@@ -45,7 +45,7 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
     task = SquadTask((), "", Decoding(20, 30, True, exact_offsets=True))
     model, split, logits = predicted(task, questions, tokenizer, 256)
     described = description.describe(task, True, 256)
-    options = {"max_answer_length": 30, "null_threshold": 0.0}
+    options = {"n_best_size": 20, "max_answer_length": 30, "null_threshold": 0.0}
     described = dataclasses.replace(described, parameters={**described.parameters, **options})
     served = ServedSpan(model, tokenizer, described, {})
     given = ([question.text for question in questions], [question.context for question in questions])

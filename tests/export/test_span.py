@@ -32,7 +32,8 @@ QUESTIONS = [(question, context) for context in CONTEXTS for question in ("what 
 
 def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
     """An export and the trainer's answers to QUESTIONS."""
-    task = SquadTask((), "", Decoding(20, 30, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
+    sizes = settings.get("n_best_size", 20), settings.get("max_answer_length", 30)
+    task = SquadTask((), "", Decoding(*sizes, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
     model = put_together(run, vocab_file, task, LENGTH, bilstm_head, spread=0.6)
     tokenizer = BertTokenizer(vocab_file)
     questions = [Question(str(number), *pair, ()) for number, pair in enumerate(QUESTIONS)]
@@ -101,10 +102,29 @@ def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
 
 
 @pytest.mark.slow
-def test_a_bilstm_and_a_given_threshold_are_served(vocab_file, tmp_path):
+def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
     (tmp_path / "run").mkdir()
-    model, expected = served(tmp_path / "run", vocab_file, True, bilstm_head=True, null_score_diff_threshold=THRESHOLD)
+    flags = {"null_score_diff_threshold": THRESHOLD, "n_best_size": 4, "max_answer_length": 7}
+    model, expected = served(tmp_path / "run", vocab_file, True, bilstm_head=True, **flags)
     assert_equal(ask(model, **columns(QUESTIONS)), expected)
+
+
+def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(vocab_file, tmp_path):
+    task = SquadTask((), "", Decoding(), STRIDE, QUERY)
+    run, described = tmp_path / "run", description.describe(task, True, LENGTH)
+    run.mkdir()
+    put_together(run, vocab_file, task, LENGTH)
+
+    def chosen(**flags):
+        settings = ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/1", **flags)
+        parameters = ServedSpan.completed(settings, described, str(run), 1).parameters
+        return parameters["n_best_size"], parameters["max_answer_length"]
+
+    assert chosen() == (20, 30)
+    phase = {"model": {}, "data": {}, "optimizer": {"num_train_steps": 1}}
+    phases = [phase | {"settings": {"n_best_size": 5, "max_answer_length": 12}}]
+    (run / "run.json").write_text(json.dumps({"phases": phases}))
+    assert chosen() == (5, 12) and chosen(max_answer_length=9) == (5, 9) and chosen(n_best_size=1) == (1, 12)
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):

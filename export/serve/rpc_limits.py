@@ -1,0 +1,86 @@
+"""What bounds the gRPC interface: messages, requests, connections, and the time that clients may take."""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+
+import grpc
+
+# Room for what surrounds the tensors of a message.
+_OVERHEAD_BYTES = 1 << 20
+# Ends what no other limit does, such as a client that does not read its answer. Others notice nothing: their next
+# request takes a new connection.
+_OLDEST_CONNECTION_SECONDS = 3600
+_PING_ANSWER_SECONDS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class RpcLimits:
+    """Limits of the gRPC interface.
+
+    Attributes:
+      largest_message: bytes of a request.
+      most_requests: requests at the same time. gRPC itself refuses more than twice as many.
+      most_connections: at the same time.
+      idle_seconds: that a connection may have no request, and that a request may take to arrive.
+    """
+
+    largest_message: int
+    most_requests: int
+    most_connections: int
+    idle_seconds: float
+
+
+def make_server(limits: RpcLimits, arguments: Mapping[str, int | str]) -> grpc.aio.Server:
+    """Returns a server without services and ports.
+
+    Args:
+      limits: see `RpcLimits`.
+      arguments: of gRPC, by name; they replace those of the limits.
+    """
+    idle_ms = int(limits.idle_seconds * 1000)
+    options = {
+        "grpc.max_receive_message_length": limits.largest_message + _OVERHEAD_BYTES,
+        "grpc.max_send_message_length": -1,
+        "grpc.so_reuseport": 0,  # a second server on the port is an error, not a partner
+        "grpc.max_allowed_incoming_connections": limits.most_connections,
+        "grpc.server_handshake_timeout_ms": idle_ms,
+        "grpc.max_connection_idle_ms": idle_ms,
+        "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
+        "grpc.max_connection_age_grace_ms": idle_ms,
+        "grpc.keepalive_time_ms": idle_ms,  # pings clients whose machine is gone
+        "grpc.keepalive_timeout_ms": _PING_ANSWER_SECONDS * 1000,
+    }
+    return grpc.aio.server(
+        options=list((options | dict(arguments)).items()),
+        maximum_concurrent_rpcs=2 * limits.most_requests,
+        interceptors=[_MessageTimeout(limits.idle_seconds)],
+    )
+
+
+class _MessageTimeout(grpc.aio.ServerInterceptor):
+    """Ends requests whose message does not arrive in time; gRPC itself would wait for it forever."""
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        """See `grpc.aio.ServerInterceptor`."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_streaming or handler.response_streaming:
+            return handler
+
+        # To the client, a stream of one message is a message.
+        async def answer(messages, context):
+            try:
+                request = await asyncio.wait_for(anext(messages), self._seconds)
+            except (asyncio.TimeoutError, StopAsyncIteration):
+                code = grpc.StatusCode.DEADLINE_EXCEEDED
+                await context.abort(code, "The request did not arrive completely in time")
+            return await handler.unary_unary(request, context)
+
+        return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
