@@ -13,6 +13,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import (
     hugging_face,
+    latest,
     model_config,
     names,
     native,
@@ -28,7 +29,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import multi_label, squad_results
 from bert_tf.finetuning.tasks.choice import CHOICE
 from bert_tf.finetuning.tasks.classification import REGRESSION
-from bert_tf.runs import checkpoint_tokenizer, run_folder
+from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import PAD, load_vocabulary
@@ -53,7 +54,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
         folder is not empty or cannot be written.
     """
     writer.check_new_folder(settings.output, "output")
-    contents = checkpoints.open_checkpoint(settings.input, settings.bert_config_file)
+    path = _checkpoint(settings)
+    contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
     if settings.format != "tf_models":
         contents = trained_pooler(contents)
     config = contents.require_config()
@@ -62,7 +64,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
     if settings.keep_optimizer:
         _require_moments(contents, paths)
-    run_folder.warn_if_unfinished(contents.source)
+    if path == settings.input:
+        run_folder.warn_if_unfinished(contents.source)
     tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
         tokenizer.check(settings.do_lower_case, settings.vocab_file)
@@ -90,6 +93,17 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if fresh:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
+
+
+def _checkpoint(settings: ConversionSettings) -> str:
+    """Returns the checkpoint to convert: of a run's folder, the one that evaluation, prediction and export take."""
+    path = settings.input
+    is_run = tf.io.gfile.isdir(path) and tf.io.gfile.exists(os.path.join(path, run_folder.NAME))
+    newest = latest.find(path) if is_run else None
+    if not newest or not newest.prefix:
+        return path
+    run_folder.warn_if_unfinished(newest.prefix)
+    return chosen_checkpoint.choose(path, newest, settings.use_checkpoint).prefix
 
 
 @contextlib.contextmanager
@@ -125,13 +139,14 @@ def _write_tokenizer(
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
+        step = latest.step_of(tokenizer.source) if latest.step_of(tokenizer.source) >= 0 else None
         if task.kind == multi_label.MULTI_LABEL and tf.io.gfile.exists(
             os.path.join(tokenizer.folder, multi_label.THRESHOLDS_NAME)
         ):
-            thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels)
+            thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels, step)
             multi_label.write_thresholds(folder, task.labels, thresholds, step=None)
         if tf.io.gfile.exists(os.path.join(tokenizer.folder, squad_results.THRESHOLD_NAME)):
-            squad_results.write_threshold(folder, squad_results.read_threshold(tokenizer.folder), step=None)
+            squad_results.write_threshold(folder, squad_results.read_threshold(tokenizer.folder, step), step=None)
     if settings.format != "hugging_face":
         return
     if not vocab_file:

@@ -138,8 +138,8 @@ class BertEncoder(keras.Model):
                 positions += tf.maximum(tf.reduce_sum(tf.cast(same, tf.int32), axis=2) - 1, 0)
             return positions
         if not left_to_right:
-            return tf.zeros_like(input_mask[:, 0])[:, tf.newaxis]  # one column, also where S is dynamic
-        return tf.maximum(tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1, 0)
+            return tf.zeros_like(input_mask[:, 0], tf.int32)[:, tf.newaxis]  # one column, also where S is dynamic
+        return tf.maximum(tf.reduce_sum(tf.cast(input_mask, tf.int32), axis=1, keepdims=True) - 1, 0)
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:

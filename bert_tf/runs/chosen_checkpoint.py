@@ -1,4 +1,4 @@
-"""Which of a run's checkpoints is evaluated, predicts and is exported.
+"""Which of a run's checkpoints is evaluated, predicts, and is exported or converted.
 
 Paper: appendix A.3 (choice on the dev set).
 """

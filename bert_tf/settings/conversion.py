@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, require_folder, setting
+from bert_tf.command_line import check_values, require, require_folder, setting
 
 # Accepted names of the formats.
 FORMATS = {
@@ -30,6 +30,10 @@ class ConversionSettings:
         "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face"
     )
     bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
+    use_checkpoint: str = setting(
+        "of a fine-tuning run's folder: the checkpoint that was best on the dev data during training, or the last one; "
+        "without --eval_strategy in training it is always the last", "best", choices=("best", "last"),
+    )  # fmt: skip
     vocab_file: str = setting("the input's vocabulary; empty: vocab.txt in its folder", "")
     do_lower_case: bool | None = setting(
         "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in its folder or from its "
@@ -46,6 +50,7 @@ class ConversionSettings:
     )
 
     def __post_init__(self):
+        check_values(self)
         format = FORMATS.get(self.format.lower().replace("-", "_"))
         require(format, f"--format={self.format}: must be bert_tf, tf1, tf_models or hugging_face")
         object.__setattr__(self, "format", format)

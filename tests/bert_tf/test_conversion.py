@@ -16,8 +16,9 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.tasks import squad_results
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import run_folder
+from bert_tf.runs import evaluations, run_folder
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
@@ -389,6 +390,32 @@ def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source,
     (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     convert(tmp_path / "run", tmp_path / "out", "tf1")
     assert f"{tmp_path}/run/ckpt-0: step 0 of 10: its training is not finished" in caplog.messages
+
+
+def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source, tmp_path, caplog):
+    run = tmp_path / "run"
+    convert(source, run, "bert_tf")
+    (run / "checkpoint").unlink()
+    for part in ("index", "data-00000-of-00001"):
+        (run / f"ckpt-0.{part}").rename(run / f"ckpt-3.{part}")
+    last = BertPretrainer(CONFIG)
+    tf.train.Checkpoint(model=last, global_step=tf.Variable(7, dtype=tf.int64)).write(str(run / "ckpt-7"))
+    phase = run_folder.Phase({}, {}, {}, {"num_train_steps": 7})
+    (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
+    description.write(str(run), TaskDescription("span", "squad", (), True, 8, {}))
+    squad_results.write_threshold(str(run), 1.5, 3)
+
+    path = "encoder/pooler/kernel"
+    best, newest = checkpoints.open_checkpoint(f"{run}/ckpt-3").read([path]), last.encoder.pooler.kernel.numpy()
+    np.testing.assert_array_equal(convert(run, tmp_path / "best", "bert_tf").read([path])[path], best[path])
+    assert "not finished" not in caplog.text
+    np.testing.assert_array_equal(
+        convert(run, tmp_path / "last", "tf1", "--use_checkpoint=last").read([path])[path], newest
+    )
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 7"):
+        convert(run, tmp_path / "other", "bert_tf", "--use_checkpoint=last")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):

@@ -79,6 +79,12 @@ def test_missing_mask_and_segments_mean_none_padded_and_all_first(model, batch):
     )
 
 
+@pytest.mark.parametrize("dtype", [tf.bool, tf.int64, tf.float32])
+def test_a_mask_may_have_another_dtype(model, batch, dtype):
+    other = {**batch, "input_mask": tf.cast(batch["input_mask"], dtype)}
+    np.testing.assert_array_equal(*(model.encoder(inputs)["pooled_output"] for inputs in (other, batch)))
+
+
 def test_dropout_depends_on_seed_alone(model, batch):
     def run(seed):
         return model.encoder(batch, training=True, seed=seed)["sequence_output"].numpy()
