@@ -96,5 +96,8 @@ def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
         return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
     flat = math.prod(x.shape[2:])
-    shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
+    if x.shape[:2].is_fully_defined():  # fewer operations to trace
+        shape = [*x.shape[:2], *kernel.shape[axes:]]
+    else:
+        shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)

@@ -118,13 +118,15 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
     objective = make_objective(CONFIG, 2)
 
-    def evaluate(batch_size, packed_for):
-        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, max_seq_length=16, packed_for=packed_for)
+    def evaluate(batch_size, packed_for, parts=1):
+        options = {"max_seq_length": 16, "shares": parts}
+        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, packed_for=packed_for, **options)
 
         def make_batches(context):
-            return row_batches(encoded, task, tokenizer, plan, max_seq_length=16, input_context=context)
+            options["micro_batches"] = parts
+            return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
-        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count)
+        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
 
     one_by_one, loss = evaluate(1, None)
     assert one_by_one.shape == (count, 2)
@@ -134,5 +136,10 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     np.testing.assert_allclose(loss, np.mean(np.logaddexp.reduce(one_by_one, axis=1) - right), rtol=1e-5)
     for batch_size, packed_for in ((4, None), (64, None), (1, CONFIG), (4, CONFIG), (64, CONFIG)):
         again, its_loss = evaluate(batch_size, packed_for)
+        np.testing.assert_allclose(again, one_by_one, atol=1e-6)
+        np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+    objective.evaluation_step = None  # it was traced for whole batches
+    for packed_for in (None, CONFIG):
+        again, its_loss = evaluate(4, packed_for, parts=2)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
