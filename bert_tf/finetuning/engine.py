@@ -25,6 +25,7 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
+from bert_tf.modeling.layers import created_as_zeros
 from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, memory, metrics, metrics_file, progress, resume
@@ -81,7 +82,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     _check_batches(run)
     workers.check_same_facts(strategy, prepared_run.same_on_workers(run))
     keras.utils.set_random_seed(settings.weights_seed)
-    with strategy.scope():
+    with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)

@@ -6,11 +6,12 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
-from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.input.record_order import Position
+from bert_tf.modeling.layers import created_as_zeros
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
 from tests.bert_tf.classification import make_objective, make_task
@@ -143,3 +144,12 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
         again, its_loss = evaluate(4, packed_for, parts=2)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+
+
+def test_the_weights_of_a_model_that_only_predicts_are_not_drawn():
+    with created_as_zeros():
+        silent = FineTunedBert(CONFIG, make_task(2).head)
+    drawn = FineTunedBert(CONFIG, make_task(2).head)
+    assert not any(tf.reduce_any(weight != 0) for weight in silent.weights)
+    assert [weight.shape for weight in silent.weights] == [weight.shape for weight in drawn.weights]
+    assert all(tf.reduce_any(weight != 0) for weight in drawn.weights if "kernel" in weight.name)
