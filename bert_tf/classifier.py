@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints
+from bert_tf import checkpoints, report
 from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
@@ -26,7 +26,6 @@ from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.memory_source import examples_of, memory_source
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, read_thresholds, sigmoid
 from bert_tf.finetuning.tasks.reading import Reading
-from bert_tf.report import run_report
 from bert_tf.runs import chosen_checkpoint, run_folder
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
@@ -120,7 +119,7 @@ class TextClassifier:
         task = find_task(parsed, source)
         policy = keras.mixed_precision.global_policy()
         try:
-            scores = run_finetuning(parsed, task, run_report.write)
+            scores = run_finetuning(parsed, task, report.write)
         finally:
             keras.mixed_precision.set_global_policy(policy)
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)

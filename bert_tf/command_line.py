@@ -197,6 +197,18 @@ def require_folder(flag: str, path: str) -> None:
     )
 
 
+@contextlib.contextmanager
+def hidden_modules(*names: str):
+    """Lets modules look as if they were not installed, unless they are loaded already."""
+    names = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
 def run(settings_class: type, main: Callable, doc: str) -> None:
     """Runs a script: parses its flags and calls `main(settings)`; invalid input gives a one-line error, exit code 1.
 

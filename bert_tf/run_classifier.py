@@ -18,14 +18,14 @@ from bert_tf.settings import ClassifierSettings
 def main(settings: ClassifierSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     settings.set_environment()
+    from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.sweep import with_best_trial
     from bert_tf.finetuning.tasks.find import find_task
     from bert_tf.finetuning.tasks.records_task import with_row_length
-    from bert_tf.report import run_report
 
     settings = with_row_length(with_best_trial(settings))
-    return run_finetuning(settings, find_task(settings), run_report.write)
+    return run_finetuning(settings, find_task(settings), report.write)
 
 
 def run() -> None:

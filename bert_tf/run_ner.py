@@ -17,13 +17,13 @@ from bert_tf.settings import NerSettings
 def main(settings: NerSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     settings.set_environment()
+    from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.sweep import with_best_trial
     from bert_tf.finetuning.tasks.tagging_data import tagging_task
-    from bert_tf.report import run_report
 
     settings = with_best_trial(settings)
-    return run_finetuning(settings, tagging_task(settings), run_report.write)
+    return run_finetuning(settings, tagging_task(settings), report.write)
 
 
 def run() -> None:

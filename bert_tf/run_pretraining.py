@@ -17,10 +17,10 @@ from bert_tf.settings import PretrainingSettings
 def main(settings: PretrainingSettings) -> None:
     """Runs the script with resolved settings."""
     settings.set_environment()
+    from bert_tf import report
     from bert_tf.pretraining.engine import run_pretraining
-    from bert_tf.report import run_report
 
-    run_pretraining(settings, run_report.write)
+    run_pretraining(settings, report.write)
 
 
 def run() -> None:

@@ -17,16 +17,16 @@ from bert_tf.settings import SquadSettings
 def main(settings: SquadSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     settings.set_environment()
+    from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
     from bert_tf.finetuning.sweep import with_best_trial
     from bert_tf.finetuning.tasks.squad import squad_task
-    from bert_tf.report import run_report
 
     if settings.ensemble_members:
         return run_ensemble(settings, squad_task(settings), settings.ensemble_members)
     settings = with_best_trial(settings)
-    return run_finetuning(settings, squad_task(settings), run_report.write)
+    return run_finetuning(settings, squad_task(settings), report.write)
 
 
 def run() -> None:

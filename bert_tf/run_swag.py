@@ -21,11 +21,11 @@ from bert_tf.settings import SwagSettings
 def main(settings: SwagSettings) -> dict[str, float]:
     """Runs the script with resolved settings; returns the metrics of the evaluation."""
     settings.set_environment()
+    from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.tasks.choice import choice_task
-    from bert_tf.report import run_report
 
-    return run_finetuning(settings, choice_task(settings), run_report.write)
+    return run_finetuning(settings, choice_task(settings), report.write)
 
 
 def run() -> None:

@@ -25,9 +25,10 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
+from bert_tf.modeling.layers import created_as_zeros
 from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import flops, loop, memory, metrics, metrics_file, progress, resume
+from bert_tf.training import batch_parts, flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -55,11 +56,12 @@ def run_finetuning(
     Raises:
       InputError: settings, data or folder do not fit; before any training.
     """
+    parts = batch_parts.choose_parts(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
         settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
-        run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy)
+        run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy, parts)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
@@ -80,7 +82,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     _check_batches(run)
     workers.check_same_facts(strategy, prepared_run.same_on_workers(run))
     keras.utils.set_random_seed(settings.weights_seed)
-    with strategy.scope():
+    with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
@@ -155,7 +157,11 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
     run = _with_activations(run, objective.model)
     plan = prepared_run.training_plan(run, num_train_steps)
-    rows = (plan.shape.rows, plan.shape.width) if plan.shape else (plan.ids.shape[1], settings.max_seq_length)
+    rows = (
+        (plan.shape.rows * run.train_parts, plan.shape.width)
+        if plan.shape
+        else (plan.ids.shape[1], settings.max_seq_length)
+    )
     memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, rows)
     if strategies.is_chief(strategy):
         lock.make_folder()
@@ -212,7 +218,11 @@ def _make_trainer(
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
     make_batches = prepared_run.batches(
-        run, "train", plan, settings.gradient_accumulation_steps, prepared_run.batches_before(run, start)
+        run,
+        "train",
+        plan,
+        settings.gradient_accumulation_steps * run.train_parts,
+        prepared_run.batches_before(run, start),
     )
     flops_per_row = prepared_run.flops_per_row(run, plan)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
@@ -228,6 +238,7 @@ def _make_trainer(
             throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
             compile_gradients=settings.enable_xla,
+            parts=run.train_parts,
         )
 
 
@@ -246,7 +257,12 @@ def _predictions(
     if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
-        objective, run.task, run.strategy, prepared_run.batches(run, split, plan), len(run.splits[split])
+        objective,
+        run.task,
+        run.strategy,
+        prepared_run.batches(run, split, plan, run.parts(batch_size)),
+        len(run.splits[split]),
+        run.parts(batch_size),
     )
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.task import Task
+from bert_tf.training.batch_parts import side_by_side
 
 
 def evaluate_rows(
@@ -19,6 +20,7 @@ def evaluate_rows(
     strategy: tf.distribute.Strategy,
     make_batches: Callable[[tf.distribute.InputContext], tf.data.Dataset],
     num_rows: int,
+    parts: int = 1,
 ) -> tuple[np.ndarray, float]:
     """Computes the predictions and the mean loss of all rows.
 
@@ -28,12 +30,13 @@ def evaluate_rows(
       strategy: where to compute.
       make_batches: returns the batches of a worker; see `batches.row_batches`.
       num_rows: N.
+      parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
 
     Returns:
       The predictions [N, ...] in the order of the rows, and the mean loss, which means nothing without labels.
     """
     if objective.evaluation_step is None:
-        objective.evaluation_step = _make_step(objective, task, strategy)
+        objective.evaluation_step = _make_step(objective, task, strategy, parts)
     result, loss, weight = None, 0.0, 0.0
     for batch in strategy.distribute_datasets_from_function(make_batches):
         row_ids, predictions, losses, weights = (values.numpy() for values in objective.evaluation_step(batch))
@@ -45,19 +48,25 @@ def evaluate_rows(
     return result, loss / weight if weight else 0.0
 
 
-def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy) -> Callable:
+def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:
     """Returns the function of a batch that is traced once for all evaluations and predictions of an objective."""
 
     # AutoGraph has nothing to rewrite, and searching the code would take half of the tracing time
     @tf.function(autograph=False)
     def step(batch):
-        @tf.autograph.experimental.do_not_convert
-        def on_replica(local):
+        def of_part(local):
             logits = objective.model(local)["logits"]
             loss = objective.weighted_sums(logits, local)["loss"]
             weight = objective.denominators(local)["loss"]["loss"]
             rows = row_columns(local)
             return rows["row_ids"], task.prediction(logits, rows), loss[tf.newaxis], weight[tf.newaxis]
+
+        @tf.autograph.experimental.do_not_convert
+        def on_replica(local):
+            if parts == 1:
+                return of_part(local)
+            found = side_by_side(of_part, local, parts)
+            return tuple(tf.concat(values, axis=0) for values in zip(*found, strict=True))
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 

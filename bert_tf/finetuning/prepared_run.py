@@ -38,6 +38,7 @@ class PreparedRun:
       splits: "train", "dev", "test" to their rows, as far as the settings ask for them.
       strategy: where to compute.
       caches: functions that write the caches of `splits`, for when nothing can refuse the run any more.
+      most_parts: number of parts of a batch to compute at the same time where it can be divided; see `batch_parts`.
     """
 
     settings: FineTuningSettings
@@ -47,6 +48,7 @@ class PreparedRun:
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
     caches: list[Callable[[], None]]
+    most_parts: int = 1
 
     @property
     def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
@@ -58,13 +60,24 @@ class PreparedRun:
         """The model to pack rows for; None if each row stays apart, as where only a head reads them."""
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
+    def parts(self, batch_size: int) -> int:
+        """Returns in how many parts a batch, or micro-batch, is computed at the same time."""
+        return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.most_parts) else self.most_parts
+
+    @property
+    def train_parts(self) -> int:
+        """The parts of a micro-batch of training."""
+        return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
+
     def keep_caches(self) -> None:
         """Writes the caches that are missing."""
         while self.caches:
             self.caches.pop()()
 
 
-def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy) -> PreparedRun:
+def prepare(
+    settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, most_parts: int = 1
+) -> PreparedRun:
     """Reads and checks everything that a run needs, and encodes its data.
 
     Raises:
@@ -97,7 +110,7 @@ def prepare(settings: FineTuningSettings, task: Task, strategy: tf.distribute.St
     if shares_test:
         splits["test"] = splits["dev"]
     caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
-    return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches)
+    return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches, most_parts)
 
 
 def with_trained_values(settings: FineTuningSettings) -> FineTuningSettings:
@@ -164,7 +177,7 @@ def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
         run.splits["train"].lengths,
         batch_size=settings.train_batch_size,
         num_batches=num_train_steps,
-        shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps,
+        shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * run.train_parts,
         seed=settings.order_seed,
         packed_for=run.packed_for,
         group_sizes=run.task.group_sizes(run.splits["train"]),
@@ -177,7 +190,7 @@ def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
         run.splits[split].lengths,
         batch_size=batch_size,
         max_seq_length=run.settings.max_seq_length,
-        shares=run.strategy.num_replicas_in_sync,
+        shares=run.strategy.num_replicas_in_sync * run.parts(batch_size),
         packed_for=run.packed_for,
         group_sizes=run.task.group_sizes(run.splits[split]),
     )

@@ -17,7 +17,7 @@ from bert_tf.input import packed_rows
 
 # Attention computes W^2 scores. Beyond this length that costs more than the last padding it saves.
 _LONGEST = 512
-_WIDTHS = (64, 96, 128, 192, 256, 384, _LONGEST)
+_WIDTHS = (64, 80, 96, 112, 128, 192, 256, 384, _LONGEST)
 _SAMPLED_SHARES = 64
 _SAMPLED_ROWS = 4096
 
@@ -78,13 +78,16 @@ def plan_training(
     """
     unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
     units = training_order(unit_lengths, batch_size, seed, num_batches * batch_size).reshape(num_batches * shares, -1)
-    ids = units if group_sizes is None else _rows_of(units, group_sizes)
     if packed_for is None:
-        return RowPlan(ids, units.shape[1])
-    # A batch across two epochs is the only one whose number of tokens is random.
-    sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
-    width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
-    return _placed(lengths, ids, units.shape[1], *_fit_all(lengths, ids, width), width)
+        return RowPlan(units if group_sizes is None else _rows_of(units, group_sizes), units.shape[1])
+    plans = []
+    for given in (units, _evened(units, unit_lengths, shares)) if shares > 1 else (units,):
+        ids = given if group_sizes is None else _rows_of(given, group_sizes)
+        # A batch across two epochs is the only one whose number of tokens is random.
+        sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
+        width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
+        plans.append(_placed(lengths, ids, given.shape[1], *_fit_all(lengths, ids, width), width))
+    return min(plans, key=lambda plan: _cost(plan.shape.rows, plan.shape.width, packed_for))
 
 
 def plan_evaluation(
@@ -151,6 +154,27 @@ def _plan_packed_groups(
         if num_rows * width <= most or in_share == size:
             return _placed(lengths, ids, in_share, rows, num_rows, width)
         in_share = max(size, int(0.9 * in_share))
+
+
+def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
+    """Lets the heaviest share of each batch exchange a unit with the lightest, so that both get like totals.
+
+    A single heavy share sets the static shape of all.
+
+    Args:
+      units: int [M, U], indices of units; the shares of a batch stand one after the other.
+      lengths: int [N], tokens of each unit.
+      shares: number of shares of a batch.
+    """
+    units = units.copy()
+    for batch in units.reshape(-1, shares, units.shape[1]):
+        totals = lengths[batch].sum(axis=1)
+        heavy, light = batch[totals.argmax()], batch[totals.argmin()]
+        excess = lengths[heavy][:, np.newaxis] - lengths[light]  # [U, U]
+        i, j = np.unravel_index(np.abs(2 * excess - (totals.max() - totals.min())).argmin(), excess.shape)
+        if excess[i, j] > 0:
+            heavy[i], light[j] = light[j], heavy[i]
+    return units
 
 
 def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.compilation import inside_xla
-from bert_tf.modeling.dropout import dropout, fused_dropout
+from bert_tf.modeling.dropout import dropout, fused_dropout, static_or_dynamic_shape
 from bert_tf.modeling.fused import attention as fused_attention
 from bert_tf.modeling.layers import Dense, product
 
@@ -73,7 +73,8 @@ class Attention(keras.layers.Layer):
 
     def _split_heads(self, x: tf.Tensor) -> tf.Tensor:
         """Splits [B, S, H] into [B, A, S, D]."""
-        batch, length = tf.shape(x)[0], tf.shape(x)[1]
+        shape = static_or_dynamic_shape(x)
+        batch, length = shape[0], shape[1]
         x = tf.reshape(x, [batch, length, self._config.num_attention_heads, self._config.head_size])
         return tf.transpose(x, [0, 2, 1, 3])
 

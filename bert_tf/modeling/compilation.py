@@ -44,7 +44,7 @@ def compiled(function: Callable) -> Callable:
     The function runs op by op where the first tensor is small or its shape is unknown, and inside XLA.
     """
 
-    @functools.partial(tf.function, jit_compile=True)
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
     def compiled_function(*arguments, **options):
         context = contextvars.copy_context()
         context.run(_compiled_alone.set, True)

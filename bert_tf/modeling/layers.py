@@ -7,8 +7,10 @@ Letters: B batch, S sequence length, N = B S rows, H hidden size.
 The constructors create the weights, so a model has all of them before its first call.
 """
 
+import contextlib
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 import tf_keras as keras
@@ -36,6 +38,19 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Normalizes float32 [..., H]; gamma, beta float32 [H]."""
     mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
+
+
+@contextlib.contextmanager
+def created_as_zeros() -> Iterator[None]:
+    """Creates weights as zeros, for a model whose weights all come from a checkpoint; drawing them takes longer."""
+
+    def zeros(next_creator, **options):
+        if options.get("shape") is not None:
+            options["initial_value"] = functools.partial(tf.zeros, options["shape"], options["dtype"])
+        return next_creator(**options)
+
+    with tf.variable_creator_scope(zeros):
+        yield
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
@@ -96,5 +111,8 @@ def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
         return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
     flat = math.prod(x.shape[2:])
-    shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
+    if x.shape[:2].is_fully_defined():  # fewer operations to trace
+        shape = [*x.shape[:2], *kernel.shape[axes:]]
+    else:
+        shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)

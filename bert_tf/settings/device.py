@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.command_line import check_values, hidden_modules, require, require_positive, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +52,15 @@ class DeviceSettings:
     )  # fmt: skip
 
     def set_environment(self) -> None:
-        """Chooses what TensorFlow reads from the environment when it is imported; the user's own choice stays."""
+        """Imports TensorFlow, after choosing what it reads from the environment; the user's own choice stays."""
         if self.dtype == "float32":
             # oneDNN's products are faster here also where TensorFlow does not take them by default: without AVX-512
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+        # TensorFlow and Keras would load them for data frames, images and resolvers of TPUs: half a second
+        clients = () if self.use_tpu or self.distribution_strategy == "tpu" else ("googleapiclient",)
+        with hidden_modules("pandas", "scipy", *clients):
+            import tensorflow  # noqa: F401
+            import tf_keras  # noqa: F401
 
     def __post_init__(self):
         check_values(self)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
+from bert_tf.training.batch_parts import side_by_side, split
+
 Scalars = dict[str, tf.Tensor]
 # Maps a batch and a seed to the numerators of the loss terms and of the metrics, see `trainer.Objective`.
 Numerators = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, Scalars]]
@@ -38,6 +40,7 @@ def accumulate(
     denominators: Mapping[str, tf.Tensor],
     *,
     micro_batches: int = 1,
+    parts: int = 1,
     scaled: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     compiled: bool = False,
 ) -> tuple[list[tf.Tensor | None], Scalars]:
@@ -50,11 +53,12 @@ def accumulate(
       numerators: computes them for a batch and a seed.
       names: of all numerators.
       variables: the weights.
-      batch: the per-replica batch, whose first dimension `micro_batches` divides.
-      seed: int32 [2] for the dropout masks; each of several micro-batches gets its own, derived from it.
+      batch: the per-replica batch, whose first dimension `micro_batches` times `parts` divides.
+      seed: int32 [2] for the dropout masks; each of several micro-batches or parts gets its own, derived from it.
       denominators: of each loss term, float32 [], over the whole batch of all replicas. So a prediction weighs
         the same in every replica and micro-batch.
       micro_batches: how many.
+      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
       scaled: maps the loss to the value whose gradients are taken.
       compiled: let XLA compile all of it as one program. A replica exchanges values with others only before and after.
 
@@ -72,14 +76,38 @@ def accumulate(
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
     # Outside of the compiled program, because XLA derives other seeds than TensorFlow does.
-    fold_in = tf.random.experimental.stateless_fold_in
-    seeds = [fold_in(seed, index) for index in range(micro_batches)] if micro_batches > 1 else [seed]
+    seeds = _derived(seed, micro_batches)
+
+    def of_micro_batch(rows, drawn):
+        return of_rows(rows, drawn) if parts == 1 else _in_parts(of_rows, rows, drawn, parts)
 
     def of_all_rows():
-        return _summed(of_rows, names, variables, batch, tf.stack(seeds)) if len(seeds) > 1 else of_rows(batch, seed)
+        if micro_batches == 1:
+            return of_micro_batch(batch, seed)
+        return _summed(of_micro_batch, names, variables, batch, tf.stack(seeds))
 
     # A function of this replica alone: it captures the replica's own copies of the weights.
     return (tf.function(of_all_rows, jit_compile=True, autograph=False) if compiled else of_all_rows)()
+
+
+def _derived(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
+    fold_in = tf.random.experimental.stateless_fold_in
+    return [fold_in(seed, index) for index in range(count)] if count > 1 else [seed]
+
+
+def _in_parts(of_rows: Callable, batch: Mapping, seed: tf.Tensor, count: int) -> tuple[list, Scalars]:
+    """Adds up what `of_rows` returns for equal parts of a batch, which are computed at the same time."""
+    gradients, numerators = zip(*side_by_side(of_rows, batch, count, _derived(seed, count)), strict=True)
+    sums = [None if of_one[0] is None else _sum(of_one) for of_one in zip(*gradients, strict=True)]
+    return sums, tf.nest.map_structure(lambda *terms: tf.add_n(terms), *numerators)
+
+
+def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.IndexedSlices:
+    """Adds up gradients of one weight; that of a table stays one of the rows that were read."""
+    if not all(isinstance(term, tf.IndexedSlices) for term in terms):
+        return tf.add_n([tf.convert_to_tensor(term) for term in terms])
+    values, indices = (tf.concat([getattr(term, name) for term in terms], 0) for name in ("values", "indices"))
+    return tf.IndexedSlices(values, indices, terms[0].dense_shape)
 
 
 def _summed(
@@ -87,9 +115,7 @@ def _summed(
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Adds up what `of_rows` returns for the parts of a batch, one after the other; each has a row of `seeds`."""
     parts = seeds.shape[0]
-    columns = {
-        name: tf.reshape(value, [parts, value.shape[0] // parts, *value.shape[1:]]) for name, value in batch.items()
-    }
+    columns = split(batch, parts)
     reached = []
 
     def add(index, sums, numerators):

@@ -98,6 +98,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         never changes the weights.
       compile_gradients: let XLA compile forward and backward pass of a replica as one program. A TPU compiles the whole
         step anyway.
+      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
 
     Attributes:
       must_stop: called between steps, about once a second or at the end of a loop; True stops training.
@@ -120,6 +121,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         skip_non_finite_steps: bool = False,
         gradient_accumulation_steps: int = 1,
         compile_gradients: bool = False,
+        parts: int = 1,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
         self.global_step = orbit.utils.create_global_step()
@@ -128,6 +130,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.between_parts: Callable[[], None] = lambda: None
         self._micro_batches = gradient_accumulation_steps
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
+        self._parts = parts
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
@@ -246,6 +249,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             seed,
             denominators,
             micro_batches=self._micro_batches,
+            parts=self._parts,
             scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
             compiled=self._compiles,
         )

@@ -6,11 +6,12 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
-from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.input.record_order import Position
+from bert_tf.modeling.layers import created_as_zeros
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
 from tests.bert_tf.classification import make_objective, make_task
@@ -118,13 +119,15 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
     objective = make_objective(CONFIG, 2)
 
-    def evaluate(batch_size, packed_for):
-        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, max_seq_length=16, packed_for=packed_for)
+    def evaluate(batch_size, packed_for, parts=1):
+        options = {"max_seq_length": 16, "shares": parts}
+        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, packed_for=packed_for, **options)
 
         def make_batches(context):
-            return row_batches(encoded, task, tokenizer, plan, max_seq_length=16, input_context=context)
+            options["micro_batches"] = parts
+            return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
-        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count)
+        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
 
     one_by_one, loss = evaluate(1, None)
     assert one_by_one.shape == (count, 2)
@@ -136,3 +139,17 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
         again, its_loss = evaluate(batch_size, packed_for)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+    objective.evaluation_step = None  # it was traced for whole batches
+    for packed_for in (None, CONFIG):
+        again, its_loss = evaluate(4, packed_for, parts=2)
+        np.testing.assert_allclose(again, one_by_one, atol=1e-6)
+        np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+
+
+def test_the_weights_of_a_model_that_only_predicts_are_not_drawn():
+    with created_as_zeros():
+        silent = FineTunedBert(CONFIG, make_task(2).head)
+    drawn = FineTunedBert(CONFIG, make_task(2).head)
+    assert not any(tf.reduce_any(weight != 0) for weight in silent.weights)
+    assert [weight.shape for weight in silent.weights] == [weight.shape for weight in drawn.weights]
+    assert all(tf.reduce_any(weight != 0) for weight in drawn.weights if "kernel" in weight.name)

@@ -119,6 +119,61 @@ def test_a_sparse_gradient_steps_like_the_dense_one():
     np.testing.assert_array_equal(dense, sparse)
 
 
+@pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
+@pytest.mark.parametrize("rows", [20, 40_000], ids=["operations", "compiled"])
+def test_the_gradient_of_a_few_rows_of_a_table_updates_all_rows_as_the_dense_one_does(make, rows):
+    rng = np.random.default_rng(0)
+    start = {"table": rng.standard_normal((rows, 2)), "kernel": rng.standard_normal((3, 2))}
+    sides, norms = [], []
+    for dense in (True, False):
+        optimizer = make(WarmupLinearDecay(PEAK, TOTAL, 0))
+        variables = [tf.Variable(value, dtype=tf.float32, name=name) for name, value in start.items()]
+        step = tf.function(
+            lambda gradients, optimizer=optimizer, variables=variables: clipped_update(optimizer, gradients, variables),
+            autograph=False,
+        )
+        rng_of_side = np.random.default_rng(1)
+        for _ in range(20):
+            ids = tf.constant(rng_of_side.integers(0, rows // 2, 4) // 2 * 2, tf.int32)  # with repeated ones
+            values = tf.constant(rng_of_side.standard_normal((4, 2)), tf.float32)
+            of_table = tf.IndexedSlices(values, ids, tf.constant([rows, 2]))
+            of_kernel = tf.constant(rng_of_side.standard_normal((3, 2)), tf.float32)
+            norms.append(step([tf.convert_to_tensor(of_table) if dense else of_table, of_kernel]))
+        sides.append([*variables, *optimizer._m, *optimizer._v])
+        before = [value.numpy() for value in sides[-1]]
+        bad = tf.fill([4, 2], float("nan"))
+        assert not np.isfinite(step([tf.IndexedSlices(bad, ids, tf.constant([rows, 2])), of_kernel]))
+        for value, unchanged in zip(sides[-1], before, strict=True):
+            np.testing.assert_array_equal(value, unchanged)
+    np.testing.assert_allclose(norms[:20], norms[20:], rtol=1e-6)
+    for of_dense, of_rows in zip(*sides, strict=True):
+        np.testing.assert_allclose(of_rows, of_dense, atol=1e-6 * np.abs(of_dense).max())
+
+
+@pytest.mark.parametrize("corrects", [False, True])
+def test_the_kernel_and_the_compiled_update_are_the_same(corrects):
+    class Compiled(AdamWeightDecay):
+        def _has_kernel(self, variable):
+            return False
+
+    rng = np.random.default_rng(2)
+    shapes = {"a/bias": [5], "b/kernel": [5, 2], "b/table": [40_000, 2]}
+    start = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    sides, optimizers = [], []
+    for make in (AdamWeightDecay, Compiled):
+        sides.append([tf.Variable(start[name], name=name) for name in shapes])
+        rate_factor = lambda v: 0.5 if v.name.startswith("b/") else 1.0  # noqa: E731
+        optimizers.append(make(1e-4, bias_correction=corrects, rate_factor=rate_factor))
+    for scale in (0.1, 10.0, float("nan"), 1e-3):
+        gradients = [tf.constant(rng.standard_normal(shape) * scale, tf.float32) for shape in shapes.values()]
+        for optimizer, variables in zip(optimizers, sides, strict=True):
+            clipped_update(optimizer, gradients, variables)
+    assert [int(optimizer.iterations) for optimizer in optimizers] == [3, 3]
+    for one, other in zip([*sides[0], *optimizers[0]._m, *optimizers[0]._v],
+                          [*sides[1], *optimizers[1]._m, *optimizers[1]._v], strict=True):  # fmt: skip
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-7)  # the kernel rounds 1 - beta_2
+
+
 @pytest.mark.parametrize(
     ("warmup", "step", "expected"),
     [(10, 0, 0.0), (10, 5, 0.5), (10, 9, 0.9), (10, 10, 0.9), (10, 55, 0.45), (10, 100, 0.0), (10, 150, 0.0),

@@ -62,15 +62,17 @@ def examples(task, tokenizer, count=24):
     )
 
 
-def measured(objective, task, tokenizer, split, packed, micro_batches=1):
+def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1):
     """Returns loss, metrics, gradients by path, and logits by row of one step."""
     plan = plan_training(
-        split.lengths, batch_size=24, num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None,
+        split.lengths, batch_size=24, num_batches=1, shares=micro_batches * parts,
+        packed_for=CONFIG if packed else None,
         group_sizes=task.group_sizes(split),
     )  # fmt: skip
     data = row_batches(
-        split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches, micro_batches=micro_batches
-    )
+        split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches * parts,
+        micro_batches=micro_batches * parts,
+    )  # fmt: skip
     batch = dict(next(iter(data)))
     del batch["data_position"]
     variables = variables_by_path(objective.model)
@@ -81,15 +83,15 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1):
     def step():
         return gradients.accumulate(
             lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
-            batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches,
+            batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches, parts=parts,
         )  # fmt: skip
 
     found, sums = step()
     by_path = {p: tf.convert_to_tensor(g).numpy() for p, g in zip(variables, found, strict=True) if g is not None}
-    results = [] if micro_batches > 1 else objective.model(batch)["logits"]
+    results = [] if micro_batches * parts > 1 else objective.model(batch)["logits"]
     rows = row_columns(batch)
     order = np.argsort(rows["row_ids"])
-    if micro_batches == 1:
+    if micro_batches * parts == 1:
         mask = rows["input_mask"].numpy()[order]
         results = results.numpy()[order]
         results = results if results.ndim == 2 else results * mask[:, :, None]
@@ -116,8 +118,11 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
     sums, expected, logits, _ = measured(objective, task, tokenizer, split, packed=False)
     assert sums["loss"] > 1
     # tracing both shapes of each case takes more than ten seconds
-    for micro_batches in (1,) if (kind, directionality) == ("pairs", "bidi") else (1, 2):
-        packed_sums, found, packed_logits, batch = measured(objective, task, tokenizer, split, True, micro_batches)
+    shares = {"choices": (2, 2), "questions": (1, 2)}.get(kind, (2, 1))
+    for micro_batches, parts in [(1, 1)] if (kind, directionality) == ("pairs", "bidi") else [(1, 1), shares]:
+        packed_sums, found, packed_logits, batch = measured(
+            objective, task, tokenizer, split, True, micro_batches, parts
+        )
         assert batch["input_ids"].shape[0] < len(split) and "slots" in batch, "rows are shared"
         for name, value in sums.items():
             np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
@@ -125,7 +130,7 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
         largest = max(np.abs(value).max() for value in expected.values())
         for path, value in expected.items():
             np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
-        if micro_batches == 1:
+        if micro_batches * parts == 1:
             np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())
 
 

@@ -86,7 +86,8 @@ def test_packed_training_batches_have_the_rows_of_unpacked_ones_and_little_paddi
     lengths = random_lengths(500)
     options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}
     plan, apart = (plan_training(lengths, **options, packed_for=config) for config in (CONFIG, None))
-    np.testing.assert_array_equal(plan.ids, apart.ids)
+    # shares of a batch may exchange rows, so that none is heavier than the others
+    np.testing.assert_array_equal(*(np.sort(each.ids.reshape(90, 16), axis=1) for each in (plan, apart)))
     assert plan.ids.shape == (90 * shares, 16 // shares) and apart.places is None
     check_places(plan, lengths)
     filled = lengths[plan.ids].sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width)
@@ -144,7 +145,9 @@ def test_the_rows_of_an_example_stay_together_and_a_batch_counts_examples(shares
     found = check_groups(plan, group_sizes)
     assert {len(examples) for examples in found} == {16 // shares} == {plan.units}
     stream = np.concatenate(found)
-    assert sorted(stream[:150]) == sorted(stream[150:300]) == list(range(150)), "each epoch has every example once"
+    for epochs in (1, 2):  # a batch across two epochs has its examples in any order
+        begun, done = (np.bincount(stream[: 16 * batches], minlength=150) for batches in (9 * epochs, 10 * epochs))
+        assert begun.max() <= epochs <= done.min(), "each epoch has every example once"
     evaluation = plan_evaluation(lengths, batch_size=8, max_seq_length=128, **options)
     assert sorted(sum(check_groups(evaluation, group_sizes), [])) == list(range(150))
     assert len(evaluation.ids) % shares == 0
