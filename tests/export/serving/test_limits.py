@@ -99,6 +99,19 @@ def test_pages_of_other_origins_and_health(server):
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
+    flags = ["--max_run_seconds=0.5", "--rest_api_num_threads=1", "--grpc_max_threads=1"]
+    with running(f"--model_base_path={base}", *flags) as server:
+        begin = time.monotonic()
+        status, answer = slow(server, 100 * LONG)
+        assert status == 504 and len(answer["error"].splitlines()) == 1
+        with pytest.raises(grpc.RpcError) as raised:
+            server.predict("default", "slow", steps=np.full(1, 100 * LONG, np.int32))
+        assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert server.post("/v1/models/default:predict", {"instances": [1.0]})[0] == 200
+        assert time.monotonic() - begin < 15
+
+
 def start(base, *flags):
     """Starts the command; returns the process and its ports once it serves."""
     rest_port, grpc_port = free_port(), free_port()
