@@ -13,10 +13,10 @@ from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
 from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
 
-# task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
+# task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach; for MRPC, which
+# has the most tokens and says least, see `test_journey.py`
 TASKS = [
     ("SST-2", 6000, 1, "accuracy", 0.75),
-    ("MRPC", 3668, 3, "accuracy", 0.72),
     ("STS-B", 5749, 2, "pearson", 0.6),
 ]
 
@@ -122,22 +122,18 @@ def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> p
     return target
 
 
-# files, lines of the training file, and a bound above chance, which finds no entity
-NER = [("wnut17-{}.conll", ("train", "dev"), 30_000, 0.15), ("conll2002-esp.{}", ("train", "testa"), 30_000, 0.1)]
-
-
 @pytest.mark.real
-@pytest.mark.parametrize(("names", "splits", "lines", "bound"), NER, ids=["WNUT-17", "CoNLL-2002"])
-def test_a_published_checkpoint_learns_named_entities(data_dir, checkpoint, tmp_path, names, splits, lines, bound):
-    train, dev = (data_dir / "ner" / names.format(split) for split in splits)
+def test_a_published_checkpoint_learns_named_entities(data_dir, checkpoint, tmp_path):
+    """Chance finds no entity. Files of CoNLL-2002 are read by `test_real_texts.py`."""
+    train, dev = (data_dir / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
     scores = run_ner(
         parse(
             NerSettings,
-            [f"--train_data_path={first_sentences(train, tmp_path / 'train', lines)}",
+            [f"--train_data_path={first_sentences(train, tmp_path / 'train', 30_000)}",
              f"--eval_data_path={first_sentences(dev, tmp_path / 'dev', 8_000)}", f"--init_checkpoint={checkpoint}",
              f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1", "--do_train", "--do_eval",
              "--adam_bias_correction", "--learning_rate=1e-4", "--train_batch_size=8", "--eval_batch_size=32",
              "--max_seq_length=64"],
         )
     )  # fmt: skip
-    assert next(iter(scores)) == "f1" and scores["f1"] > bound, scores
+    assert next(iter(scores)) == "f1" and scores["f1"] > 0.15, scores
