@@ -57,7 +57,7 @@ class Load:
 
 
 @pytest.mark.parametrize(
-    "swaps, flags", [(4, []), (4, ["--enable_batching"]), pytest.param(100, [], marks=pytest.mark.slow)]
+    "swaps, flags", [(4, []), (4, ["--enable_batching"]), pytest.param(40, [], marks=pytest.mark.slow)]
 )
 def test_hot_swaps_under_load_fail_no_request(tmp_path, swaps, flags):
     base = tmp_path / "m"
@@ -126,7 +126,7 @@ def bombard(port: int, count: int, seed: int) -> set[str]:
         return set(pool.map(lambda request: send(port, request), [hostile(source) for _ in range(count)]))
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(4_000, marks=pytest.mark.slow)])
 def test_hostile_requests_do_no_harm(tmp_path, count):
     write_model(tmp_path, 1)
     with running(f"--model_base_path={tmp_path}", "--max_request_mb=2", "--rest_api_timeout_in_ms=2000") as server:
@@ -143,19 +143,19 @@ def resident_mb(pid: int) -> float:
 
 
 @pytest.mark.slow
-def test_memory_stays_flat_over_100000_requests(tmp_path):
+def test_memory_stays_flat_over_50000_requests(tmp_path):
     write_model(tmp_path, 1)
     process, port, _ = start(tmp_path, "--enable_batching")
     try:
         sizes = []
-        for total in (10_000, 100_000):
+        for total in (10_000, 50_000):
             with Load(port, clients=8) as load:
                 while len(load.answers) < total:
                     time.sleep(0.1)
             assert load.failures == []
             bombard(port, 300, total)
             sizes.append(resident_mb(process.pid))
-        print("resident MB after 10,000 and 110,000 requests:", sizes)
+        print("resident MB after 10,000 and 60,000 requests:", sizes)
         assert sizes[1] < 1.05 * sizes[0]
     finally:
         process.terminate()
