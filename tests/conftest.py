@@ -1,6 +1,7 @@
 """Fixtures and rules that all tests share."""
 
 import gc
+import html
 import os
 import pathlib
 
@@ -26,6 +27,10 @@ def pytest_configure(config):
 
     The process that only hands tests to others imports no TensorFlow, for which these would wait.
     """
+    marks = config.getoption("markexpr")
+    if "not real" in marks and "not torch" in marks:
+        # Where nothing large is computed, XLA takes longer to optimize its code than to run it.
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     if config.getoption("dist", "no") == "no":
         import tensorflow as tf
 
@@ -51,9 +56,13 @@ def pytest_collectreport(report):
 
 
 def pytest_collection_finish():
-    """Spares the garbage collector TensorFlow's million objects, which it would look through again and again."""
+    """Spares the garbage collector TensorFlow's million objects, which it would look through again and again.
+
+    It would also look too often at the graphs of this test, which are thousands of objects.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +88,42 @@ def _known_peak():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_measured_on_cpu", "_measure_on_cpu"):
             patch.setattr(flops, name, lambda dtype: 1e15)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk():
+    """No test cuts the power, so none needs its files flushed; `test_writer.py` sees that they would be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+def _outlined(title: str, *args, **options) -> str:
+    return f"<svg><text>{html.escape(title)}</text></svg>"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _outlined_curves():
+    """Reports have outlines for curves, whose drawing takes longer than tiny trainings; see `curves`.
+
+    Yields what draws them.
+    """
+    from bert_tf.report import curves
+
+    panel = curves.panel
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "panel", _outlined)
+        yield panel
+
+
+@pytest.fixture(scope="module")
+def curves(_outlined_curves):
+    """Reports have their curves, in all tests of a module."""
+    from bert_tf.report import curves
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "panel", _outlined_curves)
         yield
 
 

@@ -150,9 +150,8 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
     run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("directionality", ["ltr", "rtl", "bidi"])
-def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path, directionality, packed):
+@pytest.mark.parametrize("directionality", ["ltr", "rtl"])
+def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path, directionality):
     """A token changes the logits of its side alone, and of no other sequence in its packed row."""
     config = json.loads((folder / "config.json").read_text()) | {"directionality": directionality}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -164,22 +163,23 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
 
     tokenizer = BertTokenizer(vocab_file)
     split = encoded_split(task, task.read("dev"), tokenizer, 16)
-    packed_for = model.config if packed else None
-    plan = plan_evaluation(split.lengths, batch_size=24, max_seq_length=16, packed_for=packed_for)
-    batch = dict(next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=16))))
-    before = model(batch)["logits"].numpy()
-    real = row_columns(batch)["input_mask"].numpy() > 0
-    row = int(np.argmax(real.sum(axis=1)))  # another word in the middle of the longest row
-    starts = batch["starts"].numpy() if packed else np.arange(24) * 16
-    place = np.zeros(batch["input_ids"].shape, bool).ravel()
-    place[starts[row] + 2] = True
-    ids = tf.where(place.reshape(batch["input_ids"].shape), 7, batch["input_ids"])
-    after = model(batch | {"input_ids": ids})["logits"].numpy()
-    changed = (np.abs(after - before).max(axis=-1) > 1e-6) & real
-    expected = np.zeros_like(changed)
-    expected[row] = {"ltr": np.arange(16) >= 2, "rtl": np.arange(16) <= 2, "bidi": True}[directionality] & real[row]
-    assert not (changed & ~expected).any(), "no token sees what it must not"
-    assert changed[row].sum() > 1
+    for packed in (False, True):
+        packed_for = model.config if packed else None
+        plan = plan_evaluation(split.lengths, batch_size=24, max_seq_length=16, packed_for=packed_for)
+        batch = dict(next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=16))))
+        before = model(batch)["logits"].numpy()
+        real = row_columns(batch)["input_mask"].numpy() > 0
+        row = int(np.argmax(real.sum(axis=1)))  # another word in the middle of the longest row
+        starts = batch["starts"].numpy() if packed else np.arange(24) * 16
+        place = np.zeros(batch["input_ids"].shape, bool).ravel()
+        place[starts[row] + 2] = True
+        ids = tf.where(place.reshape(batch["input_ids"].shape), 7, batch["input_ids"])
+        after = model(batch | {"input_ids": ids})["logits"].numpy()
+        changed = (np.abs(after - before).max(axis=-1) > 1e-6) & real
+        expected = np.zeros_like(changed)
+        expected[row] = {"ltr": np.arange(16) >= 2, "rtl": np.arange(16) <= 2}[directionality] & real[row]
+        assert not (changed & ~expected).any(), "no token sees what it must not"
+        assert changed[row].sum() > 1
 
 
 def test_a_bilstm_refuses_a_head_that_reads_something_else():

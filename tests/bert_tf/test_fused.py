@@ -161,7 +161,7 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
-@pytest.mark.parametrize(("dtype", "direction"), [("float32", "bidi"), ("float32", "ltr"), ("bfloat16", "bidi")])
+@pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr"), ("bfloat16", "bidi")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
     """Loss and gradients, through fused operations and a last layer of few positions, and through plain operations."""
     monkeypatch.setattr(compilation, "_LARGE", 1)

@@ -77,10 +77,11 @@ def assert_close(got: dict, expected: dict, bound: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("positions", "shape"),
-    [(None, (ROWS, 1, 1, LENGTH)), (None, (1, HEADS, LENGTH, LENGTH)), (POSITIONS, (ROWS, HEADS, LENGTH, LENGTH))],
-    ids=["bias_of_columns", "bias_of_heads", "few_positions"],
-)
+    ("bound", "positions", "shape"),
+    [("float32", None, (ROWS, 1, 1, LENGTH)), ("float32", None, (1, HEADS, LENGTH, LENGTH)),
+     ("float32", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH)), ("bfloat16", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH))],
+    ids=["bias_of_columns", "bias_of_heads", "few_positions", "few_positions_in_bfloat16"], indirect=["bound"],
+)  # fmt: skip
 def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkeypatch):
     block, x, bias = randomize(Block(DROPPING)), random_tensor(ROWS, LENGTH, 48), random_tensor(*shape)
     x = tf.cast(x, block.compute_dtype)
@@ -117,21 +118,12 @@ def batch(packed: bool) -> dict[str, tf.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("packed", "positions", "direction"),
-    [(False, None, "bidi"), (True, POSITIONS, "bidi"), (True, None, "ltr"), (False, POSITIONS, "rtl")],
-    ids=["rows", "packed_rows_few_positions", "packed_rows_left_to_right", "rows_right_to_left_few_positions"],
+    ("bound", "packed", "positions", "direction"),
+    [("float32", True, None, "bidi"), ("float32", True, POSITIONS, "ltr"), ("bfloat16", False, POSITIONS, "rtl")],
+    ids=["packed_rows", "packed_rows_left_to_right_few_positions", "rows_right_to_left_few_positions_in_bfloat16"],
+    indirect=["bound"],
 )
-@pytest.mark.parametrize("bound", ["float32"], indirect=True)
 def test_an_encoder_is_the_same_and_trains_the_same(packed, positions, direction, bound):
-    check_encoder(packed, positions, direction, bound)
-
-
-@pytest.mark.parametrize("bound", ["bfloat16"], indirect=True)
-def test_an_encoder_in_half_precision_is_the_same_and_trains_the_same(bound):
-    check_encoder(True, POSITIONS, "ltr", bound)
-
-
-def check_encoder(packed, positions, direction, bound):
     model = randomize(BertEncoder(dataclasses.replace(DROPPING, directionality=direction)))
     inputs = batch(packed)
 

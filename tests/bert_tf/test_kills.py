@@ -87,15 +87,13 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     rng, folder = random.Random(5), tmp_path / "run"
     kills, before = 0, 0
     # before its first checkpoint, then in turn at a file, while a checkpoint is written, and at any moment
-    disturbances = [{"event": 1}, {"event": 5}]
-    disturbances += [
-        how
-        for _ in range(2)
-        for how in (
-            {"event": rng.randint(6, finished[1] // 6)},
-            {"while_writing": rng.uniform(0, 0.02)},
-            {"while_training": [signal.SIGKILL, rng.uniform(0, 0.1), 1]},
-        )
+    disturbances = [
+        {"event": 1},
+        {"event": 5},
+        {"event": rng.randint(6, finished[1] // 6)},
+        {"while_writing": rng.uniform(0, 0.02)},
+        {"while_training": [signal.SIGKILL, rng.uniform(0, 0.1), 1]},
+        {"event": rng.randint(6, finished[1] // 6)},
     ]
     for how in disturbances:
         code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
@@ -104,7 +102,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
         step = latest.find(str(folder)).step
         assert step >= before and not latest.find(str(folder)).damaged
         before = step
-    assert kills >= 6 and before < STEPS
+    assert kills >= 4 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
     check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished[0].iterdir())
@@ -139,9 +137,8 @@ def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, se
     more = ["--nodeterministic"]
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
     assert server.do("pretrain", command(data, tmp_path / "whole", *more), batches=str(whole)) == 0, server.log
-    for _ in range(2):
-        how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
-        server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
+    how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
+    server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
     assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
     expected, got = batches(whole), batches(killed)
     # what was only read ahead may differ by how far

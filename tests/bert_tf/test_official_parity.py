@@ -29,19 +29,32 @@ from tests.bert_tf.reference import (
 )
 
 
-def assert_equal(config: BertConfig, batch: dict, seed: int = 0, stddev: float | None = None) -> None:
-    """By default with weights that keep a signal's size."""
+def pair(config: BertConfig, seed: int = 0, stddev: float | None = None) -> tuple:
+    """Our model and theirs, by default with weights that keep a signal's size."""
     model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
-    theirs = official_pretrainer(config, variables_by_path(model))
+    return model, official_pretrainer(config, variables_by_path(model))
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple:
+    return pair(CONFIG)
+
+
+def assert_equal(both: tuple, batch: dict) -> None:
+    model, theirs = both
     outputs, gradients = outputs_and_gradients(model, batch)
     their_outputs, their_gradients = official_outputs_and_gradients(theirs, batch)
     assert_outputs_equal(outputs, their_outputs)
     assert_gradients_equal(gradients, their_gradients)
 
 
-@pytest.mark.parametrize(("seed", "stddev"), [(0, 0.02), (1, None), (2, 0.2)], ids=["initial", "unit_gain", "larger"])
+@pytest.mark.parametrize(("seed", "stddev"), [(0, 0.02), (2, 0.2)], ids=["initial", "larger"])
 def test_outputs_and_gradients_are_equal(seed, stddev):
-    assert_equal(CONFIG, random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed), seed, stddev)
+    assert_equal(pair(CONFIG, seed, stddev), random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed))
+
+
+def test_outputs_and_gradients_of_unit_gain_are_equal(both):
+    assert_equal(both, random_batch(CONFIG, batch=5, length=20, predictions=4, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -50,29 +63,29 @@ def test_outputs_and_gradients_are_equal(seed, stddev):
     ids=["one_head_of_one_layer", "six_layers_of_sixteen_heads", "long_rows"],
 )
 def test_other_shapes_are_equal(config, sizes):
-    assert_equal(config, random_batch(config, *sizes, seed=2), seed=2)
+    assert_equal(pair(config, seed=2), random_batch(config, *sizes, seed=2))
 
 
-def test_rows_without_padding_are_equal():
+def test_rows_without_padding_are_equal(both):
     batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
     assert np.all(batch["input_mask"])
-    assert_equal(CONFIG, batch)
+    assert_equal(both, batch)
 
 
-def test_a_single_padded_row_is_equal():
+def test_a_single_padded_row_is_equal(both):
     batch = {name: value[1:2] for name, value in random_batch(CONFIG, batch=5, length=20, predictions=4).items()}
     assert 0 < tf.reduce_sum(batch["input_mask"]) < 20
-    assert_equal(CONFIG, batch | {"masked_lm_weights": tf.ones([1, 4])})
+    assert_equal(both, batch | {"masked_lm_weights": tf.ones([1, 4])})
 
 
-def test_rows_without_segments_are_equal():
+def test_rows_without_segments_are_equal(both):
     batch = random_batch(CONFIG, batch=2, length=12, predictions=4)
     del batch["segment_ids"]
     # of the segments only the first gets a gradient; the second's is zero on both sides
-    assert_equal(CONFIG, batch)
+    assert_equal(both, batch)
 
 
 def test_another_gelu_is_told_apart():
     """Their GELU is the tanh form, as the original's; the exact one is another model."""
     with pytest.raises(AssertionError, match="encoder_outputs 0"):
-        assert_equal(dataclasses.replace(CONFIG, hidden_act="gelu_erf"), random_batch(CONFIG, 5, 20, 4))
+        assert_equal(pair(dataclasses.replace(CONFIG, hidden_act="gelu_erf")), random_batch(CONFIG, 5, 20, 4))

@@ -73,8 +73,8 @@ def lines(path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def finished(data, tmp_path_factory):
-    """A run of six steps, evaluated at 0, 3 and 6, with a sentence of the user's."""
+def finished(data, curves, tmp_path_factory):
+    """A run of six steps, evaluated at 0, 3 and 6, with a report with curves and a sentence of the user's."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "sentences.txt").write_text("the [MASK] was there\n")
     results = run(data, folder / "run", "--do_train", "--do_eval", f"--fill_mask_file={folder}/sentences.txt")

@@ -14,6 +14,7 @@ from bert_tf.report import baselines, curves, run_report
 from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
 
+pytestmark = pytest.mark.usefixtures("curves")
 PHASE = run_folder.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},

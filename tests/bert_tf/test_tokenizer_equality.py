@@ -1,4 +1,4 @@
-"""The hunt for differences to the original: a million strings, every code point, the whole corpus."""
+"""The hunt for differences to the original: many strings, every code point, the corpus."""
 
 import random
 import unicodedata
@@ -21,10 +21,10 @@ BATCH = 10_000
 
 @pytest.mark.real
 @BOTH_CASES
-def test_half_a_million_random_strings_equal_the_original(tmp_path, lower):
-    rng = random.Random(f"million {lower}")
+def test_150000_random_strings_equal_the_original(tmp_path, lower):
+    rng = random.Random(f"many {lower}")
     ours, theirs = both_tokenizers(tmp_path, random_texts(rng, 10_000, 30), lower)
-    for number in range(500_000 // BATCH):
+    for number in range(150_000 // BATCH):
         assert_equal(ours, theirs, random_texts(rng, BATCH, 8 + 16 * (number % 2), spoiled=number % 4 == 3))
 
 
@@ -34,7 +34,7 @@ def test_every_code_point_equals_the_original(tmp_path, lower):
     assigned = [chr(c) for c in filter(is_comparable, range(0x110000)) if unicodedata.category(chr(c)) != "Cn"]
     # of the 137,468 for private use, which are all alike, a few
     common = [c for c in assigned if unicodedata.category(c) != "Co"]
-    texts = [form.format(c) for form in ("{0}", "a{0}b", "{0}{0}", "a\u0301{0}") for c in common]
+    texts = [f"{c} a{c}b {c}{c} a\u0301{c}" for c in common]
     texts += [f"a{c}b {c}{c} a\u0301{c}" for c in assigned if unicodedata.category(c) == "Co"][::50]
     for first in range(0, len(texts), 200_000):
         assert_equal_to_the_original(tmp_path, texts[first : first + 200_000], lower)
@@ -42,11 +42,13 @@ def test_every_code_point_equals_the_original(tmp_path, lower):
 
 @pytest.mark.real
 @BOTH_CASES
-def test_the_whole_corpus_equals_the_original(data_dir, lower):
+def test_the_corpus_equals_the_original(data_dir, lower):
+    """All of it as most models read it, and a part in its own case."""
     vocab_file = str(data_dir / "vocab/uncased-30522.txt")
     with open(data_dir / "corpus/english.txt", "rb") as file:
         lines = file.read().split(b"\n")
     assert len(lines) > 130_000
     ours, theirs = BertTokenizer(vocab_file, lower), originals(vocab_file, lower)
+    lines = lines if lower else lines[::5]
     for first in range(0, len(lines), BATCH):
         assert_equal(ours, theirs, lines[first : first + BATCH])

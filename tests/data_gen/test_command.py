@@ -13,6 +13,7 @@ import time
 import pytest
 
 from data_gen.run_local import LocalRunner
+from tests.data_gen.conftest import Generator
 from tfrecords import reader
 
 pytestmark = pytest.mark.slow
@@ -62,14 +63,14 @@ def all_end(pids, seconds=30):
     return False
 
 
-def whole_shards(folder, prefix="out"):
-    return {path.name: path.read_bytes() for path in folder.glob(f"{prefix}-*-of-00003")}
+def whole_shards(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("out-*-of-00003")}
 
 
-@pytest.fixture
-def corpus(tmp_path):
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
     """Some seconds of work."""
-    path = tmp_path / "corpus"
+    path = tmp_path_factory.mktemp("corpus") / "corpus"
     numbers = random.Random(1)
     words = "the of and to in a is that for it as was with be by on not he his but at are this have from".split()
     with path.open("w") as file:
@@ -78,11 +79,12 @@ def corpus(tmp_path):
     return path
 
 
-@pytest.fixture
-def expected(generator, corpus):
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, vocab_file, corpus):
+    generator = Generator(tmp_path_factory.mktemp("whole"), vocab_file, str(corpus))
     with LocalRunner(1) as runner:
-        generator.run("whole@3", input_file=corpus, runner=runner)
-    return {name.replace("whole", "out"): content for name, content in whole_shards(generator.folder, "whole").items()}
+        generator.run("out@3", runner=runner)
+    return whole_shards(generator.folder)
 
 
 def test_killed_stopped_and_robbed_of_a_worker_it_goes_on_and_ends_with_the_same_bytes(generator, corpus, expected):

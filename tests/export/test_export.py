@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.reading import Reading
@@ -25,7 +27,7 @@ from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export import versions
-from export.kinds.classification import ServedMultiLabel, ServedRegression
+from export.kinds.classification import ServedClassifier, ServedMultiLabel, ServedRegression
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_classifier, make_task
@@ -62,6 +64,7 @@ def pairs(tmp_path_factory, vocab_file):
     return train(tmp_path_factory.mktemp("pairs"), vocab_file, "tsv", "first\tsecond\tlabel\n", rows, *flags)
 
 
+@functools.cache
 def signature(folder):
     return tf.saved_model.load(f"{folder}/model/1").signatures["serving_default"]
 
@@ -213,28 +216,30 @@ def regression(tmp_path, vocab_file):
     [Reading("mean", "window", 4), Reading("max", "head_tail"), Reading("cls", "window")],
     ids=lambda reading: reading.long_text + "-" + reading.pooling,
 )
-def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(tmp_path, vocab_file, reading):
+def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_file, reading):
     task, tokenizer = dataclasses.replace(make_task(2), reading=reading), BertTokenizer(vocab_file)
-    model = put_together(tmp_path / "run", vocab_file, task)
-    export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/model/1"))
+    model = FineTunedBert(CONFIG, task.head)
     split = encoded_split(task, [Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
     rows = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
     expected = probabilities(task.by_example(split, rows)[1])
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
-    serve = signature(tmp_path)
+    served = ServedClassifier(model, tokenizer, description.describe(task, True, 24), {})
+    specs = {name: tf.TensorSpec([None], tf.string) for name in ("text_a", "text_b")}
+    serve = tf.function(served.answer, autograph=False).get_concrete_function(**specs)
     np.testing.assert_allclose(serve(text_a=first, text_b=second)["probabilities"], expected, atol=1e-5)
     assert not reading.has_windows or len(split) > len(PAIRS)
     nothing = serve(text_a=tf.constant([], tf.string), text_b=tf.constant([], tf.string))
     assert nothing["probabilities"].shape == [0, 2]
 
 
-def test_a_regression_gives_scores(regression, tmp_path, vocab_file):
-    (run, task, model), tokenizer = regression, BertTokenizer(vocab_file)
-    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/model/1"))
+def test_a_regression_gives_scores(regression, vocab_file):
+    """What is exported of it, and under which names, `test_signatures.py` looks at."""
+    (_, task, model), tokenizer = regression, BertTokenizer(vocab_file)
+    served = ServedRegression(model, tokenizer, description.describe(task, True, 24), {})
     columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
     expected = model(task.model_inputs(columns, tokenizer, 24))["logits"][:, 0]
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
-    answers = signature(tmp_path)(text_a=first, text_b=second)
+    answers = served.answer(text_a=first, text_b=second)
     assert answers.keys() == {"score"}
     np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
 
@@ -307,20 +312,13 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
-    export_saved_model(
-        ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=str(tmp_path / "m"), task_name="TSV")
-    )
-    assert sorted(os.listdir(tmp_path)) == ["m"]
-
-
-def test_a_models_folder_gets_the_next_version(regression, tmp_path):
-    run = str(regression[0])
+def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)
     (base / "9.tmp-0123456789ab").mkdir()  # of a killed export
-    flags = ExportSettings(checkpoint_dir=run, export_dir=f"{base}/")
+    flags = ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=f"{base}/", task_name="TSV")
     assert export_saved_model(flags) == f"{base}/8"
+    assert os.listdir(tmp_path) == ["models"]
     assert sorted(os.listdir(base)) == ["7", "8", "9.tmp-0123456789ab"]
     assert tf.saved_model.contains_saved_model(f"{base}/8")
 

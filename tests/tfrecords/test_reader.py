@@ -128,7 +128,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
         reader.first_example(str(path))
 
 
-RECORDS = [b"first", b"", b"third one " * 2, b"\0" * 12, b"last"]
+RECORDS = [b"first", b"\0" * 12, b"", b"last"]
 FRAME = 16
 
 
@@ -211,7 +211,7 @@ def test_find_damage_names_the_first_bad_file(tmp_path):
         small_file(path, False)
     bad.write_bytes(bad.read_bytes()[:-1])
     assert reader.find_damage([str(good)]) is None
-    assert reader.find_damage([str(good), str(bad)]).startswith(f"{bad}: record 4 ")
+    assert reader.find_damage([str(good), str(bad)]).startswith(f"{bad}: record 3 ")
 
 
 @pytest.mark.parametrize("packed", [False, True])

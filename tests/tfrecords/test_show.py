@@ -120,22 +120,21 @@ def test_records_that_are_something_else_are_refused(lists, message):
         show.describe(example(**lists), VOCABULARY, "x")
 
 
-def call(*words, cwd, by_path=False, **options):
-    program = [str(ROOT / "tfrecords" / "show.py")] if by_path else ["-m", "tfrecords.show"]
-    environment = {**os.environ, "PYTHONPATH": "" if by_path else str(ROOT)}
-    return subprocess.run(
-        [sys.executable, *program, *words], cwd=cwd, env=environment, text=True, stderr=subprocess.PIPE, check=False,
-        **{"stdout": subprocess.PIPE, **options},
-    )  # fmt: skip
+@pytest.fixture
+def shown(folder, monkeypatch, capsys):
+    """Runs the script in a folder with some words: its exit code, and what it has written."""
+    monkeypatch.chdir(folder)
+    given = types.SimpleNamespace(vocab_file="", ignore_manifest=False, first=0, num_examples=1)
+    monkeypatch.setattr(show.flags, "FLAGS", given)
+    return lambda *words: (show.main(["show", *words]), *capsys.readouterr())
 
 
-def test_the_manifest_leads_to_the_vocabulary(folder):
-    path = record_file(folder / "data")
+def test_the_manifest_leads_to_the_vocabulary(folder, shown):
+    record_file(folder / "data")
     text = manifest.to_json({"vocab_file": str(folder / "vocab.txt")}, [])
     (folder / "data.manifest.json").write_text(text)
-    done = call("data", "--num_examples=1", cwd=folder, by_path=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[1:] == [A, B, ""] and path.endswith("data")
+    code, output, error = shown("data")
+    assert (code, error) == (0, "") and output.splitlines()[1:] == [A, B, ""]
 
 
 def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ignored(folder):
@@ -166,32 +165,23 @@ def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ign
         (["data.manifest.json"], "error: data.manifest.json: is a manifest; name a shard instead"),
     ],
 )
-def test_bad_input_is_one_line(folder, words, message, monkeypatch, capsys):
+def test_bad_input_is_one_line(folder, words, message, shown):
     record_file(folder / "data")
     (folder / "data.manifest.json").write_text("{}")
-    monkeypatch.chdir(folder)
-    given = types.SimpleNamespace(vocab_file="", ignore_manifest=False, first=0, num_examples=1)
-    monkeypatch.setattr(show.flags, "FLAGS", given)
-    assert show.main(["show", *words]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(message) and error.count("\n") == 1, error
+    code, _, error = shown(*words)
+    assert code == 1 and error.startswith(message) and error.count("\n") == 1, error
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
+    """Run by its path, from a folder that is not the checkout's."""
     features = schema.pretraining_features(10, 4)
     write_file(str(folder / "data"), records.serialize(columns(True, True, rows=1000), features))
     read, write = os.pipe()
     os.close(read)  # what head does once it has its lines
-    done = call("data", "--vocab_file=vocab.txt", "--num_examples=1000", cwd=folder, stdout=write)
+    program = [sys.executable, str(ROOT / "tfrecords" / "show.py"), "data", "--num_examples=1000"]
+    done = subprocess.run(
+        [*program, "--vocab_file=vocab.txt"], cwd=folder, env={**os.environ, "PYTHONPATH": ""}, text=True,
+        stdout=write, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_help_imports_no_tensorflow(folder):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "tfrecords.show", "--help"],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "--num_examples" in done.stdout and "Prints records as text" in done.stdout
-    assert "tensorflow" not in done.stderr and "numpy" not in done.stderr

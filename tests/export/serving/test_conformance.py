@@ -171,7 +171,7 @@ def test_grpc_errors(server):
         for size in shape:
             request.inputs["x"].tensor_shape.dim.add(size=size)
         assert grpc_error(server.predictions.Predict, request)[0] == "INVALID_ARGUMENT"
-    assert grpc_error(server.predict, "half", "slow", steps=[10**5], timeout=0.3)[0] == "DEADLINE_EXCEEDED"
+    assert grpc_error(server.predict, "half", "slow", steps=[30_000], timeout=0.2)[0] == "DEADLINE_EXCEEDED"
 
 
 def example(x: float) -> tf.train.Example:
