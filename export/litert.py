@@ -41,8 +41,8 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         try:
             content = converter.convert()
         except Exception as error:
-            lacking = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", str(error))))
-            reason = f"it lacks {', '.join(lacking)}" if lacking else str(error).splitlines()[0][:300]
+            operations = sorted(set(re.findall(r"'tf\.(\w+)' op ", str(error))))
+            reason = f"it cannot express {', '.join(operations)}" if operations else str(error).splitlines()[0][:300]
             raise InputError(
                 f"--format=litert: TensorFlow Lite cannot run this model ({reason}); give --format=saved_model"
             ) from error

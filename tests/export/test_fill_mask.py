@@ -113,7 +113,7 @@ def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
 def test_a_model_that_small_devices_cannot_run_is_refused_with_its_operations(vocab_file, tmp_path):
     write_pretrained(tmp_path / "run", vocab_file)
     with pytest.raises(
-        InputError, match="TensorFlow Lite cannot run this model .it lacks .*Ragged.*; give --format=saved"
+        InputError, match=r"cannot run this model \(it cannot express [A-Za-z0-9, ]+\); give --format=saved"
     ):
         export(tmp_path / "run", task_name="fill_mask", format="litert")
     assert not (tmp_path / "model/1").exists()
