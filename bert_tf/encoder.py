@@ -112,7 +112,7 @@ class BertEncoder(keras.Model):
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments as JSON, so that a Keras model with this encoder can be saved."""
-        options = {"recompute_activations": self._recompute, "fused": self.fused}
+        options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}
         return {"config": dataclasses.asdict(self.config), "name": self.name, **options}
 
     def build_from_config(self, config: dict) -> None:
@@ -120,8 +120,13 @@ class BertEncoder(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
-        """Builds the encoder that `get_config` describes, with new weights."""
-        return cls(**config | {"config": BertConfig(**config["config"])})
+        """Builds the encoder that `get_config` describes, with new weights, in the precision that it had."""
+        before = keras.mixed_precision.global_policy()
+        keras.mixed_precision.set_global_policy(config.get("dtype", before))  # the layers take it from there
+        try:
+            return cls(**config | {"config": BertConfig(**config["config"])})
+        finally:
+            keras.mixed_precision.set_global_policy(before)
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Finds the position that has seen its whole row or example: the first one, or left to right the last token.

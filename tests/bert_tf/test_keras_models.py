@@ -43,6 +43,20 @@ def test_fit_trains_the_embeddings_on_two_replicas_and_in_mixed_precision():
     assert encoder.embeddings.word_embeddings.dtype == tf.float32
 
 
+@pytest.mark.parametrize("name", ["saved_model", "model.keras"])
+def test_a_loaded_model_computes_in_the_precision_that_it_was_built_in(tmp_path, name):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model, _ = make_model(None)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    model.save(str(tmp_path / name))
+    again = keras.models.load_model(str(tmp_path / name))
+    assert keras.mixed_precision.global_policy().name == "float32"
+    assert again.get_layer("bert")(DATA)["pooled_output"].dtype == tf.bfloat16
+    np.testing.assert_array_equal(again(DATA), model(DATA))
+
+
 @pytest.mark.parametrize("name", ["weights", "saved_model", "model.keras"])
 def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name):
     model, _ = make_model(None)
