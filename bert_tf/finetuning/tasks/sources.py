@@ -174,7 +174,7 @@ class FileSource(Source):
         inner = _PYTHON_LIST.fullmatch(cell.strip())
         if inner and (self.separator in inner[1] or "'" in inner[1]):
             raise InputError(
-                f"{place}: the labels {cell.strip()!r} are no JSON list; write them with double quotes, such as "
+                f"{place}: the labels {cell.strip()!r} are not a JSON list; write them with double quotes, such as "
                 '["x", "y"], or without brackets'
             )
 

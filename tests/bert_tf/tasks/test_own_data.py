@@ -232,7 +232,7 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("jsonl", '{"text": "a", "label": ["x"]}\n', "line 1: the label is a list.*give --multi_label"),
         ("jsonl", '{"text": "a", "label": {"x": 1}}\n', "line 1: the label is an object"),
         ("jsonl", '{"text": "a", "label": 1e999}\n', "line 1: the label is a number beyond float64"),
-        ("jsonl", '{"text": "a", "label": NaN}\n', "line 1: is not JSON .NaN is no number"),
+        ("jsonl", '{"text": "a", "label": NaN}\n', "line 1: is not JSON .NaN is not a JSON number"),
         ("jsonl", '{"text": "a", "text": "b", "label": 1}\n', "line 1: is not JSON .a field is there twice"),
         ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: holds half of a surrogate pair"),
         ("jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: is not JSON"),
