@@ -113,7 +113,7 @@ def _check(place: str, example: ChoiceExample) -> None:
             raise InputError(f"{place}: choice {number}, counted from 0, is empty; mend or remove the line")
     if example.label is not None and not 0 <= example.label < len(example.choices):
         raise InputError(
-            f"{place}: the label {example.label} is not a number from 0 to {len(example.choices) - 1}, one for each choice"
+            f"{place}: the label {example.label} is not a number from 0 to {len(example.choices) - 1}, one a choice"
         )
     if example.id is not None and not example.id.isprintable():
         raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
