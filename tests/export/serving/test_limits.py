@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.export.serving.models import halves, write_model
 from tests.export.serving.running import free_port, running
 
-LONG = 30_000  # steps that take a second; a run that was given up goes on to its end
+LONG = 30_000  # steps; about a second of computation, which continues after its request has been given up
 
 
 @pytest.fixture(scope="module")
