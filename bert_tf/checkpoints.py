@@ -25,14 +25,13 @@ from bert_tf.checkpoint_formats import (
     tf_models,
 )
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
-from bert_tf.checkpoint_formats.location import latest_checkpoint
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.tokenization import TOKENIZER_JSON
 from tfrecords.errors import InputError
 
-__all__ = ["initialize", "latest_checkpoint", "load_encoder", "open_checkpoint", "variables_by_path"]
+__all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
 
 CONFIG_NAME = model_config.ORIGINAL_NAME
 VOCABULARY_NAME = "vocab.txt"
@@ -44,7 +43,8 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     """Opens a checkpoint of any format without reading its tensors; the format is detected automatically.
 
     Args:
-      path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`.
+      path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`. The folder of a run means its best
+        checkpoint on the dev data if the run was evaluated during training, else its newest one.
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:

@@ -64,8 +64,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
     if settings.keep_optimizer:
         _require_moments(contents, paths)
-    if path == settings.input:
-        run_folder.warn_if_unfinished(contents.source)
+    run_folder.warn_if_unfinished(contents.source)
     tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
         tokenizer.check(settings.do_lower_case, settings.vocab_file)
@@ -102,7 +101,6 @@ def _checkpoint(settings: ConversionSettings) -> str:
     newest = latest.find(path) if is_run else None
     if not newest or not newest.prefix:
         return path
-    run_folder.warn_if_unfinished(newest.prefix)
     return chosen_checkpoint.choose(path, newest, settings.use_checkpoint).prefix
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
-from bert_tf.runs import evaluations, run_folder
+from bert_tf.checkpoint_formats import evaluations, latest
+from bert_tf.runs import run_folder
 from bert_tf.training.metrics_file import RESULTS_NAME
 from export.sources import Source
 

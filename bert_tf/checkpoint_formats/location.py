@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import hugging_face, latest
+from bert_tf.checkpoint_formats import best, hugging_face, latest
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from tfrecords.errors import InputError
@@ -44,10 +44,12 @@ def locate(path: str) -> Location:
     """Finds a checkpoint.
 
     Args:
-      path: a folder, a prefix, or any of a checkpoint's files.
+      path: a folder, a prefix, or any of a checkpoint's files. The folder of a run means its best checkpoint on the
+        dev data if the run was evaluated during training, else its newest intact one.
 
     Raises:
-      InputError: there is no checkpoint, there are several, or the file is a pickle.
+      InputError: there is no checkpoint, there are several, the best one of a run is missing or damaged, or the file is
+        a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
@@ -68,20 +70,6 @@ def locate(path: str) -> Location:
     raise InputError(f"{path}: no such checkpoint; give its prefix (without .index) or its folder")
 
 
-def latest_checkpoint(path: str) -> str:
-    """Returns the prefix of the TensorFlow checkpoint at a path, or of the newest intact one in a folder.
-
-    Raises:
-      InputError: there is no checkpoint, or it is not in TensorFlow's format.
-    """
-    found = locate(path)
-    if found.is_safetensors:
-        raise InputError(
-            f"{path}: holds safetensors, not the checkpoint of a run; give a folder where training has saved one"
-        )
-    return found.path
-
-
 def _in_folder(folder: str) -> Location:
     names = sorted(tf.io.gfile.listdir(folder))
     for chosen in (
@@ -91,9 +79,9 @@ def _in_folder(folder: str) -> Location:
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
-    newest = latest.find(folder).prefix
-    if newest:
-        return Location(newest, False)
+    newest = latest.find(folder)
+    if newest.prefix:
+        return Location(best.find(folder, newest, f"its own path, {newest.prefix}").prefix, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     if PREFIX_NAME in prefixes:
         prefixes = [PREFIX_NAME]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import evaluations
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from tfrecords.errors import InputError
 

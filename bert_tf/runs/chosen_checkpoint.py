@@ -8,14 +8,12 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import best, evaluations, latest
 from bert_tf.checkpoint_formats.latest import ResumePoint
-from bert_tf.checkpoint_formats.tensor_bundle import damage
-from bert_tf.runs import evaluations, run_folder
-from bert_tf.runs.evaluations import Evaluations
+from bert_tf.runs import run_folder
 from tfrecords.errors import InputError
 
-_LAST = "take the last one with --use_checkpoint=last"
+_LAST = "--use_checkpoint=last"
 
 
 def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
@@ -29,23 +27,17 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged.
     """
-    if use == "best":
-        _refuse_lost_evaluations(folder)
-    kept = evaluations.read(folder).up_to(newest.step) if use == "best" else Evaluations()
-    step = kept.best_step
-    if step in (None, newest.step):
+    if use != "best":
         return newest
-    prefix = latest.numbered(folder).get(step, "")
-    if reason := damage(prefix) if prefix else f"{folder}/ckpt-{step} is missing":
-        raise InputError(
-            f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
-            f"{_LAST}"
-        )
-    logging.info(
-        "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (--use_checkpoint=last)",
-        prefix, kept.metric, kept.scores[step][kept.metric], newest.step,
-    )  # fmt: skip
-    return ResumePoint(prefix)
+    _refuse_lost_evaluations(folder)
+    chosen = best.find(folder, newest, _LAST)
+    if chosen.prefix != newest.prefix:
+        found, step = evaluations.read(folder), latest.step_of(chosen.prefix)
+        logging.info(
+            "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (%s)",
+            chosen.prefix, found.metric, found.scores[step][found.metric], newest.step, _LAST,
+        )  # fmt: skip
+    return chosen
 
 
 def _refuse_lost_evaluations(folder: str) -> None:
@@ -56,5 +48,6 @@ def _refuse_lost_evaluations(folder: str) -> None:
     if given:
         raise InputError(
             f"{os.path.join(folder, evaluations.NAME)}: no such file, though the run was trained with "
-            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or {_LAST}"
+            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or "
+            f"take the last one with {_LAST}"
         )

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import evaluations
 from bert_tf.checkpoint_formats.latest import ResumePoint, indexes, prefixes, step_of
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
-from bert_tf.runs import evaluations
 from tfrecords import writer
 from tfrecords.errors import InputError
 

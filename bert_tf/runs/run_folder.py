@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
-from bert_tf.runs import evaluations
+from bert_tf.checkpoint_formats import evaluations, latest
 from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import lock, writer
 from tfrecords.errors import InputError
@@ -175,15 +174,18 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
-    """Warns of a checkpoint whose run had not reached its last step; other folders than a run's do not tell.
+    """Warns of a checkpoint whose run has not reached its last step; other folders than a run's do not tell.
+
+    A finished run's best checkpoint may be of any step, so the newest one beside it decides.
 
     Raises:
       InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
-    if not tf.io.gfile.exists(os.path.join(folder, NAME)) or step == evaluations.read(folder).stopped_at:
+    if step < 0 or not tf.io.gfile.exists(os.path.join(folder, NAME)):
         return
-    if 0 <= step < (last := _last_step(folder)):
+    newest = max([step, *latest.numbered(folder)])
+    if newest != evaluations.read(folder).stopped_at and newest < (last := _last_step(folder)):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
 
 

@@ -87,9 +87,9 @@ def test_another_architecture_is_refused_by_tensor_and_changes_nothing(pretraine
 
 def test_paths_without_a_checkpoint_are_refused(tmp_path):
     with pytest.raises(InputError, match="holds no checkpoint"):
-        checkpoints.latest_checkpoint(str(tmp_path))
+        checkpoints.open_checkpoint(str(tmp_path))
     with pytest.raises(InputError, match="no such checkpoint"):
-        checkpoints.latest_checkpoint(str(tmp_path / "ckpt-1"))
+        checkpoints.open_checkpoint(str(tmp_path / "ckpt-1"))
 
 
 def test_a_checkpoint_of_another_project_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import hugging_face, native
+from bert_tf.checkpoint_formats import evaluations, hugging_face, native
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -18,7 +18,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import squad_results
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import evaluations, run_folder
+from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
@@ -120,7 +120,7 @@ def trainer(config, path=None):
     data = tf.data.Dataset.from_tensors(random_batch(config, 4, 12, 3)).repeat()
     made = Trainer(PretrainingObjective(model), strategy, optimizer=optimizer, train_dataset=data)
     if path:
-        made.checkpoint.restore(checkpoints.latest_checkpoint(str(path))).expect_partial()
+        made.checkpoint.restore(tf.train.latest_checkpoint(str(path))).expect_partial()
     else:
         made.train(tf.constant(2))
     return made

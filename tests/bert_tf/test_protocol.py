@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import evaluations, latest
+from bert_tf.checkpoint_formats.evaluations import Evaluations
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import evaluation_steps
-from bert_tf.runs import evaluations, run_folder
+from bert_tf.runs import run_folder
 from bert_tf.runs.chosen_checkpoint import choose
-from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
 from export import sources
 from export.settings import ExportSettings

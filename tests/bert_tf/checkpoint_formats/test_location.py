@@ -4,7 +4,9 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats.location import Location, latest_checkpoint, locate, pickled_weights
+from bert_tf.checkpoint_formats import evaluations
+from bert_tf.checkpoint_formats.evaluations import Evaluations
+from bert_tf.checkpoint_formats.location import Location, locate, pickled_weights
 from tfrecords.errors import InputError
 
 
@@ -24,8 +26,20 @@ def test_a_folder_means_the_latest_or_the_only_or_the_originals_checkpoint(tmp_p
     assert locate(str(tmp_path)).path == locate(str(tmp_path / "checkpoint")).path == str(tmp_path / "b")
     (tmp_path / "model.safetensors").touch()
     assert locate(str(tmp_path)) == Location(str(tmp_path / "model.safetensors"), True)
-    with pytest.raises(InputError, match="holds safetensors, not the checkpoint of a run"):
-        latest_checkpoint(str(tmp_path))
+
+
+def test_a_runs_folder_means_its_best_checkpoint_on_the_dev_data(tmp_path):
+    for step in (3, 7):
+        tf.train.Checkpoint(global_step=tf.Variable(step)).write(str(tmp_path / f"ckpt-{step}"))
+    assert locate(str(tmp_path)).path == str(tmp_path / "ckpt-7")
+    scores = {3: {"f1": 0.9}, 7: {"f1": 0.8}, 9: {"f1": 1.0}}
+    evaluations.write(str(tmp_path), Evaluations("f1", scores=scores))
+    assert locate(str(tmp_path)).path == str(tmp_path / "ckpt-3")
+    assert locate(str(tmp_path / "ckpt-7")).path == str(tmp_path / "ckpt-7")
+    data = tmp_path / "ckpt-3.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used .*; .* its own path, .*/ckpt-7$"):
+        locate(str(tmp_path))
 
 
 class Harmful:
