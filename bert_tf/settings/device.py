@@ -56,9 +56,9 @@ class DeviceSettings:
         if self.dtype == "float32":
             # oneDNN's products are faster here also where TensorFlow does not take them by default: without AVX-512
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-        # TensorFlow and Keras would load them for data frames, images and resolvers of TPUs: half a second
+        # TensorFlow and Keras would load them for data frames, images, JAX models and resolvers of TPUs: a second
         clients = () if self.use_tpu or self.distribution_strategy == "tpu" else ("googleapiclient",)
-        with hidden_modules("pandas", "scipy", *clients):
+        with hidden_modules("pandas", "scipy", "jax", *clients):
             import tensorflow  # noqa: F401
             import tf_keras  # noqa: F401
 
