@@ -6,7 +6,9 @@ decay to the update rather than to the loss, and clips gradients to a global nor
 LAMB: You et al., "Large Batch Optimization for Deep Learning", algorithm 2.
 """
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras as keras
@@ -18,7 +20,7 @@ CLIP_NORM = 1.0
 _NOT_DECAYED = ("bias", "gamma", "beta")
 # A weight with at least this many elements is worth a compiled step.
 _LARGE = 1 << 16
-# The norm of a gradient that reaches no larger share of a table's rows is that of these rows.
+# A gradient that reaches no larger share of a table's rows is kept as rows: norm and scaling then take less time.
 _FEW_ROWS = 0.25
 
 
@@ -50,6 +52,28 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     def get_config(self):
         """The constructor's arguments."""
         return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
+
+
+class _KernelScalars(NamedTuple):
+    """What a step of the kernel takes beside a weight, its moments and its gradient; float32 scalars.
+
+    Attributes:
+      gradient: factor of the gradient.
+      kept: factor of a decayed weight.
+      rate: learning rate.
+      beta_1: decay of the first moment.
+      beta_2: decay of the second moment.
+      epsilon: added to the square root.
+      zero: 0.
+    """
+
+    gradient: tf.Tensor
+    kept: tf.Tensor
+    rate: tf.Tensor
+    beta_1: tf.Tensor
+    beta_2: tf.Tensor
+    epsilon: tf.Tensor
+    zero: tf.Tensor
 
 
 class AdamWeightDecay(keras.optimizers.Optimizer):
@@ -103,7 +127,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable):
         """Applies one update to one weight."""
-        self._update(variable, gradient, tf.constant(1.0), tf.constant(True))
+        self._update(variable, gradient, tf.constant(1.0), tf.constant(True), self._kernel_scalars)
 
     def apply_scaled(
         self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
@@ -113,7 +137,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         Call it in replica context, with values that are the same on all replicas.
 
         Args:
-          gradients: dense, one for each weight.
+          gradients: one for each weight; those of a table's rows may be `tf.IndexedSlices` without duplicates.
           variables: the weights.
           factor: float32 scalar that multiplies all gradients.
           finite: bool scalar; if false, weights, moments and `iterations` do not change.
@@ -124,8 +148,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         def apply(distribution, pairs, factor, finite, updates):
             if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
                 self._current_learning_rate.assign(self._learning_rate(step))
+            # once for all weights: a thousand small operations less to trace and to run
+            scalars = functools.cache(self._kernel_scalars)
             for gradient, variable in pairs:
-                distribution.extended.update(variable, self._update, (gradient, factor, finite), group=False)
+                arguments = (gradient, factor, finite, scalars)
+                distribution.extended.update(variable, self._update, arguments, group=False)
             self.iterations.assign_add(updates)
 
         with tf.init_scope():
@@ -135,16 +162,16 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         merge = tf.__internal__.distribute.interim.maybe_merge_call
         merge(apply, tf.distribute.get_strategy(), pairs, factor, finite, tf.cast(finite, tf.int64))
 
-    def _update(self, variable, gradient, factor, finite) -> None:
-        if isinstance(gradient, tf.IndexedSlices):
-            # moments decay in rows without a gradient too, as with the dense gradients of the original
-            gradient = tf.convert_to_tensor(gradient)
+    def _update(self, variable, gradient, factor, finite, scalars) -> None:
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
-        rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         if self._has_kernel(variable):
-            self._step_by_kernel(variable, m, v, gradient, rate, factor, finite, self._decayed[index])
+            found = scalars(factor.ref(), finite.ref(), self._factors[index])
+            self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
             return
+        # moments decay in rows without a gradient too, as with the dense gradients of the original
+        gradient = tf.convert_to_tensor(gradient)
+        rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
         iterations = tf.convert_to_tensor(self.iterations)
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
@@ -154,22 +181,45 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
         return plain and "CPU" in variable.device
 
-    def _step_by_kernel(self, variable, m, v, gradient, rate, factor, finite, decayed: bool) -> None:
-        """Updates a weight and its moments as `_step` does, in a quarter of the time of compiled code on a CPU.
+    def _kernel_scalars(self, factor, finite, rate_factor: float) -> _KernelScalars:
+        """Computes what a step of the kernel takes for all weights of one `rate_factor`.
 
         Where `finite` is false, all values are multiplied by 1 and nothing is added.
+
+        Args:
+          factor: reference to the float32 scalar that multiplies all gradients.
+          finite: reference to the bool scalar.
+          rate_factor: of the learning rate.
         """
-        gradient = tf.math.multiply_no_nan(gradient, tf.where(finite, tf.cast(factor, gradient.dtype), 0.0))
-        if decayed:
-            variable.assign(variable * tf.where(finite, 1.0 - rate * self.weight_decay_rate, 1.0))
+        factor, finite = factor.deref(), finite.deref()
+        rate = tf.cast(self.learning_rate, tf.float32) * rate_factor
+        kept = tf.where(finite, 1.0 - rate * self.weight_decay_rate, 1.0)
         if self.bias_correction:
-            first, second = self._corrections(tf.convert_to_tensor(self.iterations), variable.dtype)
+            first, second = self._corrections(tf.convert_to_tensor(self.iterations), tf.float32)
             rate *= tf.sqrt(second) / first
+        return _KernelScalars(
+            gradient=tf.where(finite, tf.cast(factor, tf.float32), 0.0),
+            kept=kept,
+            rate=tf.where(finite, rate, 0.0),
+            beta_1=tf.where(finite, self.beta_1, 1.0),
+            beta_2=tf.where(finite, self.beta_2, 1.0),
+            epsilon=tf.constant(self.epsilon),
+            zero=tf.constant(0.0),
+        )
+
+    def _step_by_kernel(self, variable, m, v, gradient, scalars: _KernelScalars, decayed: bool) -> None:
+        """Updates a weight and its moments as `_step` does, in a quarter of the time of compiled code on a CPU."""
+        if isinstance(gradient, tf.IndexedSlices):  # scale the rows alone, then make the whole table's gradient
+            values = tf.math.multiply_no_nan(gradient.values, scalars.gradient)
+            gradient = tf.convert_to_tensor(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
+        else:
+            gradient = tf.math.multiply_no_nan(gradient, scalars.gradient)
+        if decayed:
+            variable.assign(variable * scalars.kept)
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle, m=m.handle, v=v.handle, grad=gradient, epsilon=self.epsilon,
-            lr=tf.where(finite, rate, 0.0),
-            beta1=tf.where(finite, self.beta_1, 1.0), beta2=tf.where(finite, self.beta_2, 1.0),
-            beta1_power=0.0, beta2_power=0.0,  # the correction is in the rate
+            var=variable.handle, m=m.handle, v=v.handle, grad=gradient, epsilon=scalars.epsilon,
+            lr=scalars.rate, beta1=scalars.beta_1, beta2=scalars.beta_2,
+            beta1_power=scalars.zero, beta2_power=scalars.zero,  # the correction is in the rate
         )  # fmt: skip
 
     def _step(self, variable, m, v, *rest) -> None:
@@ -281,28 +331,31 @@ def clipped_update(
       The norm before clipping, float32 scalar.
     """
     scaling = isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
-    dense = [tf.convert_to_tensor(g) for g in gradients]
-    context, read = tf.distribute.get_replica_context(), dense
+    context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync > 1:
-        read = dense = context.all_reduce(tf.distribute.ReduceOp.SUM, dense)
-    elif not inside_xla():
-        read = [_of_rows_read(*of_one) for of_one in zip(gradients, dense, variables, strict=True)]
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, dense)
+    else:
+        gradients = [_without_duplicates(*of_one) for of_one in zip(gradients, variables, strict=True)]
+    values = [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient in gradients]
     unscale = 1.0 / optimizer.loss_scale if scaling else tf.constant(1.0)
-    norm = unscale * tf.sqrt(2.0 * tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in read]))
+    norm = unscale * tf.sqrt(2.0 * tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in values]))
     finite = tf.math.is_finite(norm)
     factor = unscale * clip_norm / tf.maximum(norm, clip_norm)
-    (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(dense, variables, factor, finite, step)
+    (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(gradients, variables, factor, finite, step)
     if scaling:
         _adapt_loss_scale(optimizer, norm)
     return norm
 
 
-def _of_rows_read(gradient: tf.Tensor | tf.IndexedSlices, dense: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
-    """Gathers the rows of a dense gradient that are not zero, if they are few: the same norm in less time."""
+def _without_duplicates(gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor | tf.IndexedSlices:
+    """Adds up the entries of each row of a table's gradient if it has few rows, else makes the gradient dense."""
     entries = None if isinstance(gradient, tf.Tensor) else gradient.indices.shape[0]
-    if entries is None or entries > _FEW_ROWS * variable.shape[0]:
-        return dense
-    return tf.gather(dense, tf.unique(gradient.indices)[0])
+    if entries is None or entries > _FEW_ROWS * variable.shape[0] or inside_xla():
+        return tf.convert_to_tensor(gradient)
+    rows, places = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, tf.constant(variable.shape.as_list(), rows.dtype))
 
 
 def _adapt_loss_scale(optimizer: keras.mixed_precision.LossScaleOptimizer, norm: tf.Tensor) -> None:
