@@ -34,19 +34,45 @@ ENTITIES, NER_RATE = "WNUT-17", 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task of the comparison: its names here and there, epochs, and how many lines of train.tsv to use."""
+    """A task of GLUE.
+
+    Attributes:
+      name: of `--task_name`.
+      texts: columns of the texts, separated by commas.
+      label: column of the label.
+      epochs: of the training.
+      lines: how many of train.tsv are used; None for all.
+      metric: main metric, as the peer names it.
+      columns: names of all columns, for files without a header.
+      bias_correction: whether ours corrects Adam's bias, as the peer always does.
+      predicted: what the trained models predict; "" for nothing.
+    """
 
     name: str
     texts: str
     label: str
     epochs: int
     lines: int | None = None
+    metric: str = "accuracy"
+    columns: str = ""
+    bias_correction: bool = False
+    predicted: str = ""
 
 
 TASKS = {
-    "MRPC": Task("MRPC", "#1 String,#2 String", "Quality", epochs=3),
-    "SST-2": Task("SST-2", "sentence", "label", epochs=2, lines=FIRST_LINES),
-}
+    task.name: task
+    for task in (
+        Task("MRPC", "#1 String,#2 String", "Quality", epochs=3, predicted="pairs"),
+        Task("SST-2", "sentence", "label", epochs=2, lines=FIRST_LINES, predicted="SST-2 dev"),
+        Task(
+            "CoLA", "sentence", "label", epochs=3, metric="matthews", columns="source,label,mark,sentence",
+            bias_correction=True,
+        ),
+        Task("STS-B", "sentence1,sentence2", "score", epochs=3, metric="pearson", bias_correction=True),
+    )
+}  # fmt: skip
+# The names of our metrics, by those of the peer.
+METRICS = {"accuracy": "eval_accuracy", "matthews": "eval_matthews_correlation", "pearson": "eval_pearson"}
 
 
 def checkpoint() -> str:
@@ -102,12 +128,13 @@ def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: st
     """Returns the peer's command without what it does."""
     return [
         sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
-        f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}",
+        f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}", f"--metric={task.metric}",
+        f"--columns={task.columns}",
     ]  # fmt: skip
 
 
 def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
-    """Trains with one seed; returns a peer's (wall seconds, processor seconds, accuracy)."""
+    """Trains with one seed; returns a peer's (wall seconds, processor seconds, score)."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
@@ -118,21 +145,22 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
         if peer == "peer":
             command = [*peer_command(task, data, output, dtype, checkpoint()), *options, f"--seed={seed}"]
         else:
-            packing = ["--nopack_sequences"] if peer == "unpacked" else []
+            options += ["--nopack_sequences"] if peer == "unpacked" else []
+            options += ["--adam_bias_correction"] if task.bias_correction else []
             command = [
                 *our_command(task, data, output, dtype), *options, "--do_train", "--do_eval",
                 f"--init_checkpoint={checkpoint()}", f"--random_seed={seed}", "--train_batch_size=32",
-                "--eval_batch_size=32", *packing,
+                "--eval_batch_size=32",
             ]  # fmt: skip
         seconds = timed(command, folder / f"{output.name}.log")
         if peer == "peer":
-            accuracy = json.loads((output / "result.json").read_text())["accuracy"]
+            score = json.loads((output / "result.json").read_text())["score"]
         else:
             lines = (output / "eval_results.txt").read_text().splitlines()
-            accuracy = float(dict(line.split(" = ") for line in lines)["eval_accuracy"])
-        results[peer] = (*seconds, accuracy)
+            score = float(dict(line.split(" = ") for line in lines)[METRICS[task.metric]])
+        results[peer] = (*seconds, score)
         print(f"  {task.name} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
-              f"accuracy {accuracy:.4f}", flush=True)  # fmt: skip
+              f"{task.metric} {score:.4f}", flush=True)  # fmt: skip
     return results
 
 
@@ -236,9 +264,10 @@ def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS},{ENTITIES}")
+    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS},{ENTITIES}", help="of these, CoLA and STS-B")
     parser.add_argument("--dtypes", default="bfloat16")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
     parser.add_argument("--ner_epochs", type=float, default=3, help="epochs of WNUT-17")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
@@ -253,23 +282,23 @@ def main() -> None:
     print(machine.describe())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        names = args.tasks.split(",")
+        names, seeds = args.tasks.split(","), range(args.first_seed, args.first_seed + args.seeds)
         pairs = pairs_folder(data, folder, args.pairs) if "MRPC" in names else None
         for dtype in args.dtypes.split(",") if QUESTIONS in names else ():
-            rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in range(args.seeds)]
+            rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in seeds]
             report(f"{QUESTIONS} training {dtype}", rounds, "F1")
         for task in (TASKS[name] for name in names if name in TASKS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):
-                rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in range(args.seeds)]
-                report(f"{task.name} training {dtype}", rounds)
-                predicted = pairs if task.name == "MRPC" else files
-                what = "pairs" if task.name == "MRPC" else f"{task.name} dev"
-                rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(args.predictions)]
+                rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in seeds]
+                report(f"{task.name} training {dtype}", rounds, task.metric)
+                predicted = pairs if task.predicted == "pairs" else files
+                count = args.predictions if task.predicted and 0 in seeds else 0
+                rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(count)]
                 if rounds:
-                    report(f"{what} prediction {dtype}", rounds)
+                    report(f"{task.predicted} prediction {dtype}", rounds)
         for dtype in args.dtypes.split(",") if ENTITIES in names else ():
-            rounds = [tag_once(data, folder, dtype, seed, args.ner_epochs, peers) for seed in range(args.seeds)]
+            rounds = [tag_once(data, folder, dtype, seed, args.ner_epochs, peers) for seed in seeds]
             report(f"{ENTITIES} training {dtype}", rounds, "F1")
 
 

@@ -10,21 +10,25 @@ import json
 import pathlib
 
 
-def read(path: pathlib.Path, texts: list[str], label: str) -> tuple[list[list[str]], list[float]]:
+def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]], list[float]]:
     """Returns the texts of each line of a GLUE file, and its label; 0 without a label."""
+    columns, number = args.columns.split(",") if args.columns else None, float if args.metric == "pearson" else int
     with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return [[row[name] for name in texts] for row in rows], [int(row.get(label) or 0) for row in rows]
+        rows = list(csv.DictReader(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE))
+    texts = [[row[name] for name in args.texts.split(",")] for row in rows]
+    return texts, [number(row.get(args.label) or 0) for row in rows]
 
 
 def main() -> None:
-    """Trains or predicts, and writes the dev accuracy or the logits into a folder."""
+    """Trains or predicts, and writes the dev score or the logits into a folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--data_dir", required=True, type=pathlib.Path)
     parser.add_argument("--output_dir", required=True, type=pathlib.Path)
     parser.add_argument("--texts", required=True, help="comma-separated names of columns")
     parser.add_argument("--label", required=True)
+    parser.add_argument("--columns", default="", help="comma-separated names for files without a header")
+    parser.add_argument("--metric", default="accuracy", help="accuracy, matthews, or pearson for a regression")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--learning_rate", type=float, default=5e-5)
@@ -35,6 +39,7 @@ def main() -> None:
 
     import numpy as np
     import torch
+    from sklearn.metrics import matthews_corrcoef
     from training_options import training_options
     from transformers import (
         AutoModelForSequenceClassification,
@@ -46,10 +51,11 @@ def main() -> None:
 
     set_seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=2, dtype=torch.float32)
+    outputs = 1 if args.metric == "pearson" else 2  # one output is a regression
+    model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=outputs, dtype=torch.float32)
 
     def dataset(split):
-        texts, labels = read(args.data_dir / f"{split}.tsv", args.texts.split(","), args.label)
+        texts, labels = read(args.data_dir / f"{split}.tsv", args)
         encoded = tokenizer(*map(list, zip(*texts, strict=True)), truncation=True, max_length=128)
         names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in encoded]
         return [{**{n: encoded[n][i] for n in names}, "labels": label} for i, label in enumerate(labels)]
@@ -69,8 +75,13 @@ def main() -> None:
     trainer.train()
     trainer.save_model()
     result = trainer.predict(dataset("dev"))
-    accuracy = float(np.mean(result.predictions.argmax(1) == result.label_ids))
-    (args.output_dir / "result.json").write_text(json.dumps({"accuracy": accuracy}) + "\n")
+    labels, likeliest = result.label_ids, result.predictions.argmax(1)
+    scores = {
+        "accuracy": lambda: np.mean(likeliest == labels),
+        "matthews": lambda: matthews_corrcoef(labels, likeliest),
+        "pearson": lambda: np.corrcoef(labels, result.predictions[:, 0])[0, 1],
+    }
+    (args.output_dir / "result.json").write_text(json.dumps({"score": float(scores[args.metric]())}) + "\n")
 
 
 if __name__ == "__main__":
