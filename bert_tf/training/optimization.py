@@ -177,9 +177,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
 
     def _has_kernel(self, variable) -> bool:
-        """Whether TensorFlow's own kernel of Adam can update a weight: one on a CPU, outside XLA."""
+        """Whether TensorFlow's own kernel of Adam updates a weight: a float32 one on a CPU, outside XLA."""
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
-        return plain and "CPU" in variable.device
+        return plain and variable.dtype == tf.float32 and "CPU" in variable.device
 
     def _kernel_scalars(self, factor, finite, rate_factor: float) -> _KernelScalars:
         """Computes what a step of the kernel takes for all weights of one `rate_factor`.
