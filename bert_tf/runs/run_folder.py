@@ -174,9 +174,9 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
-    """Warns of a checkpoint whose run has not reached its last step; other folders than a run's do not tell.
+    """Warns of a checkpoint whose run has not reached its last step; says nothing of a folder without a `run.json`.
 
-    A finished run's best checkpoint may be of any step, so the newest one beside it decides.
+    The best checkpoint of a finished run may be of any step, so the newest one in the folder decides.
 
     Raises:
       InputError: the run's `run.json` is damaged.
