@@ -48,7 +48,8 @@ def locate(path: str) -> Location:
         dev data if the run was evaluated during training, else its newest intact one.
 
     Raises:
-      InputError: there is no checkpoint, there are several, a run's best one is missing or damaged, or the file is a pickle.
+      InputError: there is no checkpoint, there are several, a run's best one is missing or damaged, or the file
+        is a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
