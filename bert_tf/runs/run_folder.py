@@ -174,8 +174,9 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
-    """Warns of a checkpoint whose run has not reached its last step; says nothing of a folder without a `run.json`.
+    """Warns of a checkpoint whose run has not reached its last step.
 
+    A folder without a `run.json` gives no warning.
     The best checkpoint of a finished run may be of any step, so the newest one in the folder decides.
 
     Raises:

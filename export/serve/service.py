@@ -81,7 +81,7 @@ class Service:
       models: the served models.
       admission: lets requests in.
       metrics: counts them.
-      largest_bytes: limit of an array that a request stands for, and of the sum of an answer's arrays.
+      largest_bytes: limit of each array of a request, decoded, and of all arrays of an answer together.
       most_rows: of a request.
     """
 
