@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import evaluations, latest
-from bert_tf.runs import run_folder
+from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.training.metrics_file import RESULTS_NAME
 from export.sources import Source
 
@@ -27,8 +26,8 @@ def text(source: Source, settings: Mapping[str, Any]) -> str:
       settings: of the export.
     """
     described, config = source.description, source.config
-    is_run = tf.io.gfile.exists(os.path.join(source.folder, run_folder.NAME))
-    data = run_folder.read_phases(source.folder)[-1].data if is_run else {}
+    is_run = tf.io.gfile.exists(os.path.join(source.folder, run_record.NAME))
+    data = run_record.read_phases(source.folder)[-1].data if is_run else {}
     parts = {
         "Task": {
             "name": described.task_name,

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
@@ -116,17 +116,17 @@ def _checkpoint(settings: ExportSettings, source: str) -> str:
     """Returns the prefix of the checkpoint to export; a folder without `run.json` was put together by hand."""
     latest.check_there(source)
     found = latest.find(source)
-    if tf.io.gfile.exists(os.path.join(source, run_folder.NAME)):
+    if tf.io.gfile.exists(os.path.join(source, run_record.NAME)):
         run_folder.check_finished(source, found.step, settings.allow_unfinished)
     return chosen_checkpoint.choose(source, found, settings.use_checkpoint).prefix
 
 
 def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
     """Refuses files that differ from what the run was trained with, where its `run.json` is there to tell."""
-    if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_folder.NAME)):
+    if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_record.NAME)):
         return
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
-    phase = run_folder.read_phases(checkpoint_dir)[-1]
+    phase = run_record.read_phases(checkpoint_dir)[-1]
     trained = phase.model
     length = phase.data.get("max_seq_length", described.max_seq_length)
     if described.max_seq_length != length:

@@ -3,7 +3,11 @@
 Paper: appendix A.3 (choice on the dev set).
 """
 
-from bert_tf.checkpoint_formats import evaluations, latest
+import os
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.checkpoint_formats.tensor_bundle import damage
 from tfrecords.errors import InputError
@@ -18,9 +22,10 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
       instead: what the error tells to do to take the newest one.
 
     Raises:
-      InputError: the best checkpoint is missing or damaged, or the list of evaluations is damaged.
+      InputError: the best checkpoint is unknown, missing or damaged, or the list of evaluations is damaged.
     """
     if not evaluations.exists(folder):
+        _refuse_lost_evaluations(folder, instead)
         return newest
     step = evaluations.read(folder).up_to(newest.step).best_step
     if step in (None, newest.step):
@@ -32,3 +37,16 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
             f"take the last one with {instead}"
         )
     return ResumePoint(prefix)
+
+
+def _refuse_lost_evaluations(folder: str, instead: str) -> None:
+    """Refuses a run that was to be evaluated during training, but whose evaluations are not there."""
+    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+        return
+    given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}
+    if given:
+        raise InputError(
+            f"{os.path.join(folder, evaluations.NAME)}: no such file, though the run has "
+            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or, if it "
+            f"ended before its first evaluation, take the last checkpoint with {instead}"
+        )

@@ -59,7 +59,7 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: 
 
 
 def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
-    """Returns what identifies a fine-tuned model, for `run_folder.Phase.model`.
+    """Returns what identifies a fine-tuned model, for `run_record.Phase.model`.
 
     Args:
       description: of its task.

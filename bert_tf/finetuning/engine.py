@@ -14,7 +14,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import activations, description, lower_layers, prepared_run, sweep, sweep_results
 from bert_tf.finetuning.evaluation import evaluate_rows
@@ -168,7 +168,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         run_folder.begin(settings.output_dir, phase, found.step)
         _write_description(run)
         run.keep_caches()
-    workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_folder.NAME))
+    workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
 
     schedule = EvaluationSchedule(
         settings,

@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
@@ -57,7 +57,7 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
       InputError: a model is missing or of another task, row length or vocabulary than the first.
     """
     members = [_member(path, settings) for path in paths]
-    if run_folder.read_phases(settings.output_dir):
+    if run_record.read_phases(settings.output_dir):
         raise InputError(f"--output_dir={settings.output_dir}: holds a run; give another folder for the ensemble")
     writer.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import description, encoded_cache, lower_layers
@@ -241,11 +241,11 @@ def example_names(run: PreparedRun, split: str, rows: np.ndarray) -> list[str]:
     return [f"{files} example {number + 1}" for number in numbers]
 
 
-def phase(run: PreparedRun, num_train_steps: int) -> run_folder.Phase:
-    """Returns what identifies a run of so many steps; see `run_folder.Phase`."""
+def phase(run: PreparedRun, num_train_steps: int) -> run_record.Phase:
+    """Returns what identifies a run of so many steps; see `run_record.Phase`."""
     settings = run.settings
     warmup = num_warmup_steps(settings, num_train_steps)
-    return run_folder.Phase(
+    return run_record.Phase(
         settings=dataclasses.asdict(settings),
         model=model_facts(run),
         data={

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, Results, Trial
@@ -75,7 +75,7 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
     )
 
 
-def facts_of(settings: FineTuningSettings, phase: run_folder.Phase, task: Task) -> dict:
+def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
     """Returns what all trials of a sweep have in common, as it is read from JSON.
 
     Args:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
-from bert_tf.runs import run_checkpoints, run_folder
+from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf.runs import run_checkpoints
 from bert_tf.settings import FineTuningSettings
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -203,7 +203,7 @@ def refuse_lost(folder: str) -> None:
     """
     trials = os.path.join(folder, TRIALS)
     names = tf.io.gfile.listdir(trials) if tf.io.gfile.isdir(trials) and not exists(folder) else []
-    if any(tf.io.gfile.exists(os.path.join(trials, name, run_folder.NAME)) for name in names):
+    if any(tf.io.gfile.exists(os.path.join(trials, name, run_record.NAME)) for name in names):
         raise InputError(
             f"{os.path.join(folder, NAME)}: no such file, though {trials} holds trials of a sweep; copy the folder "
             f"again, or delete {trials} to train them anew"

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
@@ -48,7 +48,7 @@ class _Prepared:
     settings: PretrainingSettings
     config: BertConfig
     data: record_files.PretrainingData
-    facts: run_folder.Phase
+    facts: run_record.Phase
     blanks: fill_mask.Blanks | None
     eval_prints: Sequence[str]
 
@@ -174,7 +174,7 @@ def _train_phase(
             writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
             lower = data.vocabulary.do_lower_case if data.vocabulary else None
             checkpoint_tokenizer.keep(folder, data.vocab_file, lower, config.max_position_embeddings)
-        workers.wait_for_chief(strategy, os.path.join(folder, run_folder.NAME))
+        workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
@@ -195,8 +195,8 @@ def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_folder.Phase:
-    return run_folder.Phase(
+def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_record.Phase:
+    return run_record.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
         data={

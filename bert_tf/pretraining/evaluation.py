@@ -10,6 +10,7 @@ import orbit
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
@@ -61,7 +62,7 @@ class Evaluation:
         blanks: fill_mask.Blanks | None,
         write_report: Report = no_report,
         eval_prints: Sequence[str] = (),
-        phase: run_folder.Phase | None = None,
+        phase: run_record.Phase | None = None,
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_prints, self._phase = eval_prints, phase
@@ -74,7 +75,7 @@ class Evaluation:
 
     def _split(self) -> str:
         """Returns the split of the evaluated files; `run.json` may have appeared since the last evaluation."""
-        phases = [*run_folder.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
+        phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
         return metrics_file.TRAINING_DATA if trained_on else metrics_file.HELD_OUT
 
@@ -170,7 +171,7 @@ def evaluate_checkpoints(
     folder, values = settings.output_dir, {}
 
     def is_last(step: int) -> bool:
-        phases = run_folder.read_phases(folder)
+        phases = run_record.read_phases(folder)
         # the end of a phase that another one follows is not the end of the run
         is_last_phase = bool(phases) and not phases[-1].settings.get("next_phase")
         return is_last_phase and step >= phases[-1].optimizer["num_train_steps"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from bert_tf.runs.run_folder import Phase
+from bert_tf.checkpoint_formats.run_record import Phase
 from tfrecords import manifest, reader
 from tfrecords.errors import InputError
 

@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from bert_tf.checkpoint_formats.run_record import Phase
 from bert_tf.finetuning.tasks import squad_results
 from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
 from bert_tf.report import baselines
-from bert_tf.runs.run_folder import Phase
 from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings, SquadSettings, SwagSettings
 from bert_tf.training import metrics
 

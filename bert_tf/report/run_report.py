@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
 from bert_tf.report.page import folded, page, table
-from bert_tf.runs import run_folder
 from bert_tf.settings import IN_MEMORY
 from bert_tf.training import metrics_file, progress
 from bert_tf.training.metrics import Form, Metric
@@ -50,7 +50,7 @@ def write_or_refuse(output_dir: str) -> str:
       InputError: no run has trained there, or its metrics are missing, or its files cannot be read.
     """
     is_sweep = sweep_results.exists(output_dir)
-    if not is_sweep and not run_folder.read_phases(output_dir):
+    if not is_sweep and not run_record.read_phases(output_dir):
         raise InputError(
             f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining or run_classifier"
         )
@@ -82,7 +82,7 @@ def _write(output_dir: str) -> str:
     name = os.path.basename(os.path.abspath(output_dir))
     looks.sort(key=lambda look: look["step"])
     answers = evaluation.sections(output_dir)
-    text = render(name, run_folder.read_phases(output_dir), recorded, looks, answers)
+    text = render(name, run_record.read_phases(output_dir), recorded, looks, answers)
     path = os.path.join(output_dir, NAME)
     writer.write_text(path, text)
     return path
@@ -90,7 +90,7 @@ def _write(output_dir: str) -> str:
 
 def render(
     name: str,
-    phases: Sequence[run_folder.Phase],
+    phases: Sequence[run_record.Phase],
     recorded: Sequence[Mapping],
     looks: Sequence[Mapping],
     answers: str = "",
@@ -147,7 +147,7 @@ def _peak_note(start: Mapping, train: Sequence[Mapping]) -> str:
 def _panels(
     shown: Sequence[Metric],
     splits: Mapping[str, Sequence[Mapping]],
-    phases: Sequence[run_folder.Phase],
+    phases: Sequence[run_record.Phase],
     last_step: int,
     baselines: Mapping[str, float | None],
 ) -> str:
@@ -223,7 +223,7 @@ def _is_share(metric: Metric) -> bool:
     return metric.form in (Form.FRACTION, Form.PERCENT)
 
 
-def _settings_table(names: Sequence[str], phases: Sequence[run_folder.Phase]) -> str:
+def _settings_table(names: Sequence[str], phases: Sequence[run_record.Phase]) -> str:
     """Returns a table of the settings, with a column for each phase."""
     model = phases[-1].model
     shape = (
@@ -243,7 +243,7 @@ def _setting(value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _commands(kind: kinds.Kind, phases: Sequence[run_folder.Phase]) -> str:
+def _commands(kind: kinds.Kind, phases: Sequence[run_record.Phase]) -> str:
     """Returns the command of each phase, with the flags that are not at their default."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind.settings_class)}
     commands = []

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf.checkpoint_formats import run_record, tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tokenizer_config import Casing
 from bert_tf.config import read_json
@@ -162,8 +162,8 @@ def of(path: str) -> CheckpointTokenizer:
 
 def _recorded_sha256(folder: str) -> str:
     """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" for none."""
-    if tf.io.gfile.exists(os.path.join(folder, run_folder.NAME)):
-        for phase in run_folder.read_phases(folder)[-1:]:
+    if tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+        for phase in run_record.read_phases(folder)[-1:]:
             return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
     return read_conversion(folder).get("vocab_sha256", "")
 
@@ -194,9 +194,9 @@ def with_casing(settings: _Settings, default: bool = True) -> _Settings:
     """
     lower = settings.do_lower_case
     casing = Casing()
-    if phases := run_folder.read_phases(settings.output_dir):
+    if phases := run_record.read_phases(settings.output_dir):
         # The comparison of the run's settings refuses another casing.
-        source = os.path.join(settings.output_dir, run_folder.NAME)
+        source = os.path.join(settings.output_dir, run_record.NAME)
         casing = Casing(phases[-1].model.get("do_lower_case"), source)
     elif starts_from := run_folder.initial_checkpoint(settings):
         tokenizer = of(starts_from)

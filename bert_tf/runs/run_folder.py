@@ -14,37 +14,13 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations, latest
+from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import lock, writer
 from tfrecords.errors import InputError
 
-NAME = "run.json"
 # Flags that fine-tuning computes the numbers of steps from.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
-
-
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """A part of a run with one kind of data and one schedule.
-
-    Attributes:
-      settings: all resolved settings, as a record.
-      model: identifies the model; never changes within a folder.
-      data: identifies the data.
-      optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
-      first_step: step at which training on this data began.
-      begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
-      vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
-    """
-
-    settings: dict
-    model: dict
-    data: dict
-    optimizer: dict
-    first_step: int = 0
-    begun_at: int = 0
-    vocabulary: dict | None = None
 
 
 class Lock:
@@ -92,7 +68,7 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
     return entries
 
 
-def is_training_data(prints: Sequence[str], phases: Sequence[Phase]) -> bool:
+def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
     """Returns whether a run was trained on any of the files.
 
     Args:
@@ -108,34 +84,9 @@ def _contents(entry: str) -> str:
     return ", ".join(entry.rsplit(", ", 2)[1:])
 
 
-def read_phases(output_dir: str) -> list[Phase]:
-    """Returns the phases of a folder; [] if no checkpoint was saved there.
-
-    Raises:
-      InputError: `run.json` cannot be read, or is missing beside checkpoints.
-    """
-    if not latest.prefixes(output_dir):
-        return []
-    path = os.path.join(output_dir, NAME)
-    if not tf.io.gfile.exists(path):
-        raise InputError(
-            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
-        )
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            phases = [Phase(**entries) for entries in json.load(file)["phases"]]
-        if not phases:
-            raise ValueError("it lists no phase")
-        for phase in phases:  # in earlier versions each phase had its own schedule, which ended at 0
-            phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
-    return phases
-
-
 def initial_checkpoint(settings) -> str:
     """Returns the `init_checkpoint` to start from; "" if none is given or the run has its own checkpoint."""
-    return settings.init_checkpoint if settings.do_train and not read_phases(settings.output_dir) else ""
+    return settings.init_checkpoint if settings.do_train and not run_record.read_phases(settings.output_dir) else ""
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
@@ -144,7 +95,7 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
     Raises:
       InputError: names the difference.
     """
-    phases = read_phases(output_dir)
+    phases = run_record.read_phases(output_dir)
     for phase in phases[-1:]:
         _refuse(output_dir, "model", phase.model, model)
     for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
@@ -183,7 +134,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
       InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
-    if step < 0 or not tf.io.gfile.exists(os.path.join(folder, NAME)):
+    if step < 0 or not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
         return
     newest = max([step, *latest.numbered(folder)])
     if newest != evaluations.read(folder).stopped_at and newest < (last := _last_step(folder)):
@@ -191,10 +142,10 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
 
 def _last_step(folder: str) -> int:
-    return max((phase.optimizer["num_train_steps"] for phase in read_phases(folder)), default=0)
+    return max((phase.optimizer["num_train_steps"] for phase in run_record.read_phases(folder)), default=0)
 
 
-def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
+def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Raises an error if the folder has another run than that of a phase.
 
     The next phase has the same model and more steps, and starts when the phase before has reached its last step. It has
@@ -223,14 +174,14 @@ def check(output_dir: str, phase: Phase, trained_steps: int) -> int:
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
-def phase_under_way(output_dir: str, phases: Sequence[Phase], trained_steps: int) -> int:
+def phase_under_way(output_dir: str, phases: Sequence[run_record.Phase], trained_steps: int) -> int:
     """Returns the index of the command's phase that the folder began last, finished or not; 0 for none of them."""
     begun = _begun(output_dir, trained_steps)[-1:]
     same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
     return max(same, default=0)
 
 
-def check_next(before: Phase, after: Phase) -> None:
+def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
     """Raises an error if a phase cannot continue the phase before; see `check`.
 
     Raises:
@@ -252,7 +203,7 @@ def check_next(before: Phase, after: Phase) -> None:
         )
 
 
-def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
+def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Registers a phase in a folder: a new run, a resumed run, or the phase after a finished one.
 
     Args, Returns, Raises: those of `check`.
@@ -269,11 +220,11 @@ def begin(output_dir: str, phase: Phase, trained_steps: int) -> int:
     else:
         return done
     entries = {"phases": [dataclasses.asdict(p) for p in phases]}
-    writer.write_text(os.path.join(output_dir, NAME), json.dumps(entries, indent=2) + "\n")
+    writer.write_text(os.path.join(output_dir, run_record.NAME), json.dumps(entries, indent=2) + "\n")
     return done
 
 
-def _warn_of_jump(before: Phase, after: Phase) -> None:
+def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
     old, new = (phase.optimizer["num_schedule_steps"] for phase in (before, after))
     if old != new:
         logging.warning(
@@ -282,16 +233,16 @@ def _warn_of_jump(before: Phase, after: Phase) -> None:
         )  # fmt: skip
 
 
-def _begun(output_dir: str, trained_steps: int) -> list[Phase]:
+def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
     """Returns the phases that the checkpoint has reached; after the loss of newer checkpoints these are not all."""
-    return [phase for phase in read_phases(output_dir) if phase.begun_at <= trained_steps]
+    return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
-def _is_same(last: Phase, phase: Phase) -> bool:
+def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
     return _is_same_data(last, phase) and not _different_flags(last, phase)
 
 
-def _different_flags(last: Phase, phase: Phase) -> list[str]:
+def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
     """Returns the names of the optimizer's flags that differ. Two spellings of the same path do not differ."""
     different = [
         key
@@ -310,12 +261,12 @@ def resolved_path(path: str) -> str:
     return os.path.realpath(path) if path and "://" not in path else path
 
 
-def _is_same_data(last: Phase, phase: Phase) -> bool:
+def _is_same_data(last: run_record.Phase, phase: run_record.Phase) -> bool:
     # a folder of an earlier version lacks some of these facts
     return all(phase.data.get(key) == value for key, value in last.data.items())
 
 
-def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
+def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: int) -> bool:
     if trained_steps < last.optimizer["num_train_steps"]:
         return False
     if phase.optimizer["num_train_steps"] <= last.optimizer["num_train_steps"]:
@@ -326,7 +277,7 @@ def _continues(last: Phase, phase: Phase, trained_steps: int) -> bool:
     return another_length or same_but_longer
 
 
-def _refuse_flags(output_dir: str, last: Phase, phase: Phase) -> None:
+def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
     flags = _different_flags(last, phase)
     if flags:
         told = [_difference(_flag(name, phase), last.optimizer.get(name), phase.optimizer.get(name)) for name in flags]
@@ -342,7 +293,7 @@ def _refuse_flags(output_dir: str, last: Phase, phase: Phase) -> None:
         )
 
 
-def _flag(name: str, phase: Phase) -> str:
+def _flag(name: str, phase: run_record.Phase) -> str:
     """Returns how messages name a fact of the optimizer; fine-tuning computes the numbers of steps from other flags."""
     return f"--{name}" if name in phase.settings else name
 

@@ -40,7 +40,7 @@ def optimizer_facts(
     num_warmup_steps: int,
     num_schedule_steps: int,
 ) -> dict:
-    """Returns the settings of the optimizer that the weights depend on, for `run_folder.Phase`."""
+    """Returns the settings of the optimizer that the weights depend on, for `run_record.Phase`."""
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,

@@ -6,7 +6,7 @@ so a resumed run reads the batches that an uninterrupted one would have read.
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.distributed import workers
 from bert_tf.input.record_order import BEGINNING, Position
@@ -26,7 +26,7 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
     return point
 
 
-def start_position(folder: str, phase: run_folder.Phase, point: ResumePoint) -> Position:
+def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
     """Returns the position in the data at which a phase starts: the checkpoint's, or the beginning if the data is new.
 
     Raises:

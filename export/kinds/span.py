@@ -12,13 +12,13 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import squad, squad_results
 from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.finetuning.tasks.squad_answers import Decoding
 from bert_tf.modeling.heads import SpanHead
-from bert_tf.runs import run_folder
 from bert_tf.text.packing import pack
 from export.kinds import parts, spans
 from export.kinds.base import ServedTask
@@ -124,8 +124,8 @@ def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
     Raises:
       InputError: the run's `run.json` is damaged.
     """
-    is_run = tf.io.gfile.exists(os.path.join(folder, run_folder.NAME))
-    trained = run_folder.read_phases(folder)[-1].settings if is_run else {}
+    is_run = tf.io.gfile.exists(os.path.join(folder, run_record.NAME))
+    trained = run_record.read_phases(folder)[-1].settings if is_run else {}
     found = {}
     for name in ("n_best_size", "max_answer_length"):
         given = getattr(settings, name)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import evaluations, hugging_face, native
+from bert_tf.checkpoint_formats import evaluations, hugging_face, native, run_record
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
@@ -18,7 +18,6 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import squad_results
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import run_folder
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 from tests.bert_tf.checkpoint_formats.models import (
@@ -386,7 +385,7 @@ def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tm
 
 def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source, tmp_path, caplog):
     convert(source, tmp_path / "run", "bert_tf")
-    phase = run_folder.Phase({}, {}, {}, {"num_train_steps": 10})
+    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 10})
     (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     convert(tmp_path / "run", tmp_path / "out", "tf1")
     assert f"{tmp_path}/run/ckpt-0: step 0 of 10: its training is not finished" in caplog.messages
@@ -400,7 +399,7 @@ def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source
         (run / f"ckpt-0.{part}").rename(run / f"ckpt-3.{part}")
     last = BertPretrainer(CONFIG)
     tf.train.Checkpoint(model=last, global_step=tf.Variable(7, dtype=tf.int64)).write(str(run / "ckpt-7"))
-    phase = run_folder.Phase({}, {}, {}, {"num_train_steps": 7})
+    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 7})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
     description.write(str(run), TaskDescription("span", "squad", (), True, 8, {}))

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import evaluations, latest
+from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.checkpoint_formats.evaluations import Evaluations
 from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.checkpoint_formats.location import locate
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
@@ -105,14 +106,18 @@ def test_lost_evaluations_are_not_taken_for_a_run_without_any(tmp_path):
     newest = ResumePoint(f"{tmp_path}/ckpt-6")
     for strategy in ("epoch", "no"):
         optimizer = {"num_train_steps": 6, "num_schedule_steps": 6}
-        phase = run_folder.Phase({"eval_strategy": strategy}, {}, {"train": strategy}, optimizer)
-        (tmp_path / run_folder.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+        phase = run_record.Phase({"eval_strategy": strategy}, {}, {"train": strategy}, optimizer)
+        (tmp_path / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
         if strategy == "no":
             assert choose(str(tmp_path), newest, "best") == newest
+            assert locate(str(tmp_path)).path == newest.prefix
             continue
         with pytest.raises(InputError, match=r"evaluations.json: no such file.*strategy=epoch.*--use_checkpoint=last"):
             choose(str(tmp_path), newest, "best")
+        with pytest.raises(InputError, match=r"evaluations.json: no such file.* with its own path, .*/ckpt-6$"):
+            locate(str(tmp_path))
         assert choose(str(tmp_path), newest, "last") == newest
+        assert locate(newest.prefix).path == newest.prefix
 
 
 def weights(prefix):

@@ -7,15 +7,15 @@ import re
 
 import pytest
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import __main__ as report_main
 from bert_tf.report import baselines, curves, run_report
-from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
 
 pytestmark = pytest.mark.usefixtures("curves")
-PHASE = run_folder.Phase(
+PHASE = run_record.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
     data={},

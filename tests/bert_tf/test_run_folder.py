@@ -6,8 +6,9 @@ import re
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import run_record
+from bert_tf.checkpoint_formats.run_record import Phase
 from bert_tf.runs import run_folder
-from bert_tf.runs.run_folder import Phase
 from tfrecords.errors import InputError
 
 FIRST = Phase(
@@ -51,12 +52,12 @@ def content(folder):
 
 
 def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
-    assert run_folder.read_phases(folder) == [FIRST]
+    assert run_record.read_phases(folder) == [FIRST]
     assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
 
 
 def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
-    assert run_folder.read_phases(str(tmp_path)) == []
+    assert run_record.read_phases(str(tmp_path)) == []
     run_folder.check_model(str(tmp_path), FIRST.model)
 
 
@@ -64,7 +65,7 @@ def test_a_start_that_failed_before_its_first_checkpoint_binds_nothing(tmp_path)
     run_folder.begin(str(tmp_path), FIRST, 0)
     run_folder.begin(str(tmp_path), SECOND, 0)
     save_a_checkpoint(tmp_path)
-    assert run_folder.read_phases(str(tmp_path)) == [SECOND]
+    assert run_record.read_phases(str(tmp_path)) == [SECOND]
 
 
 @pytest.mark.parametrize("trained_steps", [0, 5, 10])
@@ -181,9 +182,9 @@ def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder
     # other data is read from its start, the same data from where it was
     assert run_folder.begin(folder, phase, 10) == 10 - first_step
     phases = [FIRST, dataclasses.replace(phase, first_step=first_step, begun_at=10)]
-    assert run_folder.read_phases(folder) == phases
+    assert run_record.read_phases(folder) == phases
     assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
-    assert run_folder.read_phases(folder) == phases
+    assert run_record.read_phases(folder) == phases
     with pytest.raises(InputError, match="holds a run (of another|with other)"):
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
 
@@ -193,7 +194,7 @@ def test_a_fallback_behind_the_start_of_a_phase_is_in_the_phase_before(folder, p
     run_folder.begin(folder, phase, 10)
     assert [run_folder.phase_under_way(folder, [FIRST, phase], step) for step in (9, 10)] == [0, 1]
     assert run_folder.begin(folder, FIRST, 8) == 8
-    assert run_folder.read_phases(folder)[0] == FIRST
+    assert run_record.read_phases(folder)[0] == FIRST
 
 
 def test_a_finished_run_refuses_an_optimizer_with_other_settings(folder):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
@@ -23,7 +24,6 @@ from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export import versions
@@ -288,7 +288,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
 def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):
     run = regression[0]
     facts = description.model_facts(description.read(str(run)), CONFIG, BertTokenizer(vocab_file).vocabulary)
-    phase = run_folder.Phase({}, facts, {}, {"num_train_steps": 1})
+    phase = run_record.Phase({}, facts, {}, {"num_train_steps": 1})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     path = run / name
     path.write_text(change(path.read_text()))

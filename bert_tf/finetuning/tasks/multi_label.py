@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, Split
 from bert_tf.finetuning.tasks import evaluation_file, example_checks
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.own_task import OwnTask
-from bert_tf.runs import run_folder
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -181,9 +181,9 @@ def _was_tuned(folder: str) -> bool:
             rows = [line.split("\t") for line in file.read().splitlines()[1:]]
         if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
             return True
-    if not tf.io.gfile.exists(os.path.join(folder, run_folder.NAME)):
+    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
         return False
-    return any(phase.settings.get("tune_thresholds") for phase in run_folder.read_phases(folder))
+    return any(phase.settings.get("tune_thresholds") for phase in run_record.read_phases(folder))
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:

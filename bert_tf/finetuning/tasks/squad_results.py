@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.tasks import evaluation_file
 from bert_tf.finetuning.tasks.squad_answers import Answers
 from bert_tf.finetuning.tasks.squad_file import Question
-from bert_tf.runs import run_folder
 from bert_tf.training import metrics_file
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -118,8 +118,8 @@ def check_not_lost(folder: str) -> None:
     """
     if has_threshold(folder):
         return
-    trained = tf.io.gfile.exists(os.path.join(folder, run_folder.NAME))
-    phases = run_folder.read_phases(folder) if trained else []
+    trained = tf.io.gfile.exists(os.path.join(folder, run_record.NAME))
+    phases = run_record.read_phases(folder) if trained else []
     was_tuned = any(phase.settings.get("tune_null_threshold") for phase in phases)
     if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
         raise InputError(

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import multi_label
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.multi_label import best_thresholds, label_scores, set_scores
-from bert_tf.runs import run_folder
 from bert_tf.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tfrecords.errors import InputError
@@ -158,7 +158,7 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
 
 def _assert_lost_thresholds_are_refused(plain, tuning, folder):
     """The last evaluation tells of them, or else the settings of the run."""
-    phase = run_folder.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
+    phase = run_record.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
     described = description.describe(plain, True, 8)
     for evidence in ("the last evaluation", "the settings"):
         with pytest.raises(InputError, match=r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"):
@@ -170,4 +170,4 @@ def _assert_lost_thresholds_are_refused(plain, tuning, folder):
             (folder / "eval_labels.tsv").unlink()
             plain.check_checkpoint(str(folder), 5)  # 0.5 for each label, as without tuning
             (folder / "ckpt-5.index").touch()
-            (folder / run_folder.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+            (folder / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))

@@ -18,17 +18,19 @@ from export.serve.server import Server, read_config
 from export.serve.settings import ServeSettings
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def free_ports() -> tuple[int, int]:
+    """Returns two different ports that nothing listens on."""
+    with socket.socket() as first, socket.socket() as second:
+        for found in (first, second):
+            found.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
 
 
 class Running:
     """A running server. Its clients use real sockets."""
 
     def __init__(self, *flags: str):
-        self.rest_port, self.grpc_port = free_port(), free_port()
+        self.rest_port, self.grpc_port = free_ports()
         ports = [f"--rest_api_port={self.rest_port}", f"--port={self.grpc_port}"]
         self.settings = parse(ServeSettings, ["--file_system_poll_wait_seconds=0.05", *ports, *flags])
         self._loop = asyncio.new_event_loop()

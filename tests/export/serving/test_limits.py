@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.export.serving.models import halves, write_model
-from tests.export.serving.running import free_port, running
+from tests.export.serving.running import free_ports, running
 
 LONG = 30_000  # steps; about a second of computation, which continues after its request has been given up
 
@@ -114,7 +114,7 @@ def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
 
 def start(base, *flags):
     """Starts the command; returns the process and its ports once it serves."""
-    rest_port, grpc_port = free_port(), free_port()
+    rest_port, grpc_port = free_ports()
     command = [sys.executable, "-m", "export.serve", f"--model_base_path={base}", f"--rest_api_port={rest_port}",
                f"--port={grpc_port}", *flags]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

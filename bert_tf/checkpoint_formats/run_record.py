@@ -1,0 +1,60 @@
+"""The record of a run in its folder: `run.json`, which lists the phases that were trained into the folder."""
+
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import latest
+from tfrecords.errors import InputError
+
+NAME = "run.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of a run with one kind of data and one schedule.
+
+    Attributes:
+      settings: all resolved settings, as a record.
+      model: identifies the model; never changes within a folder.
+      data: identifies the data.
+      optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
+      first_step: step at which training on this data began.
+      begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
+      vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
+    """
+
+    settings: dict
+    model: dict
+    data: dict
+    optimizer: dict
+    first_step: int = 0
+    begun_at: int = 0
+    vocabulary: dict | None = None
+
+
+def read_phases(output_dir: str) -> list[Phase]:
+    """Returns the phases of a folder; [] if no checkpoint was saved there.
+
+    Raises:
+      InputError: `run.json` cannot be read, or is missing beside checkpoints.
+    """
+    if not latest.prefixes(output_dir):
+        return []
+    path = os.path.join(output_dir, NAME)
+    if not tf.io.gfile.exists(path):
+        raise InputError(
+            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
+        )
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            phases = [Phase(**entries) for entries in json.load(file)["phases"]]
+        if not phases:
+            raise ValueError("it lists no phase")
+        for phase in phases:  # in earlier versions each phase had its own schedule, which ended at 0
+            phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
+    return phases
