@@ -13,6 +13,8 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tensorflow.core.framework import tensor_pb2
 
+from tfrecords.datasets import without_autotune
+
 NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _KINDS = ("classify", "regress", "predict")
 # Fields of each message: name, number, type (bytes where it is a message that TensorFlow has), and whether it repeats.
@@ -100,7 +102,8 @@ def read(folder: str) -> Iterator[Request]:
     path, make_log = os.path.join(folder, NAME), _prediction_log()
     if not tf.io.gfile.exists(path):
         return
-    for index, record in enumerate(tf.data.TFRecordDataset(path).as_numpy_iterator()):
+    records = without_autotune(tf.data.TFRecordDataset(path))
+    for index, record in enumerate(records.as_numpy_iterator()):
         log = make_log.FromString(record)
         method = next((kind for kind in _KINDS if log.HasField(f"{kind}_log")), None)
         if method is None:

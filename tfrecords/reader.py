@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from tfrecords import manifest, schema, writer
+from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -156,7 +157,8 @@ def checked_records(path: str) -> Iterator[bytes]:
     packed = compression(path)
     count, size = 0, 0
     try:
-        for record in tf.data.TFRecordDataset(path, compression_type=packed).as_numpy_iterator():
+        records = without_autotune(tf.data.TFRecordDataset(path, compression_type=packed))
+        for record in records.as_numpy_iterator():
             yield record
             count += 1
             size += len(record) + FRAME_BYTES

@@ -2,18 +2,22 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
+from tensorflow.python.data.ops import multi_device_iterator_ops
 
 from bert_tf.distributed import workers
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
+from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
 
 # Options of glibc's mallopt
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_MAKE_DEVICE_DATASET = "_create_device_dataset"
 # absl::SetMinLogLevel
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
@@ -28,6 +32,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """
     silence_compilation_messages()
     _keep_freed_memory()
+    _end_iterators_at_once()
     keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
     tf.config.optimizer.set_jit(settings.enable_xla)
     if settings.deterministic:
@@ -63,6 +68,18 @@ def _keep_freed_memory() -> None:
         library.gnu_get_libc_version  # noqa: B018 - other libraries lack it
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def _end_iterators_at_once() -> None:
+    """Reads the batches of several devices `without_autotune`, as the datasets that they come from are read.
+
+    A strategy makes a dataset for each device, and TensorFlow has no interface for its options. Where another version
+    makes it in another way, the end of an iterator may take up to a minute there.
+    """
+    make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
+    if make and not hasattr(make, "__wrapped__"):
+        made = functools.wraps(make)(lambda *args: without_autotune(make(*args)))
+        setattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, made)
 
 
 def silence_compilation_messages() -> None:

@@ -11,6 +11,7 @@ from bert_tf.finetuning.row_plan import PackedShape, RowPlan
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
+from tfrecords.datasets import without_autotune
 
 # In a packed batch this prefix marks the columns that have an entry for each row; the others describe packed rows.
 _ROW = "row/"
@@ -89,7 +90,8 @@ def row_batches(
 
     batches = tf.data.Dataset.range(start, ids.shape[0]).map(batch_of)
     parts = per_replica_batches(batches, size, input_context)
-    return parts.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+    gathered = parts.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return without_autotune(gathered.prefetch(tf.data.AUTOTUNE))
 
 
 def _packed(

@@ -22,6 +22,7 @@ from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import writer
+from tfrecords.datasets import without_autotune
 
 FOLDER = "encoded"
 # A change of tokenization or of the file format makes caches of earlier versions useless.
@@ -103,7 +104,7 @@ def _record(rows: Mapping[str, tf.Tensor | tf.RaggedTensor]) -> bytes:
 
 
 def _read(path: str, examples: Sequence[Any]) -> Split:
-    parts = list(map(_parsed, tf.data.TFRecordDataset(path).as_numpy_iterator()))
+    parts = list(map(_parsed, without_autotune(tf.data.TFRecordDataset(path)).as_numpy_iterator()))
     columns = {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
     example_ids, lengths = columns.pop(_EXAMPLE_IDS).numpy(), columns.pop(_LENGTHS).numpy()
     if np.any(columns.pop(_TOTAL).numpy() != len(example_ids)) or (len(example_ids) == 0) != (len(examples) == 0):

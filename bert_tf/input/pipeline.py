@@ -18,6 +18,7 @@ from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.text import masking
 from tfrecords import reader, schema
+from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
 
 _BEYOND_VOCABULARY = "ids beyond vocab_size"
@@ -109,7 +110,8 @@ def pretraining_batches(
 
     rows = windows.prefetch(tf.data.AUTOTUNE).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     batches = rows.rebatch(batch_size, drop_remainder=training)
-    return per_replica_batches(batches, batch_size if training else None, input_context).prefetch(tf.data.AUTOTUNE)
+    parts = per_replica_batches(batches, batch_size if training else None, input_context)
+    return without_autotune(parts.prefetch(tf.data.AUTOTUNE))
 
 
 def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, **options) -> list[str]:

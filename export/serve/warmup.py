@@ -10,6 +10,7 @@ from export.serve.errors import ServingError, from_exception
 from export.serve.servable import Servable
 from export.serve.tensors import from_proto
 from export.warmup import NAME
+from tfrecords.datasets import without_autotune
 
 _MOST_RECORDS = 1000
 _LARGEST_BYTES = 1 << 30
@@ -26,7 +27,8 @@ def replay(folder: str, servable: Servable) -> int:
         return 0
     count = 0
     try:
-        for record in tf.data.TFRecordDataset(path).take(_MOST_RECORDS).as_numpy_iterator():
+        records = without_autotune(tf.data.TFRecordDataset(path).take(_MOST_RECORDS))
+        for record in records.as_numpy_iterator():
             _replay_one(servable, prediction_log_pb2.PredictionLog.FromString(record))
             count += 1
     except Exception as error:

@@ -63,7 +63,9 @@ def test_order_depends_on_the_seed_alone(files):
 
 
 def test_batches_have_the_models_dtypes_and_shapes(files):
-    batch = next(iter(pretraining_batches(files, ReadingOptions(FEATURES, 100), batch_size=6, training=True)))
+    dataset = pretraining_batches(files, ReadingOptions(FEATURES, 100), batch_size=6, training=True)
+    assert dataset.options().autotune.enabled is False  # see `without_autotune`
+    batch = next(iter(dataset))
     assert batch["next_sentence_labels"].shape == [6]
     assert batch["masked_lm_weights"].dtype == tf.float32 and batch["masked_lm_weights"].shape == [6, 2]
     assert batch["input_ids"].dtype == tf.int32 and batch["input_ids"].shape == [6, 8]

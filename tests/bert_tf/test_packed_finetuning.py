@@ -144,7 +144,9 @@ def test_all_shapes_of_a_batch_are_static(tokenizer, has_pairs, packed):
     task = make_task(3, has_pairs)
     split = encoded_split(task, examples("pairs", tokenizer), tokenizer, 32)
     plan = plan_training(split.lengths, batch_size=8, num_batches=1, packed_for=CONFIG if packed else None)
-    specs = row_batches(split, task, tokenizer, plan, max_seq_length=32).element_spec
+    dataset = row_batches(split, task, tokenizer, plan, max_seq_length=32)
+    specs = dataset.element_spec
+    assert dataset.options().autotune.enabled is False  # see `without_autotune`
     assert {name for name, spec in specs.items() if None in spec.shape} == set()
 
 

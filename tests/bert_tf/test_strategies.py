@@ -26,6 +26,7 @@ from bert_tf.settings import ClassifierSettings, DeviceSettings, PretrainingSett
 from bert_tf.text.masking import MaskingRule
 from tests.bert_tf.ports import free_hosts
 from tests.tfrecords.record_files import write_file
+from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
 
 
@@ -37,6 +38,15 @@ from tfrecords.errors import InputError
 def test_strategies_by_flag(kind, made, replicas):
     strategy = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=kind))
     assert isinstance(strategy, made) and strategy.num_replicas_in_sync == replicas
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("off", 0), ("one_device", 1), ("mirrored", 2)])
+def test_the_end_of_an_iterator_waits_for_no_thread_that_tunes_it(kind, devices):
+    strategy = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=kind))
+    dataset = without_autotune(tf.data.Dataset.range(8).batch(2))
+    made = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+    made = made._iterators[0]._iterator._device_iterators if devices else [made]
+    assert [iterator._dataset.options().autotune.enabled for iterator in made] == [False] * max(devices, 1)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such option")

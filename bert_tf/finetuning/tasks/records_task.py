@@ -24,6 +24,7 @@ from bert_tf.settings import ClassifierSettings, FineTuningSettings
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import reader
+from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
 
 _FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
@@ -130,6 +131,7 @@ class RecordsTask(ClassificationTask):
         parts = []
         for path in self.files(split):
             records = tf.data.TFRecordDataset(path, reader.compression(path)).batch(_ROWS_PER_CALL)
+            records = without_autotune(records)
             try:
                 parts += [tf.io.parse_example(batch, features) for batch in records]
             except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
