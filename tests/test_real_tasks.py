@@ -13,11 +13,11 @@ from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
 from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
 
-# task, lines of train.tsv, epochs, main metric, and a bound between chance and what a few seeds reach
+# task, lines of train.tsv, epochs, learning rate, main metric, and a bound between chance and what a few seeds reach
 TASKS = [
-    ("SST-2", 6000, 1, "accuracy", 0.75),
-    ("MRPC", 3668, 3, "accuracy", 0.72),
-    ("STS-B", 5749, 2, "pearson", 0.6),
+    ("SST-2", 3000, 1, 1e-4, "accuracy", 0.75),
+    ("MRPC", 3668, 2, 1e-4, "accuracy", 0.72),
+    ("STS-B", 3000, 1, 2e-4, "pearson", 0.55),
 ]
 
 
@@ -38,14 +38,19 @@ def shortened(source: pathlib.Path, folder: pathlib.Path, lines: int) -> pathlib
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("task", "lines", "epochs", "metric", "bound"), TASKS, ids=[task for task, *_ in TASKS])
-def test_a_published_checkpoint_learns_the_task(data_dir, checkpoint, tmp_path, task, lines, epochs, metric, bound):
+@pytest.mark.parametrize(
+    ("task", "lines", "epochs", "rate", "metric", "bound"), TASKS, ids=[task for task, *_ in TASKS]
+)
+def test_a_published_checkpoint_learns_the_task(
+    data_dir, checkpoint, tmp_path, task, lines, epochs, rate, metric, bound
+):
     scores = run_classifier(
         parse(
             ClassifierSettings,
             [f"--task_name={task}", f"--data_dir={shortened(data_dir / 'glue' / task, tmp_path / 'data', lines)}",
              f"--init_checkpoint={checkpoint}", f"--output_dir={tmp_path / 'run'}", f"--num_train_epochs={epochs}",
-             "--do_train", "--do_eval", "--learning_rate=5e-5", "--eval_batch_size=32"],
+             "--do_train", "--do_eval", "--adam_bias_correction", "--train_batch_size=16", f"--learning_rate={rate}",
+             "--eval_batch_size=32"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == metric and scores[metric] > bound, scores
