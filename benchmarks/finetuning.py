@@ -22,14 +22,13 @@ import tempfile
 import time
 
 import machine
+from question_sentences import of_sentences
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 SQUAD_PEER = PEER.with_name("squad.py")
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
-# Questions, and a rate at which a checkpoint without any training on questions learns from 786 of them.
-QUESTIONS, QUESTION_RATE = "XQuAD", 4e-4
 ENTITIES, NER_RATE = "WNUT-17", 1e-4
 
 
@@ -58,6 +57,29 @@ class Task:
     predicted: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """A way to ask XQuAD's questions.
+
+    Attributes:
+      name: of this way.
+      of_sentences: whether a question is asked of the sentence that holds its answer, or of the paragraph.
+      max_seq_length: tokens of a row.
+      batch_size: windows in a batch.
+      learning_rate: one at which a checkpoint without any training on questions learns.
+    """
+
+    name: str
+    of_sentences: bool
+    max_seq_length: int
+    batch_size: int
+    learning_rate: float
+
+
+QUESTIONS = {
+    asked.name: asked
+    for asked in (Questions("XQuAD", False, 384, 16, 4e-4), Questions("XQuAD-sentences", True, 192, 8, 1.5e-4))
+}
 TASKS = {
     task.name: task
     for task in (
@@ -172,20 +194,28 @@ def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: st
     return results
 
 
-def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]) -> dict:
+def question_files(asked: Questions, data: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the training and the dev file."""
+    files = [data / "squad" / f"xquad-en-{split}-v1.1.json" for split in ("train", "dev")]
+    return [of_sentences(file, folder / f"sentences-{file.name}") for file in files] if asked.of_sentences else files
+
+
+def answer_once(
+    asked: Questions, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
+) -> dict:
     """Trains on SQuAD's layout and answers its dev data; returns a peer's (wall seconds, processor seconds, F1).
 
-    Rows have 384 tokens, windows start 128 tokens apart, and a batch has 16 of them.
+    Windows start 128 tokens apart.
     """
     from official.nlp.tools import squad_evaluate_v1_1
 
-    train, dev = (data / "squad" / f"xquad-en-{split}-v1.1.json" for split in ("train", "dev"))
+    train, dev = question_files(asked, data, folder)
     results = {}
     for peer in peers:
-        output = folder / f"{QUESTIONS}-{dtype}-{seed}-{peer}"
+        output = folder / f"{asked.name}-{dtype}-{seed}-{peer}"
         command = [
             f"--train_file={train}", f"--predict_file={dev}", f"--output_dir={output}", f"--dtype={dtype}",
-            f"--learning_rate={QUESTION_RATE}", "--max_seq_length=384", "--doc_stride=128",
+            f"--learning_rate={asked.learning_rate}", f"--max_seq_length={asked.max_seq_length}", "--doc_stride=128",
         ]  # fmt: skip
         if peer == "peer":
             padding = "--no-pad_to_max_length" if args.dynamic_padding else "--pad_to_max_length"
@@ -193,14 +223,14 @@ def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int,
                 f"--model={checkpoint()}",
                 f"--epochs={args.question_epochs}",
                 f"--seed={seed}",
-                "--batch_size=16",
+                f"--batch_size={asked.batch_size}",
             ]
             command = [sys.executable, str(SQUAD_PEER), *command, padding]
         else:
             command += [
                 f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={args.question_epochs}",
-                f"--random_seed={seed}", "--train_batch_size=16", "--eval_batch_size=16", "--do_train", "--do_eval",
-                "--adam_bias_correction",
+                f"--random_seed={seed}", f"--train_batch_size={asked.batch_size}", "--eval_batch_size=16",
+                "--do_train", "--do_eval", "--adam_bias_correction",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
             command = [sys.executable, "-m", "bert_tf.run_squad", *command]
@@ -208,7 +238,7 @@ def answer_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int,
         answers = json.loads((output / "predictions.json").read_text())
         score = squad_evaluate_v1_1.evaluate(json.loads(dev.read_text())["data"], answers)["final_f1"]
         results[peer] = (*seconds, score)
-        print(f"  {QUESTIONS} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
+        print(f"  {asked.name} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
               f"F1 {score:.4f}", flush=True)  # fmt: skip
     return results
 
@@ -261,7 +291,8 @@ def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default=f"MRPC,SST-2,{QUESTIONS},{ENTITIES}", help="of these, CoLA and STS-B")
+    parser.add_argument("--tasks", default=f"MRPC,SST-2,XQuAD,{ENTITIES}",
+                        help="of these, CoLA, STS-B and XQuAD-sentences")  # fmt: skip
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--first_seed", type=int, default=0)
@@ -281,9 +312,10 @@ def main() -> None:
         folder = pathlib.Path(name)
         names, seeds = args.tasks.split(","), range(args.first_seed, args.first_seed + args.seeds)
         pairs = pairs_folder(data, folder, args.pairs) if "MRPC" in names else None
-        for dtype in args.dtypes.split(",") if QUESTIONS in names else ():
-            rounds = [answer_once(data, folder, dtype, seed, args, peers) for seed in seeds]
-            report(f"{QUESTIONS} training {dtype}", rounds, "F1")
+        for asked in (QUESTIONS[name] for name in names if name in QUESTIONS):
+            for dtype in args.dtypes.split(","):
+                rounds = [answer_once(asked, data, folder, dtype, seed, args, peers) for seed in seeds]
+                report(f"{asked.name} training {dtype}", rounds, "F1")
         for task in (TASKS[name] for name in names if name in TASKS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):

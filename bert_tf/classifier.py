@@ -128,8 +128,8 @@ class TextClassifier:
         """Predicts the labels of N texts.
 
         Returns:
-          N labels; where a text has any number of labels, N tuples of the labels above the run's thresholds; of a
-          regression the scores, float32 [N].
+          N of `labels`, which are strings; where a text has any number of labels, N tuples of those above the run's
+          thresholds; of a regression the scores, float32 [N].
 
         Raises:
           InputError: a text is not a string, or not a pair where the classifier was trained on pairs.

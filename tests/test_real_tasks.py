@@ -1,11 +1,11 @@
 """Each task of the real data folder, from a published checkpoint to scores that are far above chance."""
 
 import importlib.util
-import json
 import pathlib
 
 import pytest
 
+from benchmarks.question_sentences import of_sentences
 from bert_tf.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_ner import main as run_ner
@@ -84,23 +84,6 @@ def test_wnli_submits_the_majority_class_of_its_training_data(data_dir, checkpoi
     train = (data_dir / "glue" / "WNLI" / "train.tsv").read_text().splitlines()[1:]
     labels = [line.rsplit("\t", 1)[1] for line in train]
     assert {line.split("\t")[1] for line in lines[1:]} == {max(set(labels), key=labels.count)}
-
-
-def of_sentences(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """Writes a file whose questions are asked of the sentence that holds the answer: a quarter of the time."""
-    paragraphs = []
-    for article in json.loads(source.read_text(encoding="utf-8"))["data"]:
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                context, (answer,) = paragraph["context"], question["answers"]
-                begin = context.rfind(". ", 0, answer["answer_start"])
-                begin = begin + 2 if begin >= 0 else 0
-                end = context.find(". ", answer["answer_start"] + len(answer["text"]))
-                moved = {**answer, "answer_start": answer["answer_start"] - begin}
-                sentence = context[begin : end + 1 if end >= 0 else len(context)]
-                paragraphs.append({"context": sentence, "qas": [{**question, "answers": [moved]}]})
-    target.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    return target
 
 
 @pytest.mark.real
