@@ -78,7 +78,7 @@ def _end_iterators_at_once() -> None:
     """
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
-        made = functools.wraps(make)(lambda *args: without_autotune(make(*args)))
+        made = functools.wraps(make)(lambda *args, **options: without_autotune(make(*args, **options)))
         setattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, made)
 
 
