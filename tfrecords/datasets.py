@@ -6,9 +6,9 @@ import tensorflow as tf
 def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Returns the dataset without TensorFlow's thread that tunes it while it is read.
 
-    The end of an iterator waits for that thread, which sleeps twice as long each time, up to a minute. Such a wait can
-    be as long as everything before it. `tf.data.AUTOTUNE` then stands for one call for each core, 16 at most, and for
-    a buffer that doubles as long as its reader finds it empty.
+    An iterator waits for that thread when it ends. The thread sleeps twice as long each time, up to a minute, so the
+    wait can take as long as the whole iteration. Without it, `tf.data.AUTOTUNE` means one call a core, at most 16, and
+    a buffer that grows while its reader finds it empty.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
