@@ -98,7 +98,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 def _checkpoint(settings: ConversionSettings) -> str:
     """Returns the checkpoint to convert: of a run's folder, the one that evaluation, prediction and export take."""
     path = settings.input
-    is_run = tf.io.gfile.isdir(path) and tf.io.gfile.exists(os.path.join(path, run_record.NAME))
+    is_run = tf.io.gfile.isdir(path) and run_record.exists(path)
     newest = latest.find(path) if is_run else None
     if not newest or not newest.prefix:
         return path

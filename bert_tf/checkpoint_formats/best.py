@@ -5,8 +5,6 @@ Paper: appendix A.3 (choice on the dev set).
 
 import os
 
-import tensorflow as tf
-
 from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.checkpoint_formats.tensor_bundle import damage
@@ -41,7 +39,7 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
 
 def _refuse_lost_evaluations(folder: str, instead: str) -> None:
     """Refuses a run that was to be evaluated during training, but whose evaluations are not there."""
-    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+    if not run_record.exists(folder):
         return
     given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}
     if given:

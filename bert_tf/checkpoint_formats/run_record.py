@@ -35,6 +35,11 @@ class Phase:
     vocabulary: dict | None = None
 
 
+def exists(folder: str) -> bool:
+    """Whether a folder has the record of a run."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
 def read_phases(output_dir: str) -> list[Phase]:
     """Returns the phases of a folder; [] if no checkpoint was saved there.
 
@@ -44,7 +49,7 @@ def read_phases(output_dir: str) -> list[Phase]:
     if not latest.prefixes(output_dir):
         return []
     path = os.path.join(output_dir, NAME)
-    if not tf.io.gfile.exists(path):
+    if not exists(output_dir):
         raise InputError(
             f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
         )

@@ -253,16 +253,16 @@ def _write_description(run: PreparedRun) -> None:
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
 ) -> tuple[np.ndarray, float]:
-    plan = prepared_run.evaluation_plan(run, split, batch_size)
+    plan, parts = prepared_run.evaluation_plan(run, split, batch_size), run.parts(batch_size)
     if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
         objective,
         run.task,
         run.strategy,
-        prepared_run.batches(run, split, plan, run.parts(batch_size)),
+        prepared_run.batches(run, split, plan, parts),
         len(run.splits[split]),
-        run.parts(batch_size),
+        parts,
     )
 
 

@@ -203,7 +203,7 @@ def refuse_lost(folder: str) -> None:
     """
     trials = os.path.join(folder, TRIALS)
     names = tf.io.gfile.listdir(trials) if tf.io.gfile.isdir(trials) and not exists(folder) else []
-    if any(tf.io.gfile.exists(os.path.join(trials, name, run_record.NAME)) for name in names):
+    if any(run_record.exists(os.path.join(trials, name)) for name in names):
         raise InputError(
             f"{os.path.join(folder, NAME)}: no such file, though {trials} holds trials of a sweep; copy the folder "
             f"again, or delete {trials} to train them anew"

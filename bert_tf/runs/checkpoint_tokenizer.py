@@ -162,7 +162,7 @@ def of(path: str) -> CheckpointTokenizer:
 
 def _recorded_sha256(folder: str) -> str:
     """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" for none."""
-    if tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+    if run_record.exists(folder):
         for phase in run_record.read_phases(folder)[-1:]:
             return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
     return read_conversion(folder).get("vocab_sha256", "")

@@ -134,7 +134,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
       InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
-    if step < 0 or not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+    if step < 0 or not run_record.exists(folder):
         return
     newest = max([step, *latest.numbered(folder)])
     if newest != evaluations.read(folder).stopped_at and newest < (last := _last_step(folder)):

@@ -181,7 +181,7 @@ def _was_tuned(folder: str) -> bool:
             rows = [line.split("\t") for line in file.read().splitlines()[1:]]
         if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
             return True
-    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+    if not run_record.exists(folder):
         return False
     return any(phase.settings.get("tune_thresholds") for phase in run_record.read_phases(folder))
 

@@ -118,8 +118,7 @@ def check_not_lost(folder: str) -> None:
     """
     if has_threshold(folder):
         return
-    trained = tf.io.gfile.exists(os.path.join(folder, run_record.NAME))
-    phases = run_record.read_phases(folder) if trained else []
+    phases = run_record.read_phases(folder) if run_record.exists(folder) else []
     was_tuned = any(phase.settings.get("tune_null_threshold") for phase in phases)
     if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
         raise InputError(
