@@ -113,20 +113,31 @@ class BertEncoder(keras.Model):
     def get_config(self) -> dict:
         """Returns the constructor's arguments as JSON, so that a Keras model with this encoder can be saved."""
         options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}
-        return {"config": dataclasses.asdict(self.config), "name": self.name, **options}
+        frozen = [index for index, layer in enumerate(self._all_layers()) if not layer.trainable]
+        return {"config": dataclasses.asdict(self.config), "name": self.name, "frozen": frozen, **options}
+
+    def _all_layers(self) -> list[keras.layers.Layer]:
+        """Returns the encoder and all layers in it, always in the same order."""
+        return [self, *(part for part in self.submodules if isinstance(part, keras.layers.Layer))]
 
     def build_from_config(self, config: dict) -> None:
         """Does nothing: the constructor has created the weights, and Keras would build with floats as token ids."""
 
     @classmethod
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
-        """Builds the encoder that `get_config` describes, with new weights, in the precision that it had."""
+        """Builds the encoder that `get_config` describes, with new weights, as precise and as frozen as it was."""
+        config = dict(config)
+        frozen = config.pop("frozen", [])  # an earlier version did not save it
         before = keras.mixed_precision.global_policy()
         keras.mixed_precision.set_global_policy(config.get("dtype", before))  # the layers take it from there
         try:
-            return cls(**config | {"config": BertConfig(**config["config"])})
+            encoder = cls(**config | {"config": BertConfig(**config["config"])})
         finally:
             keras.mixed_precision.set_global_policy(before)
+        layers = encoder._all_layers()
+        for index in frozen:
+            layers[index].trainable = False
+        return encoder
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Finds the position that has seen its whole row or example: the first one, or left to right the last token.

@@ -43,7 +43,8 @@ class Member:
 def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str]) -> dict[str, float]:
     """Evaluates and predicts as the settings say, and writes the results into their `output_dir`.
 
-    `ensemble.json` there names the checkpoints.
+    `ensemble.json` there names the checkpoints. A later command on the folder must be of the same ones, because a
+    threshold that was tuned on them is kept beside it.
 
     Args:
       settings: without training.
@@ -54,17 +55,19 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing or of another task, row length or vocabulary than the first.
+      InputError: a model is missing or of another task, head, row length or vocabulary than the first, or the folder
+        holds a run or another ensemble.
     """
     members = [_member(path, settings) for path in paths]
     if run_record.read_phases(settings.output_dir):
         raise InputError(f"--output_dir={settings.output_dir}: holds a run; give another folder for the ensemble")
+    _refuse_other(settings.output_dir, members)
     writer.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy):
         task.check_checkpoint(settings.output_dir, None)
         run = _prepared(settings, task, members[0].folder, strategy)
-        configs = [_checked_config(run, member) for member in members]
+        configs = [_checked_config(run, member, members[0]) for member in members]
         splits = ["dev"] if settings.do_eval else []
         splits += ["test"] if settings.do_predict and not (task.test_is_dev and settings.do_eval) else []
         sums: dict[str, np.ndarray] = {}
@@ -90,6 +93,22 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
     return Member(path, chosen_checkpoint.choose(path, found, settings.use_checkpoint).prefix)
 
 
+def _refuse_other(folder: str, members: Sequence[Member]) -> None:
+    """Refuses a folder with the results of other models than these."""
+    path = os.path.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        return
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            known = sorted(map(run_folder.resolved_path, json.load(file)["checkpoints"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is damaged ({error!r}); give another --output_dir") from error
+    if known != sorted(run_folder.resolved_path(member.prefix) for member in members):
+        raise InputError(
+            f"--output_dir={folder}: holds the results of another ensemble ({', '.join(known)}); give another folder"
+        )
+
+
 def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: tf.distribute.Strategy) -> PreparedRun:
     """Reads and encodes the data with the vocabulary, casing and row length of the first model."""
     own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
@@ -99,10 +118,17 @@ def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: t
     return run
 
 
-def _checked_config(run: PreparedRun, member: Member) -> BertConfig:
-    """Returns a model's configuration; refuses a model that reads other rows than the first."""
+def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:
+    """Returns a model's configuration; refuses a model that is of another kind or reads other rows than the first."""
     config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
-    run_folder.check_model(member.folder, prepared_run.model_facts(dataclasses.replace(run, config=config)))
+    expected = prepared_run.model_facts(dataclasses.replace(run, config=config))
+    for phase in run_record.read_phases(member.folder)[-1:]:
+        if different := run_folder.differences(phase.model, expected):
+            other = "with the flags of this command" if member == first else f"in {first.folder}"
+            raise InputError(
+                f"--ensemble_checkpoints: {member.folder} is not as {other} ({'; '.join(different)}); an ensemble "
+                "needs models of one task, head, vocabulary and casing, and the flags that they were trained with"
+            )
     length = description.read(member.folder).max_seq_length
     if length != run.settings.max_seq_length:
         raise InputError(

@@ -307,12 +307,15 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
-    """Describes each entry that differs, for messages; of two lists, the first that differs."""
-    return [
-        _difference(key, old.get(key), new.get(key))
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key)
-    ]
+    """Describes each entry that differs, for messages; of two lists, the first that differs; of two mappings, all."""
+    found = []
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after)
+        elif before != after:
+            found.append(_difference(key, before, after))
+    return found
 
 
 def _difference(key: str, old, new) -> str:

@@ -84,3 +84,22 @@ def test_a_frozen_encoder_has_no_trainable_weights():
     model, encoder = make_model(None)
     encoder.trainable = False
     assert len(model.trainable_weights) == 2 and len(model.weights) == 2 + len(encoder.weights)
+
+
+# Keras itself thaws single layers of a model that it loads from a SavedModel.
+@pytest.mark.parametrize(("name", "whole"), [("saved_model", True), ("model.keras", True), ("model.keras", False)])
+def test_a_loaded_model_is_as_frozen_as_the_saved_one(tmp_path, name, whole):
+    model, encoder = make_model(None)
+    for part in [encoder] if whole else [encoder.embeddings, encoder.blocks[0].attention]:
+        part.trainable = False
+    model.compile("adam", "mse")
+    model.fit(DATA, np.eye(2)[LABELS], epochs=1, verbose=0)
+    model.save(str(tmp_path / name))
+    again = keras.models.load_model(str(tmp_path / name))
+    shapes = [tuple(weight.shape) for weight in model.trainable_weights]
+    assert [tuple(weight.shape) for weight in again.trainable_weights] == shapes
+    assert len(shapes) < len(model.weights) and (len(shapes) == 2) == whole
+    before = encoder.embeddings.word_embeddings.numpy()
+    again.fit(DATA, np.eye(2)[LABELS], epochs=1, verbose=0)
+    np.testing.assert_array_equal(again.get_layer("bert").embeddings.word_embeddings, before)
+    assert name == "saved_model" or int(again.optimizer.iterations) == 4, "the optimizer's state came along"

@@ -184,6 +184,11 @@ def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
         run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
 
 
+def test_another_context_than_that_of_training_is_refused(inputs, trained):
+    with pytest.raises(InputError, match="--document_context=True: the run in .* was trained with False; drop"):
+        run_ner(settings(inputs, trained[0], "--do_eval", "--document_context"))
+
+
 def values(folder):
     reader = tf.train.load_checkpoint(str(folder))
     names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]

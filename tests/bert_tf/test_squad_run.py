@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 
@@ -250,6 +251,15 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     assert compared > 100
     assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == prefixes
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
+    # what was tuned on these models is kept in the folder
+    turned = f"--ensemble_checkpoints={second},{trained[0]}"
+    run_squad(parse(SquadSettings, [*command[:2], turned, "--do_predict"]))
+    others = f"--ensemble_checkpoints={second},{os.path.dirname(prefixes[0])}/ckpt-0"
+    with pytest.raises(InputError, match="holds the results of another ensemble .*; give another folder"):
+        run_squad(parse(SquadSettings, [*command[:2], others, "--do_predict"]))
+    (out / "ensemble.json").write_text("{")
+    with pytest.raises(InputError, match="ensemble.json: is damaged .*; give another --output_dir"):
+        run_squad(parse(SquadSettings, [*command, "--do_predict"]))
 
 
 @pytest.mark.slow
@@ -262,7 +272,8 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
             run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
         assert not out.exists()
 
-    refused([trained[0], trained_v2[0]], "holds a run of another model .*version_2_with_negative")
+    kind = r"version_2_with_negative was True, is False\); an ensemble needs models of one task"
+    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} is not as in {trained[0]} .{kind}")
     refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
     refused([trained[0], tmp_path], "holds no checkpoint")
     refused([trained[0]], "an ensemble has at least two models")

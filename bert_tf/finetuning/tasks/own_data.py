@@ -3,6 +3,7 @@
 What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -57,6 +58,12 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     """
     known = description.of_run(settings)
     if known and known.task_name not in (*NAMES, IN_MEMORY):
+        if not settings.do_train:
+            raise InputError(
+                f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
+                f"--task_name={known.task_name} for its files, or predict other texts in Python with "
+                "bert_tf.classifier.TextClassifier.load"
+            )
         known = None
     if not source:
         make_source = _tfds_source if settings.tfds_name else _file_source
@@ -141,8 +148,11 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, source:
     named = _named_labels(settings)
     labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
-    if len({label.casefold() for label in labels}) < len(set(labels)):
-        logging.warning("some classes differ only in case; if that is a mistake, mend the labels in the files")
+    if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
+        logging.warning(
+            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if that is a "
+            "mistake, mend the labels in the files"
+        )
     if len(set(labels)) < len(labels):
         flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
         raise InputError(f"{flag}: names a label twice")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.finetuning.tasks import tables
 from tfrecords.errors import InputError
 
 # The original's white space between the words of a context.
@@ -124,7 +125,7 @@ def _parsed(path: str) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start:,}); save the file as UTF-8") from error
+        raise tables.not_utf8(path, error) from error
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again"

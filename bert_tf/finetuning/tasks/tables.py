@@ -23,6 +23,7 @@ _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells stand in double quotes, give --quoted"
+_GZIP = b"\x1f\x8b"
 _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
 
@@ -131,7 +132,14 @@ def decoded_lines(path: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+            raise not_utf8(f"{path}, line {number}", error) from error
+
+
+def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
+    """Returns the error of a file, or its first line, that does not decode: it may be compressed."""
+    if error.object.startswith(_GZIP):
+        return InputError(f"{place}: is compressed with gzip; unpack the file (gunzip)")
+    return InputError(f"{place}: not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8")
 
 
 def _lines(path: str) -> Iterator[bytes]:

@@ -214,11 +214,14 @@ class TaggingTask(Task):
 
     def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Evaluation:
         """Compares predictions [N, S] with the tags of the data, as the official scorer does."""
-        true = [
-            tag_schemes.write_tags(tag_schemes.entities(sentence.tags), len(sentence.words), self.scheme)
+        return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
+
+    def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
+        """Returns the tags of the data in the scheme of the training data."""
+        return [
+            tuple(tag_schemes.write_tags(tag_schemes.entities(sentence.tags), len(sentence.words), self.scheme))
             for sentence in split.examples
         ]
-        return entity_scores.compare(true, self.predicted_tags(split, predictions))
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes F1, precision and recall of entities, and the accuracy of tags."""
@@ -233,9 +236,13 @@ class TaggingTask(Task):
         return self._write(folder, TEST_PREDICTIONS, TEST_SCORES, split, predictions)
 
     def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
-        paths = [os.path.join(folder, name)]
-        conll_files.write_predictions(paths[0], split.examples, self.predicted_tags(split, predictions))
-        if all(sentence.tags is not None for sentence in split.examples):
+        paths, sentences = [os.path.join(folder, name)], split.examples
+        if is_known := all(sentence.tags is not None for sentence in sentences):
+            # one scheme in both columns, as a scorer that compares them word by word expects
+            tags = self._known_tags(split)
+            sentences = [dataclasses.replace(s, tags=known) for s, known in zip(sentences, tags, strict=True)]
+        conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
+        if is_known:
             paths.append(os.path.join(folder, scores))
             text = self.evaluation(split, predictions).describe()
             writer.write_text(paths[1], text)

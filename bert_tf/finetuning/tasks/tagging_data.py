@@ -64,10 +64,17 @@ def _run_in(output_dir: str) -> TaskDescription | None:
 
 
 def _fact(settings: NerSettings, name: str, trained: dict[str, Any], default: Any) -> Any:
-    """Returns a setting as the flag says, else as the run was trained, else the default."""
+    """Returns a setting as the flag says, else as the run was trained, else the default.
+
+    Raises:
+      InputError: the run was trained with another value.
+    """
     given, known = getattr(settings, name), trained.get(name)
     if given is not None and known is not None and given != known:
-        logging.warning("--%s=%s: %s was trained with %s", name, given, settings.output_dir, known)
+        raise InputError(
+            f"--{name}={given}: the run in {settings.output_dir} was trained with {known}; drop the flag, or train in "
+            "another folder"
+        )
     return next(value for value in (given, known, default) if value is not None)
 
 

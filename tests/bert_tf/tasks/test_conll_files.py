@@ -1,5 +1,7 @@
 """Reading files of CoNLL-2003, CoNLL-2002 and the like; bad ones are refused by file and line."""
 
+import gzip
+
 import pytest
 
 from bert_tf.finetuning.tasks import conll_files
@@ -52,6 +54,7 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("a\nb\n", "train.txt, line 1: has 1 columns, so that word and tag are the same one"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is no tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
+        (gzip.compress(b"a O\n", mtime=0), "train.txt, line 1: is compressed with gzip; unpack the file"),
         ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 numbers the words of each sentence; .* --word_column"),
     ],
 )

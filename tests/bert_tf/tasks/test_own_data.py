@@ -122,6 +122,9 @@ def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, messa
 def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, caplog):
     own(tmp_path, "text\tlabel\na\tGood\nb\tgood\nc\tbad\n")
     assert "3 classes: Good, bad, good" in caplog.text and "some classes differ only in case" in caplog.text
+    caplog.clear()
+    own(tmp_path, "text\tlabel\na\tcaf\u00e9\nb\tcafe\u0301\nc\tbad\n")
+    assert "or in the encoding of accents" in caplog.text
 
 
 def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
@@ -327,6 +330,15 @@ def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, c
     task = find_task(settings("own", tmp_path, text_a_column="body", **later))
     assert task.read("train")[0].text_a == "b"
     assert f"--text_a_column=body: {tmp_path} was trained with title; drop the flag unless" in caplog.text
+
+
+def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):
+    write(tmp_path, "title\nc\n", "test")
+    mnli = find_task(settings("MNLI", tmp_path))
+    description.write(str(tmp_path), description.describe(mnli, True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    with pytest.raises(InputError, match="holds a run of MNLI; give --task_name=MNLI for its files, or predict other"):
+        find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
 
 
 def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import gzip
 import json
 import random
 
@@ -330,6 +331,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
         ("man", r"a.json, line 1: not JSON \(Expecting value, column 1\)"),
         ('{"data": [\n{"paragraphs": [}]}', r"a.json, line 2: not JSON"),
         (b"\xff\xfe", "not UTF-8"),
+        (gzip.compress(b"{}", mtime=0), "is compressed with gzip; unpack the file"),
         ([], r"a.json: the key 'data' is missing"),
         ({"data": {}}, r"a.json: 'data' is dict, not a list"),
         ({"data": []}, "a.json: holds no question; give each paragraph its questions in 'qas'"),

@@ -108,6 +108,20 @@ def test_every_word_is_labeled_once_and_right_labels_give_the_tags_back(tokenize
     assert [len(t) for t in tags] == [len(s.words) for s in found]
 
 
+@pytest.mark.parametrize("scheme", ["iob1", "bioes"])
+def test_both_columns_of_the_predictions_are_in_the_scheme_of_training(tokenizer, tmp_path, scheme):
+    task, found = make_task(scheme=scheme), sentences(tokenizer.vocabulary, 25)
+    split = encoded_split(task, found, tokenizer, 400)
+    labels = task.model_inputs(split.columns, tokenizer, 400)["label_ids"].numpy()
+    labels[::3] = 0
+    task.keep_evaluation(str(tmp_path), split, labels, 1)
+    rows = [line.split() for line in (tmp_path / "dev_predictions.txt").read_text().splitlines() if line]
+    known, predicted = ([row[column] for row in rows if row[0] != "-DOCSTART-"] for column in (1, 2))
+    equal = sum(a == b for a, b in zip(known, predicted, strict=True))
+    assert 100 * equal / len(known) == pytest.approx(100 * task.scores(split, labels)["accuracy"])
+    assert known != [tag for sentence in found for tag in sentence.tags]
+
+
 def test_the_document_fills_rows_on_both_sides(tokenizer):
     found = sentences(tokenizer.vocabulary, 30, documents_of=10)
     counts = [len(s.words) for s in found]
