@@ -1,6 +1,6 @@
 """Questions on single sentences: few of them teach a checkpoint without any training on questions.
 
-Training and dev data of XQuAD have 786 and 404 questions, too few to learn to find an answer in a paragraph.
+Training and dev data of XQuAD have 786 and 227 questions, too few to learn to find an answer in a paragraph.
 """
 
 import json
