@@ -117,8 +117,10 @@ class BertEncoder(keras.Model):
         return {"config": dataclasses.asdict(self.config), "name": self.name, "frozen": frozen, **options}
 
     def _all_layers(self) -> list[keras.layers.Layer]:
-        """Returns the encoder and all layers in it, always in the same order."""
-        return [self, *(part for part in self.submodules if isinstance(part, keras.layers.Layer))]
+        """Returns the encoder and all layers in it, always in the same order, without metrics of `compile`."""
+        parts = (self.embeddings, *self.blocks, self.pooler)
+        inner = [part for top in parts for part in (top, *top.submodules)]
+        return [self, *(part for part in inner if isinstance(part, keras.layers.Layer))]
 
     def build_from_config(self, config: dict) -> None:
         """Does nothing: the constructor has created the weights, and Keras would build with floats as token ids."""

@@ -101,7 +101,7 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
     try:
         with tf.io.gfile.GFile(path) as file:
             known = sorted(map(run_folder.resolved_path, json.load(file)["checkpoints"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error!r}); give another --output_dir") from error
     if known != sorted(run_folder.resolved_path(member.prefix) for member in members):
         raise InputError(
@@ -157,7 +157,8 @@ def _write(
 ) -> dict[str, float]:
     folder, task, scores = settings.output_dir, run.task, {}
     tf.io.gfile.makedirs(folder)
-    entries = {"checkpoints": [member.prefix for member in members], "settings": dataclasses.asdict(settings)}
+    paths = [run_folder.resolved_path(member.prefix) for member in members]
+    entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
     writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
