@@ -17,7 +17,7 @@ from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, Swa
 TASKS = [
     ("SST-2", 3000, 1, 1e-4, "accuracy", 0.75),
     ("MRPC", 3668, 2, 1e-4, "accuracy", 0.72),
-    ("STS-B", 3000, 1, 2e-4, "pearson", 0.6),
+    ("STS-B", 5749, 2, 5e-5, "pearson", 0.6),
 ]
 
 
