@@ -124,6 +124,8 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
     )
     for trial in trials.pending():
         _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
+        if settings.do_predict:
+            sweep.prediction_settings(settings, trial)  # refuses its flags now, not after the training
     if lock:
         lock.make_folder()
 

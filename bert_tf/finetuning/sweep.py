@@ -68,8 +68,9 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
 
 
 def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns the settings that predict with a trained trial."""
+    """Returns the settings that predict with a trained trial, by what its evaluation has tuned."""
     no_training = {"do_train": False, "do_eval": False, "eval_strategy": "no", "eval_steps": 0}
+    no_training |= dict.fromkeys(settings.tuned_on_dev, False)
     return dataclasses.replace(
         trial_settings(settings, trial), **no_training, early_stopping_patience=0, do_predict=True
     )
@@ -84,7 +85,7 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
       task: gives the dev data.
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
-    more = {name: getattr(settings, name) for name in _OF_A_SWEEP}
+    more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
     dev = task.fingerprint("dev")
     return json.loads(json.dumps({**phase.model, **phase.data, "dev": dev, **optimizer, **more}))
 

@@ -1,6 +1,7 @@
 """Settings of `run_classifier`: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
@@ -25,6 +26,8 @@ class ClassifierSettings(FineTuningSettings):
 
     Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
     """
+
+    tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
     data_dir: str = setting("folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "")
     task_name: str = setting(
@@ -124,7 +127,6 @@ class ClassifierSettings(FineTuningSettings):
         require(not (self.regression and self.multi_label), "--regression and --multi_label contradict; drop one")
         require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
         require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
-        require(not self.tune_thresholds or self.do_eval, "--tune_thresholds needs --do_eval, for the dev data")
         require(
             not self.window_stride or self.long_text in (None, "window"),
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",

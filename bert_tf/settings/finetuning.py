@@ -13,7 +13,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     Attributes:
       default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
+      tuned_on_dev: flags by which an evaluation chooses a value on the dev data, and which nothing else reads.
     """
+
+    tuned_on_dev: ClassVar[tuple[str, ...]] = ()
 
     default_lower_case: ClassVar[bool] = True
 
@@ -76,3 +79,5 @@ class FineTuningSettings(protocol.ProtocolSettings):
             f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
         )
         protocol.check(self, self.do_train, self.do_eval)
+        for name in self.tuned_on_dev:
+            require(not getattr(self, name) or self.do_eval, f"--{name} needs --do_eval, for the dev data")

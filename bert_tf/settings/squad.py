@@ -16,6 +16,7 @@ class SquadSettings(FineTuningSettings):
     """
 
     default_max_seq_length: ClassVar[int] = 384
+    tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
 
     train_file: str = setting(
         "training data, SQuAD's JSON of version 1.1 or 2.0; several files, separated by commas, are read together", ""
@@ -71,7 +72,6 @@ class SquadSettings(FineTuningSettings):
             threshold is None or not self.tune_null_threshold,
             f"--tune_null_threshold chooses the threshold; drop it, or --null_score_diff_threshold={threshold}",
         )
-        require(not self.tune_null_threshold or self.do_eval, "--tune_null_threshold needs --do_eval, for the dev data")
         self._check_ensemble()
 
     def _check_ensemble(self) -> None:

@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import run_classifier
-from bert_tf.checkpoint_formats import latest
+from bert_tf import run_classifier, run_squad
+from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.command_line import parse
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import engine, sweep_results
+from bert_tf.finetuning import engine, sweep, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
-from bert_tf.finetuning.tasks import find
+from bert_tf.finetuning.tasks import find, squad_results
+from bert_tf.finetuning.tasks.multi_label import read_thresholds
 from bert_tf.report import run_report
 from bert_tf.runs import run_checkpoints
-from bert_tf.settings import ClassifierSettings, FineTuningSettings
+from bert_tf.settings import ClassifierSettings, FineTuningSettings, SquadSettings
 from bert_tf.training.metrics import NotFinite
 from tests.bert_tf import test_engine
 from tests.bert_tf.test_engine import FindTheWord, settings
@@ -250,6 +251,63 @@ def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, fo
     os.remove(best / "found.json")
     run_finetuning(settings(folder, vocab_file, output, "--do_predict"), FindTheWord(folder))
     assert (best / "found.json").exists()
+
+
+SWEEP_ONCE = ["--sweep", "--sweep_learning_rates=1e-2", "--sweep_batch_sizes=8", "--sweep_epochs=1"]
+THREE = ["--do_train", "--do_eval", "--do_predict"]
+
+
+def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(folder, vocab_file, tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.csv").write_text("text,label\n" + 'the man,"a,b"\nwho said so,\nall of you,b\n' * 4)
+    files = [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out"]
+    own = ["--task_name=own", f"--data_dir={tmp_path}", "--multi_label", "--tune_thresholds", "--max_seq_length=8"]
+    run_classifier.main(parse(ClassifierSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
+    (trial,) = (tmp_path / "out/trials").iterdir()
+    thresholds = read_thresholds(str(trial), ("a", "b"), step=1)
+    header, *rows = [line.split("\t") for line in (trial / "test_predictions.tsv").read_text().splitlines()]
+    found = np.array([row[2:] for row in rows], float) > thresholds
+    assert header[1] == "labels" and [json.loads(row[1]) for row in rows] == [
+        [name for name, is_above in zip("ab", row, strict=True) if is_above] for row in found
+    ]
+
+
+def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(folder, vocab_file, tmp_path):
+    answer = {"text": "man", "answer_start": 4}
+    asked = [{"id": f"q{n}", "question": "who ?", "answers": [answer] * (n % 2), "is_impossible": n % 2 == 0}
+             for n in range(8)]  # fmt: skip
+    (tmp_path / "v2.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "the man", "qas": asked}]}]}))
+    files = [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out"]
+    own = [f"--train_file={tmp_path}/v2.json", f"--predict_file={tmp_path}/v2.json", "--max_seq_length=16",
+           "--max_query_length=4", "--version_2_with_negative", "--tune_null_threshold"]  # fmt: skip
+    scores = run_squad.main(parse(SquadSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
+    (trial,) = (tmp_path / "out/trials").iterdir()
+    assert squad_results.read_threshold(str(trial), step=1) == scores["null_threshold"]
+    odds, answers = (json.loads((trial / name).read_text()) for name in ("null_odds.json", "predictions.json"))
+    assert {id_: value <= scores["null_threshold"] for id_, value in odds.items()} == {
+        id_: bool(text) for id_, text in answers.items()
+    }
+
+
+def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_file, tmp_path, monkeypatch):
+    def refuse(settings, trial):
+        raise InputError("impossible")
+
+    monkeypatch.setattr(sweep, "prediction_settings", refuse)
+    monkeypatch.setattr(engine, "_run", lambda *arguments: pytest.fail("it trains"))
+    defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
+    with pytest.raises(InputError, match="impossible"):
+        run_finetuning(settings(folder, vocab_file, tmp_path, *THREE, *defaults, *SWEEP_ONCE), FindTheWord(folder))
+
+
+def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
+    given = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", *THREE[:2], *SWEEP_ONCE]
+    phase, task = run_record.Phase({}, {}, {}, {}), FindTheWord(tmp_path)
+    task.fingerprint = lambda split: []
+    found = [
+        sweep.facts_of(parse(ClassifierSettings, [*given, *more]), phase, task) for more in ([], ["--tune_thresholds"])
+    ]
+    assert found[0] != found[1]
 
 
 def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import dataclasses
 from bert_tf.finetuning.tasks import glue, xnli
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.joint import JointTask, check_joint
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
 from bert_tf.finetuning.tasks.own_data import NAMES, own_task
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
@@ -27,6 +28,8 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
     """
     reading = Reading.of_settings(settings)
     task = dataclasses.replace(own_task(settings, source) if source else _main_task(settings), reading=reading)
+    if settings.tune_thresholds and task.kind != MULTI_LABEL:
+        raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
     if not settings.joint_tasks:
         return task
     others = [

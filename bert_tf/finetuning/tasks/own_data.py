@@ -72,8 +72,6 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     official = _glue_scores(settings)
     scores = official or _SCORES[kind]
     name = known.task_name if known else settings.task_name.lower() or NAMES[0]
-    if settings.tune_thresholds and kind != MULTI_LABEL:
-        raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
     if settings.class_weights and kind == REGRESSION:
         raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
     if kind == REGRESSION:

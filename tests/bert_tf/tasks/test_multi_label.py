@@ -69,6 +69,14 @@ def test_labels_may_stand_in_brackets(tmp_path):
 CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"
 
 
+@pytest.mark.parametrize("name", ["own", "MRPC"])
+def test_thresholds_of_a_task_without_label_sets_are_refused(tmp_path, name):
+    (tmp_path / "train.csv").write_text("text,label\na,x\nb,y\n")
+    given = {"data_dir": str(tmp_path), "output_dir": "o", "do_train": True, "do_eval": True, "tune_thresholds": True}
+    with pytest.raises(InputError, match="--tune_thresholds is for several labels"):
+        find_task(ClassifierSettings(task_name=name, **given))
+
+
 def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
     logits = np.array([[2.0, -1.0], [0.0, 3.0]], np.float32)
     labels = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
