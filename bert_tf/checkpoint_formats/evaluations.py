@@ -37,9 +37,9 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best checkpoint, the first of several equal ones; None before the first evaluation."""
-        sign = 1 if self.higher_is_better else -1
-        return max(self.scores, key=lambda step: sign * self.scores[step][self.metric], default=None)
+        """Step of the best checkpoint by `rank`, the first of several equal ones; None before the first evaluation."""
+        ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
+        return max(ranks, key=ranks.__getitem__, default=None)
 
     @property
     def stopped_at(self) -> int | None:
@@ -52,6 +52,11 @@ class Evaluations:
     def up_to(self, step: int) -> "Evaluations":
         """Returns the evaluations of checkpoints up to a step; later checkpoints are lost."""
         return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
+
+
+def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tuple[float, float]:
+    """Returns the sort key of an evaluation, larger for a better one: by its metric, then by the lower loss."""
+    return (scores[metric] if higher_is_better else -scores[metric]), -scores.get("loss", 0.0)
 
 
 def exists(folder: str) -> bool:

@@ -4,6 +4,7 @@ Paper: appendix A.3 (choice on the dev set).
 """
 
 import dataclasses
+import fractions
 import itertools
 import os
 from collections.abc import Callable, Mapping
@@ -24,8 +25,8 @@ def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list
         return []
     if settings.eval_strategy == "steps":
         return sorted({*range(settings.eval_steps, num_train_steps, settings.eval_steps), num_train_steps})
-    steps_per_epoch = num_train_steps / settings.num_train_epochs
-    ends = (int(epoch * steps_per_epoch) for epoch in itertools.count(1))
+    epochs = fractions.Fraction(str(settings.num_train_epochs))  # a quotient of floats may be just below a step
+    ends = (int(epoch * num_train_steps / epochs) for epoch in itertools.count(1))
     return sorted({*itertools.takewhile(lambda step: step < num_train_steps, filter(None, ends)), num_train_steps})
 
 

@@ -1,6 +1,7 @@
 """A fine-tuning run before its first step: everything that is read, checked, encoded and planned."""
 
 import dataclasses
+import fractions
 import os
 from collections.abc import Callable
 
@@ -156,7 +157,8 @@ def num_train_steps(run: PreparedRun) -> int:
       InputError: it is 0.
     """
     settings, rows = run.settings, num_train_units(run)
-    steps = int(rows / settings.train_batch_size * settings.num_train_epochs)
+    # a product of floats may be just below a whole number
+    steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
     if steps < 1:
         raise InputError(
             f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "

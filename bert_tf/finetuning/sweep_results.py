@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf.checkpoint_formats.evaluations import rank
 from bert_tf.runs import run_checkpoints
 from bert_tf.settings import FineTuningSettings
 from tfrecords import writer
@@ -94,10 +95,9 @@ class Results:
 
     @property
     def best(self) -> Trial | None:
-        """The best finished trial, the first of several equal ones."""
+        """The best finished trial by the main metric, then by the lower loss; the first of several equal ones."""
         finished = [trial for trial in self.trials if trial.state == FINISHED]
-        sign = 1 if self.higher_is_better else -1
-        return max(finished, key=lambda trial: sign * trial.scores[self.metric], default=None)
+        return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
     @property
     def is_complete(self) -> bool:

@@ -26,12 +26,16 @@ def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, num_classes: i
 
 @dataclasses.dataclass(frozen=True)
 class ClassMetrics:
-    """Metrics of each of C labels, float64 [C], 0 where they are undefined; `support` is int64 [C]."""
+    """Metrics of each of C labels, float64 [C], 0 where they are undefined.
+
+    `support` counts the examples that have the label, `predicted` those that the model says so of, int64 [C].
+    """
 
     precision: np.ndarray
     recall: np.ndarray
     f1: np.ndarray
     support: np.ndarray
+    predicted: np.ndarray
 
 
 def class_metrics(targets: np.ndarray, answers: np.ndarray) -> ClassMetrics:
@@ -46,7 +50,7 @@ def class_metrics(targets: np.ndarray, answers: np.ndarray) -> ClassMetrics:
     right = np.sum(targets & answers, axis=0)
     found, support = np.sum(answers, axis=0), np.sum(targets, axis=0)
     precision, recall = right / np.maximum(found, 1), right / np.maximum(support, 1)
-    return ClassMetrics(precision, recall, 2 * right / np.maximum(found + support, 1), support)
+    return ClassMetrics(precision, recall, 2 * right / np.maximum(found + support, 1), support, found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,7 +88,9 @@ def _classes(entries: Sequence[dict], labels: Sequence[str]) -> str:
     matrix = classes.confusion_matrix(truth, answers, len(labels))
     one_hot = np.eye(len(labels), dtype=bool)
     parts = ["<h2>Confusion matrix</h2>" + confusions(matrix, labels)]
-    parts.append("<h2>Classes</h2>" + class_table(classes.class_metrics(one_hot[truth], one_hot[answers]), labels))
+    metrics = classes.class_metrics(one_hot[truth], one_hot[answers])
+    occurs = metrics.support + metrics.predicted > 0  # scikit-learn's mean leaves out the other classes
+    parts.append("<h2>Classes</h2>" + class_table(metrics, labels, occurs))
     parts.append(calibration_section(confidence, truth == answers))
     wrong = [entry for entry in entries if entry["label"] != entry["prediction"]]
     note = f"{len(wrong):,} of {len(entries):,} answers are wrong."
@@ -196,14 +198,22 @@ def _cell(count: int, share: float, is_right: bool) -> str:
     )
 
 
-def class_table(metrics: classes.ClassMetrics, labels: Sequence[str]) -> str:
-    """Returns a table of the metrics of each label, and their mean."""
+def class_table(metrics: classes.ClassMetrics, labels: Sequence[str], averaged: np.ndarray | None = None) -> str:
+    """Returns a table of the metrics of each label, and their mean.
+
+    Args:
+      metrics: of C labels.
+      labels: their names.
+      averaged: bool [C], which labels the mean is over; None for all.
+    """
+    chosen = np.ones(len(labels), bool) if averaged is None else averaged
     columns = (metrics.precision, metrics.recall, metrics.f1)
     rows = [
         [label, *(f"{column[number]:.3f}" for column in columns), f"{metrics.support[number]:,}"]
         for number, label in enumerate(labels)
     ]
-    rows.append(["mean of the classes", *(f"{column.mean():.3f}" for column in columns), f"{metrics.support.sum():,}"])
+    what = "mean of the classes" if chosen.all() else f"mean of the {chosen.sum()} classes that occur"
+    rows.append([what, *(f"{column[chosen].mean():.3f}" for column in columns), f"{metrics.support.sum():,}"])
     return table(["", "precision", "recall", "F1", "support"], rows)
 
 

@@ -10,7 +10,7 @@ from sklearn import metrics
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split, encoded_split
-from bert_tf.finetuning.tasks import evaluation_file, squad_results
+from bert_tf.finetuning.tasks import evaluation_file, scores, squad_results
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.squad_answers import Answers, Candidate
 from bert_tf.finetuning.tasks.squad_file import Answer, Question
@@ -38,6 +38,16 @@ def test_confusions_and_metrics_of_classes_are_scikit_learns(never):
     found = classes.class_metrics(one_hot[labels], one_hot[predictions])
     expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(4), zero_division=0)
     np.testing.assert_allclose([found.precision, found.recall, found.f1, found.support], expected, rtol=1e-12)
+
+
+def test_the_mean_of_the_classes_is_macro_f1_also_where_a_class_never_occurs(tokenizer, tmp_path):
+    examples = [Example("the man", None, label) for label in "001"]  # class 2 is in neither labels nor predictions
+    logits = np.array([[1.0, 0.0, -1.0], [0.0, 1.0, -1.0], [0.0, 1.0, -1.0]], np.float32)
+    expected = metrics.f1_score([0, 0, 1], [0, 1, 1], average="macro")
+    assert scores.compute(["macro_f1"], np.array([0, 0, 1]), np.array([0, 1, 1])) == {"macro_f1": expected}
+    page = evaluation.sections(folder_of(tmp_path, tokenizer, 3, examples, logits))
+    row = page[page.index("mean of the 2 classes that occur") :].split("</tr>")[0]
+    assert f">{expected:.3f}<" in row, "not the mean of three"
 
 
 def test_metrics_of_several_labels_an_example_are_scikit_learns():

@@ -56,6 +56,17 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
     assert evaluation_steps(parsed(*flags), 10) == steps
 
 
+def test_each_epoch_has_one_evaluation_at_its_last_step():
+    for epochs in range(1, 30):
+        for steps_per_epoch in (1, 7, 30):
+            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"),
+                                     epochs * steps_per_epoch)  # fmt: skip
+            assert found == [steps_per_epoch * epoch for epoch in range(1, epochs + 1)]
+        for steps in range(1, 60):
+            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"), steps)
+            assert found == sorted({epoch * steps // epochs for epoch in range(1, epochs + 1)} - {0}), (epochs, steps)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -82,6 +93,11 @@ def test_the_first_of_equal_evaluations_is_the_best():
     found = Evaluations("accuracy", patience=2, scores=scores)
     assert (found.best_step, found.stopped_at, found.up_to(3).stopped_at) == (2, 4, None)
     assert Evaluations("accuracy", False, scores=scores).best_step == 1
+    ties = Evaluations("accuracy", patience=2, scores={
+        step: {"accuracy": 0.6, "loss": loss} for step, loss in {1: 0.9, 2: 0.7, 3: 0.7, 4: 0.8}.items()
+    })  # fmt: skip
+    assert (ties.best_step, ties.stopped_at) == (2, 4), "of equal ones, that with the lower loss"
+    assert dataclasses.replace(ties, higher_is_better=False).best_step == 2
     assert (Evaluations().best_step, Evaluations(patience=1).stopped_at) == (None, None)
 
 

@@ -88,6 +88,10 @@ def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
     assert (second["mean"], second["deviation"], second["failed"]) == (0.6, None, 1)
     assert results.best == trials[2]
     assert dataclasses.replace(results, higher_is_better=False).best == trials[0]
+    tied = tuple(dataclasses.replace(finished(1e-3, n, 0.5), scores={"f1": 0.5, "loss": loss})
+                 for n, loss in enumerate((0.3, 0.2, 0.4), 1))  # fmt: skip
+    for higher in (True, False):
+        assert dataclasses.replace(results, trials=tied, higher_is_better=higher).best == tied[1], "the lower loss"
     sweep_results.write(str(tmp_path), results)
     assert sweep_results.read(str(tmp_path)) == results
     assert json.loads((tmp_path / "results.json").read_text())["best"]["folder"] == "trials/0.001-2"
