@@ -42,10 +42,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
             content = converter.convert()
         except Exception as error:
             operations = sorted(set(re.findall(r"'tf\.(\w+)' op ", str(error))))
-            reason = f"it cannot express {', '.join(operations)}" if operations else str(error).splitlines()[0][:300]
-            raise InputError(
-                f"--format=litert: TensorFlow Lite cannot run this model ({reason}); give --format=saved_model"
-            ) from error
+            raise _refusal(f"it cannot express {', '.join(operations)}" if operations else str(error)) from error
     path = os.path.join(folder, NAME)
     with writer.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
         file.write(content)
@@ -64,11 +61,21 @@ def _numbers(served: ServedModel) -> tf.types.experimental.ConcreteFunction:
     return tf.function(answer, autograph=False).get_concrete_function(**named)
 
 
+def _refusal(reason: str) -> InputError:
+    first_line = (reason.splitlines() or [""])[0][:300]
+    return InputError(
+        f"--format=litert: TensorFlow Lite cannot run this model ({first_line}); give --format=saved_model"
+    )
+
+
 def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, is_quantized: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends another package
-        run = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)
-    for name, value in run(**rows).items():
+        try:
+            answers = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)(**rows)
+        except (RuntimeError, ValueError) as error:  # the converter has expressed what cannot run
+            raise _refusal(str(error)) from error
+    for name, value in answers.items():
         if not np.all(np.isfinite(value)):
             raise InputError(f"{path}: output {name} is not finite; leave out --quantize, or train again")
         if is_quantized or value.dtype == bool:

@@ -83,9 +83,12 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
         to_input, to_forget, candidate, to_output = tf.split(z, 4, axis=-1)
         cell = tf.sigmoid(to_forget) * cell + tf.sigmoid(to_input) * tf.tanh(candidate)
         output = tf.cast(tf.sigmoid(to_output) * tf.tanh(cell), gates.dtype)
-        return number + 1, output, cell, outputs.write(number, output)
+        return number + 1, output, cell, tf.raw_ops.TensorListSetItem(input_handle=outputs, index=number, item=output)
 
-    outputs = tf.TensorArray(gates.dtype, size=steps, element_shape=zeros.shape)
+    # TensorFlow Lite needs the shape of the elements when it runs; a `TensorArray` gives it the static one.
+    shape = tf.shape(zeros)
+    outputs = tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=steps, element_dtype=gates.dtype)
     start = (tf.constant(0), tf.cast(zeros, gates.dtype), zeros, outputs)
     *_, outputs = tf.while_loop(lambda number, *_: number < steps, step, start, maximum_iterations=steps)
-    return tf.transpose(outputs.stack(), [1, 2, 0, 3])
+    stacked = tf.raw_ops.TensorListStack(input_handle=outputs, element_shape=shape, element_dtype=gates.dtype)
+    return tf.transpose(tf.ensure_shape(stacked, [gates.shape[2], *zeros.shape]), [1, 2, 0, 3])

@@ -12,8 +12,10 @@ from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_task
 from tests.export.exports import CONFIG, PAIRS, put_together
+from tfrecords.errors import InputError
 
 
 def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):
@@ -56,6 +58,28 @@ def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_fil
     run = f"{os.path.dirname(exported['classes'])}-run"
     other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))
     check_small_device(exported["classes"], other, vocab_file, 1e-4)
+
+
+@pytest.mark.parametrize("task", [make_task(3, has_pairs=False), tagging.make_task()], ids=lambda task: task.kind)
+def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_path):
+    """The export itself compares what the file and the model answer."""
+    put_together(tmp_path / "run", vocab_file, task, bilstm_head=True)
+    flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/1", format="litert")
+    run = tf.lite.Interpreter(f"{export_saved_model(flags)}/model.tflite").get_signature_runner("tokens")
+    for batch, length in ((1, 24), (3, 9)):  # both are free
+        answers = run(**dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones([batch, length], np.int32)))
+        assert np.isfinite(answers["probabilities"]).all()
+
+
+def test_a_file_that_does_not_run_is_refused_in_one_line(exported, tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("Fill dimensions must be >= 0\nNode number 80 (FILL) failed to prepare.")
+
+    monkeypatch.setattr(tf.lite.Interpreter, "get_signature_runner", lambda *_: fail)
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    with pytest.raises(InputError, match=r"TensorFlow Lite cannot run this model \(Fill dim.* >= 0\); give --format"):
+        export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=f"{tmp_path}/1", format="litert"))
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.slow
