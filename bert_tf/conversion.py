@@ -23,16 +23,18 @@ from bert_tf.checkpoint_formats import (
     tokenizer_config,
     vocabulary_growth,
 )
-from bert_tf.checkpoint_formats.contents import HEAD_POOLERS, Contents, trained_pooler
+from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import multi_label, squad_results
 from bert_tf.finetuning.tasks.choice import CHOICE
 from bert_tf.finetuning.tasks.classification import REGRESSION
+from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.settings import ConversionSettings
+from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import PAD, load_vocabulary
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -62,7 +64,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     config = contents.require_config()
     fresh = contents.check_pretrained(config)
     _check_format(settings.format, contents, config)
-    paths = [path for path in contents.tensors if names.row_of(path) or path.startswith(HEAD_POOLERS)]
+    contents = contents.with_own_heads(contents.own_heads)
+    paths = list(contents.tensors)
     if settings.keep_optimizer:
         _require_moments(contents, paths)
     run_folder.warn_if_unfinished(contents.source)
@@ -211,16 +214,12 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         )
     heads = names.heads_in(contents.tensors)
     task = _read_task(os.path.dirname(contents.source))
-    pooling = task.parameters.get("pooling", "cls") if task else "cls"
-    if pooling != "cls" and format != "bert_tf":
+    if task and format != "bert_tf":
+        _check_reading(format, contents.source, task)
+    if contents.own_heads and format != "bert_tf":
         raise InputError(
-            f"--format={format}: its classifier reads the pooled [CLS], but {contents.source} was trained with "
-            f"--pooling={pooling}; give --format=bert_tf"
-        )
-    if task and task.bilstm_head and format != "bert_tf":
-        raise InputError(
-            f"--format={format}: its classifier has no BiLSTM, but {contents.source} was trained with --bilstm_head; "
-            "give --format=bert_tf"
+            f"--format={format}: its classifier has no BiLSTM, but {contents.source} was trained with --bilstm_head or "
+            "--feature_layers; give --format=bert_tf"
         )
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
         logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "
@@ -228,6 +227,33 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
     if config.hidden_act == "gelu_erf" and format == "tf1":
         logging.warning("hidden_act=gelu_erf is written to %s; the original's code has no such name, and its gelu is "
                         "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
+
+
+def _check_reading(format: str, source: str, task: TaskDescription) -> None:
+    """Refuses a task that the format's own code would always answer differently; warns if it sometimes would."""
+    reading = Reading.of_parameters(task.parameters)
+    if reading.pooling != "cls":
+        raise InputError(
+            f"--format={format}: its classifier reads the pooled [CLS], but {source} was trained with "
+            f"--pooling={reading.pooling}; give --format=bert_tf"
+        )
+    folder, kept = os.path.dirname(source), "--format=bert_tf keeps it"
+    if reading.long_text != TRUNCATE:
+        logging.warning(
+            "--format=%s: its code truncates texts, but %s was trained with --long_text=%s, so its answers to texts "
+            "beyond %d tokens will differ; %s", format, source, reading.long_text, task.max_seq_length, kept,
+        )  # fmt: skip
+    if task.parameters.get("document_context"):
+        logging.warning(
+            "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so its tags "
+            "will differ; %s", format, source, kept,
+        )  # fmt: skip
+    for name in (multi_label.THRESHOLDS_NAME, squad_results.THRESHOLD_NAME):
+        if tf.io.gfile.exists(path := os.path.join(folder, name)):
+            logging.warning(
+                "--format=%s: has no place for %s, so its answers will differ, though its scores do not; %s",
+                format, path, kept,
+            )  # fmt: skip
 
 
 def _require_moments(contents: Contents, paths: list[str]) -> None:

@@ -194,7 +194,8 @@ class Contents:
 
         Returns, Raises: see `check`.
         """
-        present = names.heads_in(self.tensors)
+        # Only their own task knows the shapes of heads that no other format has.
+        present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
         heads = {path: shape for path, shape in heads if names.head_of(path) in present}
         return self.check(config, names.encoder_shapes(config) | heads)

@@ -20,6 +20,9 @@ from bert_tf.finetuning.tasks import squad_results
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
+from export import sources
+from export.settings import ExportSettings
+from tests.bert_tf import tagging
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,
@@ -29,6 +32,7 @@ from tests.bert_tf.checkpoint_formats.models import (
     values_of,
 )
 from tests.bert_tf.reference import random_batch
+from tests.export.exports import put_together
 from tfrecords.errors import InputError
 
 FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
@@ -439,3 +443,56 @@ def test_a_configuration_may_be_given_where_the_folder_has_none(source, tmp_path
         contents = convert(source, tmp_path / "out", "bert_tf", f"--bert_config_file={tmp_path}/c.json")
     assert contents.config == CONFIG
     assert f"loaded 46 tensors from {source}/bert_model.ckpt (tf1)" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{"bilstm_head": True}, {"features": "last_hidden", "lstm_size": 4}], ids=str)
+def test_a_head_on_a_bilstm_stays_in_our_format_and_has_no_other(vocab_file, tmp_path, options):
+    has_bilstm = options.pop("bilstm_head", False)
+    task = tagging.make_task(**options)
+    trained = put_together(tmp_path / "run", vocab_file, task, bilstm_head=has_bilstm, spread=0.1)
+    for format in FORMATS[1:]:
+        with pytest.raises(InputError, match=f"--format={format}: its classifier has no BiLSTM, but .*=bert_tf"):
+            convert(tmp_path / "run", tmp_path / format, format)
+    convert(tmp_path / "run", tmp_path / "copy", "bert_tf")
+    copy = sources.load(ExportSettings(checkpoint_dir=str(tmp_path / "copy"), export_dir="unused"))
+    for ours, theirs in zip(copy.model.variables, trained.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert copy.description.bilstm_head == has_bilstm and len(trained.task_head.variables) > 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "warning"),
+    [
+        ("classification", {"has_pairs": False, "long_text": "window", "window_stride": 4},
+         "its code truncates texts, but {} was trained with --long_text=window, so its answers to texts beyond 7"),
+        ("multi_label", {"long_text": "head_tail"}, "was trained with --long_text=head_tail"),
+        ("tagging", {"document_context": True}, "each sentence alone, but {} was trained with --document_context"),
+        ("tagging", {"document_context": False}, ""),
+        ("regression", {"has_pairs": True}, ""),
+    ],
+)  # fmt: skip
+def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, kind, parameters, warning):
+    write_vocabulary(source / "vocab.txt", OLD)
+    description.write(str(source), TaskDescription(kind, "own", ["x"], True, 7, parameters))
+    for format in FORMATS:
+        caplog.clear()
+        convert(source, tmp_path / format, format)
+        lines = [line for line in caplog.messages if line.startswith(f"--format={format}: ")]
+        assert len(lines) == bool(warning and format != "bert_tf")
+        assert all(warning.format(f"{source}/bert_model.ckpt") in line and "bert_tf keeps it" in line for line in lines)
+    description.write(str(source), TaskDescription(kind, "own", ["x"], True, 7, parameters | {"pooling": "mean"}))
+    with pytest.raises(InputError, match="its classifier reads the pooled .CLS., but .* --pooling=mean; give"):
+        convert(source, tmp_path / "refused", "tf1")
+
+
+@pytest.mark.parametrize("name", ["thresholds.json", "null_threshold.json"])
+def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, caplog, name):
+    write_vocabulary(source / "vocab.txt", OLD)
+    description.write(str(source), TaskDescription("multi_label", "own", ["x"], True, 7, {}))
+    values = {"thresholds": {"x": 0.25}} if name == "thresholds.json" else {"null_score_diff_threshold": 0.5}
+    (source / name).write_text(json.dumps({"step": None} | values))
+    for format in FORMATS:
+        caplog.clear()
+        convert(source, tmp_path / format, format)
+        assert (f"has no place for {source}/{name}, so its answers will differ" in caplog.text) == (format != "bert_tf")
+    assert (tmp_path / "bert_tf" / name).exists()
