@@ -7,9 +7,10 @@ and help of a flag are therefore defined in one place, and the library never use
 import contextlib
 import dataclasses
 import errno
+import functools
 import gc
+import inspect
 import json
-import logging as python_logging
 import math
 import numbers
 import os
@@ -20,10 +21,11 @@ import typing
 from collections.abc import Callable, Sequence
 
 from absl import app, flags
-from absl import logging as absl_logging
 
+from bert_tf import log_lines
+from tfrecords import help_text
 from tfrecords.errors import InputError
-from tfrecords.flag_parsing import is_utf8, parse_flags
+from tfrecords.flag_parsing import is_utf8, parse_flags, parse_values
 
 _NUMBERS = {
     bool: (bool, "true or false"),
@@ -37,6 +39,8 @@ _DEFINERS = {
     str: flags.DEFINE_string,
 }
 
+_DEBUG = help_text.FlagHelp("debug", "show full tracebacks and TensorFlow's own log", False, is_boolean=True)
+
 # At the start of each path of a comma-separated list.
 _HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
 
@@ -49,7 +53,14 @@ def _terminate(number, frame) -> None:
     raise Terminated
 
 
-def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = (), alias: str = ""):
+def setting(
+    help: str,
+    default=dataclasses.MISSING,
+    choices: Sequence[str] = (),
+    alias: str = "",
+    group: str = "",
+    first: bool = False,
+):
     """Returns a dataclass field that is also a flag.
 
     Args:
@@ -57,9 +68,41 @@ def setting(help: str, default=dataclasses.MISSING, choices: Sequence[str] = (),
       default: default value; without one the flag is required.
       choices: allowed values of an enum flag; empty for any.
       alias: another name of the flag; empty for none.
+      group: title under which the help lists the flag; empty: `flag_group` of the class.
+      first: whether `--help` shows the flag, and not only `--helpfull`; it always shows required flags.
     """
-    metadata = {"help": help, "choices": tuple(choices), "alias": alias}
+    metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
+
+
+def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
+    """Returns what the help says of the flags of a settings class, by the title of their group.
+
+    The flags of a class come before those of its bases.
+    """
+    types = typing.get_type_hints(settings_class)
+    fields = {field.name: field for field in dataclasses.fields(settings_class)}
+    groups: dict[str, list[help_text.FlagHelp]] = {}
+    for owner in settings_class.__mro__:
+        for name in inspect.get_annotations(owner):
+            if field := fields.pop(name, None):
+                title = field.metadata["group"] or getattr(owner, "flag_group", "Flags")
+                groups.setdefault(title, []).append(_flag_help(field, _plain(types[name]) is bool))
+    return {title: groups[title] for title in sorted(groups, key=help_text.GROUPS.index)}
+
+
+def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp:
+    known, is_required = field.metadata, field.default is dataclasses.MISSING
+    return help_text.FlagHelp(
+        field.name,
+        known["help"],
+        None if is_required else field.default,
+        known["choices"],
+        known["alias"],
+        is_boolean,
+        is_required,
+        known["first"] or is_required,
+    )
 
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
@@ -72,9 +115,8 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
     """
     types = typing.get_type_hints(settings_class)
     for field in dataclasses.fields(settings_class):
-        required = field.default is dataclasses.MISSING
-        default = None if required else field.default
-        options = {"flag_values": flag_values, "module_name": module_name, "required": required}
+        default = None if field.default is dataclasses.MISSING else field.default
+        options = {"flag_values": flag_values, "module_name": module_name}
         choices = field.metadata["choices"]
         if choices:
             flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
@@ -93,10 +135,15 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
     """Returns settings from parsed flags, with `~/` expanded, which a shell does not do after `--flag=`.
 
     Raises:
-      InputError: a required flag is empty, or a value is not UTF-8; or the checks of the settings class fail.
+      InputError: a required flag is missing or empty, or a value is not UTF-8; or the checks of the settings class
+        fail.
     """
     values = {}
-    for field in dataclasses.fields(settings_class):
+    fields = dataclasses.fields(settings_class)
+    missing = [f for f in fields if f.default is dataclasses.MISSING and flag_values[f.name].value is None]
+    described = [f"--{field.name} ({field.metadata['help']})" for field in missing]
+    require(not missing, f"give {', '.join(described)} (--help lists the flags)")
+    for field in fields:
         value = flag_values[field.name].value
         if isinstance(value, str):
             require(
@@ -117,12 +164,11 @@ def parse(settings_class: type, arguments: Sequence[str]):
       arguments: arguments as passed by a shell, without the program's name.
 
     Raises:
-      InputError: the settings contradict each other, or an argument is not a flag.
-      absl.flags.Error: a flag is unknown, or a value has the wrong type.
+      InputError: the settings contradict each other, an argument is not a flag, or a value has the wrong type.
     """
     flag_values = flags.FlagValues()
     define_flags(settings_class, flag_values, settings_class.__module__)
-    _refuse_words(flag_values(["program", *arguments])[1:])
+    _refuse_words(parse_values(flag_values, ["program", *arguments])[1:])
     return settings_from_flags(settings_class, flag_values)
 
 
@@ -139,16 +185,16 @@ def with_flagfile(settings, path: str, **changes):
     """
     given = dataclasses.asdict(settings) | changes
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    try:
-        return parse(type(settings), [*words, f"--flagfile={path}"])
-    except flags.Error as error:
-        raise InputError(str(error)) from error
+    return parse(type(settings), [*words, f"--flagfile={path}"])
 
 
 def _refuse_words(words: Sequence[str]) -> None:
     # absl would read "--do_train False" as --do_train=true and a positional argument.
     if words:
-        raise InputError(f"unexpected argument {words[0]!r}; write flags as --name=value")
+        dash = (
+            f"{words[0][0]!r} is not '-'; " if words[0][:1] and words[0][0] in "\u2012\u2013\u2014\u2015\u2212" else ""
+        )
+        raise InputError(f"unexpected argument {words[0]!r}; {dash}write flags as --name=value")
 
 
 def to_json(settings) -> str:
@@ -221,22 +267,21 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     gc.set_threshold(100_000, 20, 20)
     # TensorFlow would load Keras 3, plotting and statistics with it, for a `tf.keras` that nothing here uses.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    # --help prints the docstring of __main__, which is empty in the stub of a console command.
-    sys.modules["__main__"].__doc__ = doc
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
-    flags.DEFINE_boolean("debug", False, "show full tracebacks and TensorFlow's own log", module_name=sys.argv[0])
+    flags.DEFINE_boolean("debug", False, _DEBUG.help, module_name=sys.argv[0])
+    groups = {**flag_groups(settings_class), "Errors": [_DEBUG]}
 
     def run_and_exit(words: Sequence[str]) -> None:
         code = _main_with_clear_errors(settings_class, main, words[1:])
         gc.freeze()  # the interpreter would search all objects once more before it ends
         sys.exit(code)
 
-    app.run(run_and_exit, flags_parser=parse_flags)
+    app.run(run_and_exit, flags_parser=functools.partial(parse_flags, doc=doc, groups=groups))
 
 
 def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:
     debug = flags.FLAGS["debug"].value
-    _set_up_logging(debug)
+    log_lines.set_up(debug)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _refuse_words(words)
@@ -282,49 +327,3 @@ def _comes_from_the_machine(error: Exception) -> bool:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _set_up_logging(debug: bool) -> None:
-    # This project uses tf_keras. Importing TensorFlow with Keras 3 takes 1.2 s longer.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    if not debug:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
-    absl_logging.set_verbosity(absl_logging.INFO)
-    handler = absl_logging.get_absl_handler()
-    handler.addFilter(lambda record: debug or _is_ours_or_serious(record))
-    handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    handler.python_handler.setStream(_BesideBars())
-
-
-class _BesideBars:
-    """Standard error for log lines, which clears progress bars before a line and draws them again after it."""
-
-    def write(self, text: str) -> None:
-        tqdm = sys.modules.get("tqdm")
-        # without a bar, take no lock: forked processes share it, and one may be killed while it holds it
-        bars = tqdm and getattr(tqdm.tqdm, "_instances", ())
-        with tqdm.tqdm.external_write_mode(file=sys.stderr) if bars else contextlib.nullcontext():
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        """Leaves standard error open; logging closes its streams at the end of the process."""
-
-
-class _LineFormatter(python_logging.Formatter):
-    """Formats time and message, and adds the level only for warnings and errors."""
-
-    def formatMessage(self, record: python_logging.LogRecord) -> str:
-        line = super().formatMessage(record)
-        if record.levelno > python_logging.INFO:
-            line = line.replace(record.message, f"{record.levelname.lower()}: {record.message}", 1)
-        return line
-
-
-def _is_ours_or_serious(record: python_logging.LogRecord) -> bool:
-    """Returns False for informational messages of libraries, which would hide the script's own lines."""
-    noisy = any(f"{os.sep}{name}{os.sep}" in record.pathname for name in ("orbit", "tensorflow", "tf_keras"))
-    return record.levelno > python_logging.INFO or not noisy

@@ -10,19 +10,31 @@ from compile_check.chips import CHIPS
 class CompileCheckSettings:
     """The models and chips to compile for; names as in `run_pretraining`."""
 
-    bert_config_file: str = setting("configuration of the model; empty: base at S=128 and 512, large at S=512", "")
+    flag_group = "Training"
+
+    bert_config_file: str = setting(
+        "configuration of the model; empty: base at S=128 and 512, large at S=512", "", group="Model"
+    )
     train_batch_size: int = setting("batch size in rows on one chip", 32)
     max_seq_length: int = setting("sequence length in tokens", 128)
     max_predictions_per_seq: int = setting("number of masked positions per sequence", 20)
     dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
     recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
-    chips: str = setting(f"comma-separated names of chips, of {', '.join(CHIPS)}", "v5e,v4")
+    chips: str = setting(f"comma-separated names of chips, of {', '.join(CHIPS)}", "v5e,v4", group="Devices")
     compare_official: bool = setting("also compile tf-models-official's step", False)
-    find_largest_batch: bool = setting("find the largest batch that fits on the first chip of --chips", False)
-    tpu_compiler: str = setting("Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python")
-    gpu_compiler: str = setting("Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python")
-    cache_dir: str = setting("folder for the compilers' results, which a rerun reads", "compiled_programs")
+    find_largest_batch: bool = setting(
+        "find the largest batch that fits on the first chip of --chips", False, group="Devices"
+    )
+    tpu_compiler: str = setting(
+        "Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python", group="Devices"
+    )
+    gpu_compiler: str = setting(
+        "Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python", group="Devices"
+    )
+    cache_dir: str = setting(
+        "folder for the compilers' results, which a rerun reads", "compiled_programs", group="Devices"
+    )
 
     def __post_init__(self):
         for name in ("train_batch_size", "max_seq_length", "max_predictions_per_seq"):

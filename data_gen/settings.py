@@ -17,6 +17,7 @@ def _input_format():
         "per line; jsonl: one JSON object with a text per line; wikipedia: a MediaWiki XML dump",
         "lines",
         choices=("lines", "documents", "jsonl", "wikipedia"),
+        first=True,
     )
 
 
@@ -28,48 +29,73 @@ def _text_field():
 class GeneratorSettings:
     """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
 
+    flag_group = "Data"
+
     input_file: str = setting(
         "text to read: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed; the end of a file ends a "
         "document",
         "",
+        first=True,
     )
     output_file: str = setting("TFRecord file to write: one path, a comma-separated list, or PATH@N for N shards")
-    vocab_file: str = setting("vocabulary, one token per line", "")
+    vocab_file: str = setting("vocabulary, one token per line", "", first=True)
     input_format: str = _input_format()
     text_field: str = _text_field()
-    do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True)
-    do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False)
-    max_ngram_size: int | None = setting("mask n-grams of up to this many words; needs --do_whole_word_mask", None)
-    max_seq_length: int = setting("sequence length in tokens, including [CLS] and [SEP]", 128)
-    max_predictions_per_seq: int = setting("maximum number of masked positions per sequence", 20)
-    random_seed: int = setting("seed of all random choices", 12345)
+    do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True, first=True)
+    do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
+    max_ngram_size: int | None = setting(
+        "mask n-grams of up to this many words; needs --do_whole_word_mask", None, group="Masking"
+    )
+    max_seq_length: int = setting(
+        "sequence length in tokens, including [CLS] and [SEP]", 128, group="Examples", first=True
+    )
+    max_predictions_per_seq: int = setting(
+        "maximum number of masked positions per sequence", 20, group="Masking", first=True
+    )
+    random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True)
     dupe_factor: int | None = setting(
         "number of passes over the corpus, each with other masks; default 10, or 1 if no masks are written "
         "(--masking=dynamic, --objective=ltr)",
         None,
+        group="Examples",
+        first=True,
     )
-    masked_lm_prob: float = setting("fraction of the tokens to predict", 0.15)
-    short_seq_prob: float = setting("probability that a document is split into rows shorter than the maximum", 0.1)
-    mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8)
-    random_fraction: float = setting("fraction of the predicted tokens that a random token replaces", 0.1)
-    keep_fraction: float = setting("fraction of the predicted tokens that stay unchanged", 0.1)
+    masked_lm_prob: float = setting("fraction of the tokens to predict", 0.15, group="Masking", first=True)
+    short_seq_prob: float = setting(
+        "probability that a document is split into rows shorter than the maximum", 0.1, group="Examples"
+    )
+    mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8, group="Masking")
+    random_fraction: float = setting(
+        "fraction of the predicted tokens that a random token replaces", 0.1, group="Masking"
+    )
+    keep_fraction: float = setting("fraction of the predicted tokens that stay unchanged", 0.1, group="Masking")
     objective: str = setting(
         "mlm_nsp: masked LM and next sentence; mlm: masked LM, one segment per row; "
         "ltr: left-to-right language model, no masks",
         "mlm_nsp",
         choices=("mlm_nsp", "mlm", "ltr"),
+        group="Examples",
     )
     masking: str = setting(
         "static: write masked rows; dynamic: write unmasked rows, which training masks differently in each epoch",
         "static",
         choices=("static", "dynamic"),
+        group="Masking",
+        first=True,
     )
     gzip_compress: bool = setting("compress the records with gzip", False)
     num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None
+        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster",
+        None,
+        group="Devices",
+        first=True,
     )
-    runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
-    spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")
+    runner: str = setting(
+        "local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"), group="Devices"
+    )
+    spark_master: str = setting(
+        "--runner=spark: URL of the master; empty: the master given to spark-submit", "", group="Devices"
+    )
     verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
     def __post_init__(self):
@@ -146,25 +172,40 @@ def _absolute(paths: str) -> str:
 class VocabularySettings:
     """Settings of `learn_vocab`."""
 
+    flag_group = "Data"
+
     input_file: str = setting("text to learn from: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed")
     output_file: str = setting("vocabulary file to write")
     input_format: str = _input_format()
     text_field: str = _text_field()
     vocab_size: int = setting(
-        "number of tokens, including special tokens and [unusedN]; fewer if the text does not contain that many", 30522
+        "number of tokens, including special tokens and [unusedN]; fewer if the text does not contain that many",
+        30522,
+        group="Vocabulary",
     )
-    do_lower_case: bool = setting("lower-case and strip accents; must match the tokenizer's setting", True)
-    num_unused: int = setting("number of reserved [unusedN] slots after the five special tokens", 0)
+    do_lower_case: bool = setting(
+        "lower-case and strip accents; must match the tokenizer's setting", True, group="Vocabulary"
+    )
+    num_unused: int = setting("number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary")
     max_words: int = setting(
-        "maximum number of different words in memory, about 150 bytes each; the rarest above it are dropped", 4_000_000
+        "maximum number of different words in memory, about 150 bytes each; the rarest above it are dropped",
+        4_000_000,
+        group="Vocabulary",
     )
-    extend_vocab: str = setting("vocabulary to extend by the most useful tokens of the text; its ids do not change", "")
+    extend_vocab: str = setting(
+        "vocabulary to extend by the most useful tokens of the text; its ids do not change",
+        "",
+        group="Extending a vocabulary",
+    )
     extend_slots: str = setting(
         "where --extend_vocab adds tokens: end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots",
         "end",
         choices=("end", "unused"),
+        group="Extending a vocabulary",
     )
-    num_added: int = setting("--extend_slots=unused: number of slots to fill; 0 fills all", 0)
+    num_added: int = setting(
+        "--extend_slots=unused: number of slots to fill; 0 fills all", 0, group="Extending a vocabulary"
+    )
     overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):

@@ -5,6 +5,7 @@ python -m export.check models/reviews/1
 The signatures are listed with inputs, outputs and methods. The exit code is 1, after one line, if anything is broken.
 """
 
+import functools
 import os
 import pathlib
 import sys
@@ -50,8 +51,7 @@ def main(words: Sequence[str]) -> int:
 def run() -> None:
     """Runs the script with the process's arguments."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.modules["__main__"].__doc__ = __doc__
-    app.run(main, flags_parser=parse_flags)
+    app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))
 
 
 if __name__ == "__main__":

@@ -17,59 +17,72 @@ _FLAGS_OF_KINDS = (
 class ExportSettings:
     """Settings of `export_saved_model`."""
 
+    flag_group = "Model"
+
     checkpoint_dir: str = setting(
         "folder that a fine-tuning script has trained into; for embeddings and fill_mask any checkpoint"
     )
     export_dir: str = setting(
-        "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version"
+        "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version",
+        group="Output",
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
         "embeddings or fill_mask, which need no training; else the task that the run must have been trained on, or "
-        "empty for any", "", alias="task",
+        "empty for any", "", alias="task", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
-        "in training it is always the last", "best", choices=("best", "last"),
+        "in training it is always the last", "best", choices=("best", "last"), first=True,
     )  # fmt: skip
     dtype: str = setting(
         "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
-        choices=("float32", "bfloat16"),
+        choices=("float32", "bfloat16"), group="Output", first=True,
     )  # fmt: skip
     format: str = setting(
         "saved_model for TF Serving, or litert for a .tflite of the token signature, with the tokenizer's files",
-        "saved_model", choices=("saved_model", "litert"),
+        "saved_model", choices=("saved_model", "litert"), group="Output", first=True,
     )  # fmt: skip
     quantize: str = setting(
         "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
-        choices=("none", "int8"),
+        choices=("none", "int8"), group="Output", first=True,
     )  # fmt: skip
     n_best_size: int | None = setting(
-        "questions on a context: answers whose probabilities add up to 1; default: that of the run, or 20", None
+        "questions on a context: answers whose probabilities add up to 1; default: that of the run, or 20",
+        None,
+        group="Questions",
     )
     max_answer_length: int | None = setting(
-        "questions on a context: longest answer, in tokens; default: that of the run, or 30", None
+        "questions on a context: longest answer, in tokens; default: that of the run, or 30",
+        None,
+        group="Questions",
     )
     null_score_diff_threshold: float | None = setting(
         "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
-        "default: what --tune_null_threshold of run_squad found, or 0", None,
+        "default: what --tune_null_threshold of run_squad found, or 0", None, group="Questions",
     )  # fmt: skip
-    top_k: int = setting("--task_name=fill_mask: tokens that are answered for each mask", 5)
+    top_k: int = setting(
+        "--task_name=fill_mask: tokens that are answered for each mask", 5, group="Embeddings and masks"
+    )
     layers: str = setting(
         "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
         "-1",
+        group="Embeddings and masks",
     )
     pooling: str | None = setting(
         "--task_name=embeddings: pooled vector, that of [CLS], or mean or maximum of all tokens; default: what "
         "sentence-transformers' files beside the checkpoint say, or mean", None, choices=("cls", "mean", "max"),
+        group="Embeddings and masks", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false", None
+        "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false",
+        None,
+        group="Embeddings and masks",
     )
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
         "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
-        "of their training", None,
+        "of their training", None, group="Embeddings and masks", first=True,
     )  # fmt: skip
 
     def __post_init__(self):

@@ -10,13 +10,13 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPTS = {
     "data_gen.learn_vocab": "--vocab_size",
-    "data_gen.create_pretraining_data": "--short_seq_prob",
+    "data_gen.create_pretraining_data": "--dupe_factor",
     "bert_tf.run_pretraining": "--max_predictions_per_seq",
-    "bert_tf.run_classifier": "--warmup_proportion",
+    "bert_tf.run_classifier": "--num_train_epochs",
     "bert_tf.run_swag": "--train_data_path",
     "bert_tf.extract_features": "--sentence_vectors",
     "bert_tf.run_squad": "--doc_stride",
-    "bert_tf.run_ner": "--feature_layers",
+    "bert_tf.run_ner": "--test_data_path",
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "bert_tf.score_text": "--num_guesses",
     "export.export_saved_model": "--export_dir",
@@ -27,6 +27,7 @@ MODULES = SCRIPTS | {
     "export.serve": "--model_base_path",
     "export.check": "models/reviews/1",
     "bert_tf.glue_submission": "--run_dirs",
+    "bert_tf.report": "several may be given",
 }
 
 

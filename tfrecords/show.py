@@ -6,6 +6,7 @@ In the text, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a wor
 {=word} is a word that is predicted but unchanged.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -157,13 +158,12 @@ def run() -> None:
     """Runs the script with the process's flags."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
-    sys.modules["__main__"].__doc__ = __doc__
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one that its manifest names", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     flags.DEFINE_boolean("ignore_manifest", False, "show data of another vocabulary with that of --vocab_file", **own)
-    app.run(main, flags_parser=parse_flags)
+    app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))
 
 
 if __name__ == "__main__":

@@ -27,26 +27,37 @@ class ClassifierSettings(FineTuningSettings):
     Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
     """
 
+    flag_group = "Data"
+
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
-    data_dir: str = setting("folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "")
+    data_dir: str = setting(
+        "folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "", first=True
+    )
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
         "own (also: tsv) for your own data",
         "",
+        first=True,
     )
     has_header: bool | None = setting(
         "own data: the first line names the columns; default: true", None, alias="tsv_has_header"
     )
     text_a_column: str | None = setting(
         "own data: column of the (first) text, by name or number from 0; default: text", None,
-        alias="tsv_text_a_column",
+        alias="tsv_text_a_column", first=True,
     )  # fmt: skip
     text_b_column: str | None = setting(
-        "own data: column of the second text; default: none", None, alias="tsv_text_b_column"
+        "own data: column of the second text; default: none",
+        None,
+        alias="tsv_text_b_column",
+        first=True,
     )
     label_column: str | None = setting(
-        "own data: column of the label, by name or number from 0; default: label", None, alias="tsv_label_column"
+        "own data: column of the label, by name or number from 0; default: label",
+        None,
+        alias="tsv_label_column",
+        first=True,
     )
     labels: str = setting("own data: comma-separated labels; empty: the sorted labels of train", "", alias="tsv_labels")
     quoted: bool | None = setting(
@@ -65,10 +76,11 @@ class ClassifierSettings(FineTuningSettings):
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
         "other=weight is for all that are not named",
         "",
+        group="Training",
     )
     tune_thresholds: bool = setting(
         "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
-        "keeps them for prediction and export", False,
+        "keeps them for prediction and export", False, group="Evaluation",
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "")
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
@@ -89,9 +101,9 @@ class ClassifierSettings(FineTuningSettings):
     )  # fmt: skip
     mode: str = setting(
         "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
-        "is no --test_data_path", "flags", choices=("flags", *_MODES),
+        "is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
-    model_export_path: str = setting("--mode=export_only: folder of the export", "")
+    model_export_path: str = setting("--mode=export_only: folder of the export", "", group="Run")
     xnli_language: str = setting(
         "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all", "zh"
     )
@@ -103,15 +115,16 @@ class ClassifierSettings(FineTuningSettings):
     pooling: str | None = setting(
         "what the classifier reads: cls: the pooled [CLS], as in the paper; mean, max: over all tokens of the row, "
         "[CLS] and [SEP] included; default: as the run's folder says, else cls", None, choices=("cls", "mean", "max"),
+        group="Model",
     )  # fmt: skip
     long_text: str | None = setting(
         "what becomes of a text beyond --max_seq_length: truncate: its first tokens; head_tail: its first quarter and "
         "its last tokens; window: several rows, whose predictions are averaged; default: as the run's folder says, "
-        "else truncate", None, choices=("truncate", "head_tail", "window"),
+        "else truncate", None, choices=("truncate", "head_tail", "window"), group="Model",
     )  # fmt: skip
     window_stride: int | None = setting(
         "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
-        "says, else 0", None,
+        "says, else 0", None, group="Model",
     )  # fmt: skip
 
     def __post_init__(self):

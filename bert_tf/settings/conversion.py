@@ -24,10 +24,13 @@ FORMATS = {
 class ConversionSettings:
     """Settings of `convert_checkpoint`."""
 
+    flag_group = "Input"
+
     input: str = setting("checkpoint of any format: prefix, folder, or hf://owner/model")
-    output: str = setting("folder to write; new or empty")
+    output: str = setting("folder to write; new or empty", group="Output")
     format: str = setting(
-        "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face"
+        "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face",
+        group="Output",
     )
     bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
     use_checkpoint: str = setting(
@@ -42,11 +45,14 @@ class ConversionSettings:
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
     )
-    extended_vocab_file: str = setting("larger vocabulary for the model, as learn_vocab --extend_vocab writes", "")
+    extended_vocab_file: str = setting(
+        "larger vocabulary for the model, as learn_vocab --extend_vocab writes", "", group="Output"
+    )
     keep_optimizer: bool = setting(
         "keep Adam's moments and the step, between bert_tf and tf1; the original's code resumes from them, "
         "--init_checkpoint reads only the weights",
         False,
+        group="Output",
     )
 
     def __post_init__(self):

@@ -10,6 +10,8 @@ from bert_tf.command_line import check_values, hidden_modules, require, require_
 class DeviceSettings:
     """Devices, numerics and update rule of a trainer; flags of the original and of TensorFlow 2."""
 
+    flag_group = "Devices"
+
     use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
     tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
     tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
@@ -32,23 +34,33 @@ class DeviceSettings:
         "let XLA compile forward and backward pass as one program, for GPUs; a TPU always does; slower on a CPU",
         False,
     )
-    optimizer: str = setting("adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"))
-    adam_bias_correction: bool = setting("apply Adam's bias correction, which the original's AdamW omits", False)
-    gradient_accumulation_steps: int = setting("micro-batches per step and device; more need less memory", 1)
+    optimizer: str = setting(
+        "adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"), group="Training"
+    )
+    adam_bias_correction: bool = setting(
+        "apply Adam's bias correction, which the original's AdamW omits", False, group="Training"
+    )
+    gradient_accumulation_steps: int = setting(
+        "micro-batches per step and device; more need less memory", 1, group="Training"
+    )
     recompute_activations: bool = setting(
-        "store only the input of each layer and recompute the layer for its gradient; needs less memory", False
+        "store only the input of each layer and recompute the layer for its gradient; needs less memory",
+        False,
+        group="Training",
     )
     keep_checkpoint_max: int = setting(
-        "number of the latest checkpoints to keep, the best on the dev data besides; 0: all", 5
+        "number of the latest checkpoints to keep, the best on the dev data besides; 0: all",
+        5,
+        group="Run",
     )
-    random_seed: int = setting("seed of initial weights, data order and dropout", 12345)
+    random_seed: int = setting("seed of initial weights, data order and dropout", 12345, group="Training")
     deterministic: bool = setting(
         "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "
-        "resumed; uses slower deterministic operations, most of them on a GPU", False,
+        "resumed; uses slower deterministic operations, most of them on a GPU", False, group="Training",
     )  # fmt: skip
     skip_non_finite_steps: bool = setting(
         "skip a step whose loss or gradient is not finite, up to 10 in a row, instead of stopping; overflows of "
-        "float16 are always skipped", False,
+        "float16 are always skipped", False, group="Training",
     )  # fmt: skip
 
     def set_environment(self) -> None:

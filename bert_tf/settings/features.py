@@ -17,6 +17,8 @@ _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 class VectorSettings:
     """What the vectors of a text depend on."""
 
+    flag_group = "Model"
+
     init_checkpoint: str = setting("checkpoint of any format: a folder, a prefix, a file, or hf://owner/model")
     bert_config_file: str = setting("configuration of the model; empty: the one beside the checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the one beside the checkpoint", "")
@@ -26,25 +28,30 @@ class VectorSettings:
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(
         "layers to write, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings; default: -1,-2,-3,-4, "
-        "for pooled sentences -1", None,
+        "for pooled sentences -1", None, group="Vectors", first=True,
     )  # fmt: skip
     max_seq_length: int | None = setting(
         "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
         "--sentence_vectors what sentence_bert_config.json or tokenizer_config.json beside the checkpoint says", None,
+        first=True,
     )  # fmt: skip
     batch_size: int = setting(
-        "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches", 32
+        "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches",
+        32,
+        group="Devices",
     )
     sentence_vectors: bool = setting(
         "write one pooled vector a text instead of one a token, pooled as sentence-transformers' 1_Pooling/config.json "
-        "and modules.json beside the checkpoint say, unless --pooling is given", False,
+        "and modules.json beside the checkpoint say, unless --pooling is given", False, group="Vectors", first=True,
     )  # fmt: skip
     pooling: str | None = setting(
         "write one pooled vector a text: that of [CLS], or mean or maximum of all tokens", None,
-        choices=("cls", "mean", "max"),
+        choices=("cls", "mean", "max"), group="Vectors", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "scale pooled vectors to length 1; default: false, for --sentence_vectors what modules.json says", None
+        "scale pooled vectors to length 1; default: false, for --sentence_vectors what modules.json says",
+        None,
+        group="Vectors",
     )
 
     def __post_init__(self):
@@ -87,27 +94,32 @@ class VectorSettings:
 class FeaturesSettings(JobSettings, VectorSettings):
     """Settings of `extract_features`; names and defaults of google-research/bert."""
 
+    flag_group = "Data"
+
     input_file: str = setting(
         "UTF-8 text to read: comma-separated paths and globs; each line is a text, or two texts separated by ' ||| '"
     )
     output_file: str = setting("file to write: one path, a comma-separated list, or PATH@N for N shards")
     input_format: str = setting(
-        "lines: a text a line; jsonl: a JSON object a line", "lines", choices=("lines", "jsonl")
+        "lines: a text a line; jsonl: a JSON object a line",
+        "lines",
+        choices=("lines", "jsonl"),
+        first=True,
     )
     text_field: str = setting("--input_format=jsonl: field of the text", "text")
     text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
     id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
     output_format: str = setting(
         "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact", "jsonl",
-        choices=("jsonl", "tfrecord", "npz", "parquet"),
+        choices=("jsonl", "tfrecord", "npz", "parquet"), group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the written values of compact formats; the computation is in float32", "float32",
-        choices=("float32", "float16"),
+        choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
         "--output_format=jsonl: write also the text, the word and the characters that each token comes from; compact "
-        "formats always have them", False,
+        "formats always have them", False, group="Output",
     )  # fmt: skip
 
     def __post_init__(self):

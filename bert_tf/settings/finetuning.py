@@ -16,6 +16,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
       tuned_on_dev: flags by which an evaluation chooses a value on the dev data, and which nothing else reads.
     """
 
+    flag_group = "Training"
+
     tuned_on_dev: ClassVar[tuple[str, ...]] = ()
 
     default_lower_case: ClassVar[bool] = True
@@ -23,34 +25,49 @@ class FineTuningSettings(protocol.ProtocolSettings):
     # The row length where neither the flag nor the run's folder gives one.
     default_max_seq_length: ClassVar[int] = 128
 
-    vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
+    vocab_file: str = setting(
+        "vocabulary, one token a line; empty: the file beside --init_checkpoint", "", group="Model"
+    )
     init_checkpoint: str = setting(
-        "pre-trained checkpoint of any format: prefix, folder, or hf://owner/model; empty: random weights", ""
+        "pre-trained checkpoint of any format: prefix, folder, or hf://owner/model; empty: random weights",
+        "",
+        group="Model",
+        first=True,
     )
     do_lower_case: bool | None = setting(
         "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
-        "else true", None,
+        "else true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
         "tokens in a row, [CLS] and [SEP] included; default: as the run's folder says, else 128 or, if fewer, "
         "the model's positions",
         None,
+        group="Model",
+        first=True,
     )
-    allow_unfinished: bool = setting("evaluate and predict with a checkpoint of unfinished training", False)
-    do_train: bool = setting("train on the training data", False)
-    do_eval: bool = setting("evaluate on the dev data", False)
-    do_predict: bool = setting("predict the test data", False)
-    train_batch_size: int = setting("examples per step, over all devices", 32)
-    eval_batch_size: int = setting("examples of full length per evaluation step, over all devices", 8)
-    predict_batch_size: int = setting("examples of full length per prediction step, over all devices", 8)
-    num_train_epochs: float = setting("number of epochs", 3.0)
+    allow_unfinished: bool = setting(
+        "evaluate and predict with a checkpoint of unfinished training", False, group="Run"
+    )
+    do_train: bool = setting("train on the training data", False, group="Run", first=True)
+    do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
+    do_predict: bool = setting("predict the test data", False, group="Run", first=True)
+    train_batch_size: int = setting("examples per step, over all devices", 32, first=True)
+    eval_batch_size: int = setting(
+        "examples of full length per evaluation step, over all devices", 8, group="Evaluation"
+    )
+    predict_batch_size: int = setting(
+        "examples of full length per prediction step, over all devices", 8, group="Evaluation"
+    )
+    num_train_epochs: float = setting("number of epochs", 3.0, first=True)
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1)
     reinitialize_head: bool = setting(
-        "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head", False
+        "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head",
+        False,
+        group="Model",
     )
     bilstm_head: bool | None = setting(
         "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
-        "the run's folder says, else false", None,
+        "the run's folder says, else false", None, group="Model",
     )  # fmt: skip
 
     pack_sequences: bool = setting(

@@ -9,6 +9,8 @@ from bert_tf.command_line import require, setting
 class GlueSubmissionSettings:
     """Settings of `glue_submission`."""
 
+    flag_group = "Data"
+
     run_dirs: str = setting("folders of fine-tuned runs, separated by commas, one of each task")
     output_file: str = setting("zip file to write for GLUE's server; empty: only show the dev scores", "")
     glue_dir: str = setting(

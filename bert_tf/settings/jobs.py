@@ -19,13 +19,17 @@ class JobSettings:
       path_flags: the flags that name files, for `with_absolute_paths`.
     """
 
+    flag_group = "Devices"
+
     path_flags: ClassVar[tuple[str, ...]] = (
         "input_file", "output_file", "bert_config_file", "vocab_file", "init_checkpoint",
     )  # fmt: skip
 
-    num_gpus: int = setting("0: compute on the processor's cores; 1: on the first GPU", 0)
+    num_gpus: int = setting("0: compute on the processor's cores; 1: on the first GPU", 0, first=True)
     num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None
+        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster",
+        None,
+        first=True,
     )
     runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
     spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")

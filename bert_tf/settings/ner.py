@@ -25,18 +25,20 @@ class NerSettings(FineTuningSettings):
     Flags of the data that are left out take the value of the run in `output_dir`, else their default.
     """
 
+    flag_group = "Data"
+
     default_lower_case: ClassVar[bool] = False
 
     data_dir: str = setting(
         "folder with the files of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt, or eng.train, eng.testa "
-        "and eng.testb (esp.*, ned.*, deu.* too), or train.conll, dev.conll and test.conll", "",
+        "and eng.testb (esp.*, ned.*, deu.* too), or train.conll, dev.conll and test.conll", "", first=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "")
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
-    test_data_path: str = setting("test data, if it is not in --data_dir", "")
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
     do_lower_case: bool | None = setting(
         "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
-        "else false, as in the paper", None,
+        "else false, as in the paper", None, group="Model", first=True,
     )  # fmt: skip
     word_column: int | None = setting("column of the word, from 0; -1 is the last one; default: 0", None)
     tag_column: int | None = setting("column of the tag; default: -1", None)
@@ -53,18 +55,21 @@ class NerSettings(FineTuningSettings):
     )
     document_context: bool | None = setting(
         "fill each row with the neighboring sentences of its document, as in the paper; only the row's own sentence is "
-        "labeled; default: as the run's folder says, else false", None,
+        "labeled; default: as the run's folder says, else false", None, group="Model",
     )  # fmt: skip
     feature_layers: str = setting(
         "do not train the encoder, but a BiLSTM on activations of these layers (paper: Table 7); fine_tuning: train "
         "all; default: as the run's folder says, else fine_tuning", "", choices=("", "fine_tuning", *FEATURE_LAYERS),
+        group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "--feature_layers: units of each direction of the two-layer BiLSTM; default: 768, as in the paper", None
+        "--feature_layers: units of each direction of the two-layer BiLSTM; default: 768, as in the paper",
+        None,
+        group="Model",
     )
     activations_dir: str = setting(
         "--feature_layers: folder of the encoder's activations, which several runs may share; default: activations in "
-        "--output_dir", "",
+        "--output_dir", "", group="Model",
     )  # fmt: skip
 
     def __post_init__(self):

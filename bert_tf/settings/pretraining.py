@@ -10,49 +10,64 @@ from bert_tf.settings.training import TrainingSettings
 class PretrainingSettings(TrainingSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
 
+    flag_group = "Data"
+
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
     eval_input_file: str = setting(
-        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them", ""
+        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them",
+        "",
+        first=True,
     )
-    init_checkpoint: str = setting("checkpoint of any format to start from: prefix, folder, or hf://owner/model", "")
+    init_checkpoint: str = setting(
+        "checkpoint of any format to start from: prefix, folder, or hf://owner/model", "", group="Model", first=True
+    )
     vocab_file: str = setting(
         "vocabulary of the data, which is copied into the run's folder; empty: the file that the data's manifest "
         "names, or the same file beside the data or --init_checkpoint; needed for data made with --masking=dynamic", "",
+        group="Model",
     )  # fmt: skip
     fill_mask_file: str = setting(
         "sentences with [MASK], one a line, to fill in at each evaluation, in addition to rows of the data",
         "",
+        group="Evaluation",
     )
-    max_seq_length: int = setting("length of the data's rows, in tokens", 128)
+    max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True)
     max_predictions_per_seq: int | None = setting(
         "maximum masked positions a row; default: from the manifest of data made with --masking=dynamic, else 20",
         None,
+        first=True,
     )
     masked_lm_prob: float | None = setting(
         "share of tokens to mask in data made with --masking=dynamic; default: from its manifest", None
     )
     pack_sequences: bool = setting(
         "pack several examples into each row, so that there is hardly any padding; --train_batch_size still counts "
-        "rows, which then hold more examples; evaluation is not packed", False,
+        "rows, which then hold more examples; evaluation is not packed", False, group="Training",
     )  # fmt: skip
-    use_next_sentence_label: bool = setting("train the next-sentence task if the data has pairs", True)
-    do_train: bool = setting("train", False)
-    do_eval: bool = setting("evaluate the latest checkpoint; with --do_train every checkpoint", False)
-    train_batch_size: int = setting("rows per step, over all devices", 32)
-    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8)
-    num_train_steps: int = setting("step at which training ends", 100000)
-    num_warmup_steps: int = setting("number of steps of linear warm-up", 10000)
-    num_schedule_steps: int | None = setting(
-        "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase", None
+    use_next_sentence_label: bool = setting(
+        "train the next-sentence task if the data has pairs", True, group="Training"
     )
-    max_eval_steps: int = setting("maximum number of evaluation steps", 100)
+    do_train: bool = setting("train", False, group="Run", first=True)
+    do_eval: bool = setting(
+        "evaluate the latest checkpoint; with --do_train every checkpoint", False, group="Run", first=True
+    )
+    train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True)
+    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation")
+    num_train_steps: int = setting("step at which training ends", 100000, group="Training", first=True)
+    num_warmup_steps: int = setting("number of steps of linear warm-up", 10000, group="Training", first=True)
+    num_schedule_steps: int | None = setting(
+        "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase",
+        None,
+        group="Training",
+    )
+    max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True)
     next_phase: str = setting(
         "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
-        "--next_phase", "",
+        "--next_phase", "", group="Run",
     )  # fmt: skip
     eval_timeout: float = setting(
         "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until no new one "
-        "appears for this many seconds; 0: only the latest", 0.0,
+        "appears for this many seconds; 0: only the latest", 0.0, group="Evaluation",
     )  # fmt: skip
 
     def __post_init__(self):

@@ -25,17 +25,21 @@ _LARGEST_SEED = (1 << 31) - 1
 class ProtocolSettings(TrainingSettings):
     """How a fine-tuning is evaluated, seeded, regularized by its lower layers, and repeated."""
 
+    flag_group = "Training"
+
     eval_strategy: str = setting(
         "when to evaluate on the dev data during training: never, after each epoch, or every --eval_steps steps; "
-        "always after the last step too", "no", choices=("no", "epoch", "steps"),
+        "always after the last step too", "no", choices=("no", "epoch", "steps"), group="Evaluation", first=True,
     )  # fmt: skip
-    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0)
+    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0, group="Evaluation")
     early_stopping_patience: int = setting(
-        "end training after this many evaluations in a row without a better main metric; 0: never", 0
+        "end training after this many evaluations in a row without a better main metric; 0: never",
+        0,
+        group="Evaluation",
     )
     use_checkpoint: str = setting(
         "evaluate and predict with the checkpoint that was best on the dev data during training, or with the last one; "
-        "without --eval_strategy it is always the last", "best", choices=("best", "last"),
+        "without --eval_strategy it is always the last", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
     data_seed: int | None = setting("seed of the order of the training data; default: --random_seed", None)
     model_seed: int | None = setting("seed of the new weights and of dropout; default: --random_seed", None)
@@ -48,19 +52,23 @@ class ProtocolSettings(TrainingSettings):
     )  # fmt: skip
     sweep: bool = setting(
         "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir; the best "
-        "on the dev data is kept", False,
+        "on the dev data is kept", False, group="Sweep",
     )  # fmt: skip
-    sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5")
-    sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32")
-    sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4")
+    sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep")
+    sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32", group="Sweep")
+    sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4", group="Sweep")
     sweep_restarts: int = setting(
-        "--sweep: trainings of each combination, with other orders of the data and other new weights", 1
+        "--sweep: trainings of each combination, with other orders of the data and other new weights",
+        1,
+        group="Sweep",
     )
     sweep_checkpoints: bool = setting(
         "--sweep: train from each checkpoint that the pre-training run in --init_checkpoint has kept, and draw the "
-        "main metric on dev over their steps, as in Figure 5 of the paper", False,
+        "main metric on dev over their steps, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
-    keep_trials: bool = setting("--sweep: keep the checkpoints of all trials, not of the best one alone", False)
+    keep_trials: bool = setting(
+        "--sweep: keep the checkpoints of all trials, not of the best one alone", False, group="Sweep"
+    )
 
     @property
     def order_seed(self) -> int:

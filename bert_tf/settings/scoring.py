@@ -13,14 +13,17 @@ LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
 class ScoringSettings(JobSettings):
     """Settings of `score_text`."""
 
+    flag_group = "Model"
+
     init_checkpoint: str = setting("pre-trained checkpoint of any format: prefix, folder, or hf://owner/model")
-    input_file: str = setting("UTF-8 text to read, one text a line: comma-separated paths and globs")
+    input_file: str = setting("UTF-8 text to read, one text a line: comma-separated paths and globs", group="Data")
     output_file: str = setting(
-        "JSON Lines to write, one object a text: one path, a comma-separated list, or PATH@N for N shards"
+        "JSON Lines to write, one object a text: one path, a comma-separated list, or PATH@N for N shards",
+        group="Data",
     )
     mode: str = setting(
         "likelihood: pseudo-log-likelihood of each text and token; fill_mask: guesses for each [MASK] in the texts",
-        LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK),
+        LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK), group="Output", first=True,
     )  # fmt: skip
     bert_config_file: str = setting("shape of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token a line; empty: the file beside --init_checkpoint", "")
@@ -29,13 +32,20 @@ class ScoringSettings(JobSettings):
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
-        "likelihood: mask with a token also the later tokens of its word, which give it away", False
+        "likelihood: mask with a token also the later tokens of its word, which give it away",
+        False,
+        group="Output",
+        first=True,
     )
-    num_guesses: int = setting("fill_mask: tokens to write for each [MASK], the most probable first", 5)
+    num_guesses: int = setting(
+        "fill_mask: tokens to write for each [MASK], the most probable first", 5, group="Output", first=True
+    )
     max_seq_length: int | None = setting(
-        "most tokens of a text, [CLS] and [SEP] included; a longer one is refused; default: the model's positions", None
+        "most tokens of a text, [CLS] and [SEP] included; a longer one is refused; default: the model's positions",
+        None,
+        first=True,
     )
-    batch_size: int = setting("masked rows per step", 64)
+    batch_size: int = setting("masked rows per step", 64, group="Devices")
 
     def __post_init__(self):
         check_values(self)

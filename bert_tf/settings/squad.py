@@ -15,29 +15,51 @@ class SquadSettings(FineTuningSettings):
     Flags that are left out and that belong to the model take the value of the run in `output_dir`, else their default.
     """
 
+    flag_group = "Evaluation"
+
     default_max_seq_length: ClassVar[int] = 384
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
 
     train_file: str = setting(
-        "training data, SQuAD's JSON of version 1.1 or 2.0; several files, separated by commas, are read together", ""
+        "training data, SQuAD's JSON of version 1.1 or 2.0; several files, separated by commas, are read together",
+        "",
+        group="Data",
+        first=True,
     )
-    predict_file: str = setting("the dev data or the test data, SQuAD's JSON; --do_eval needs its answers", "")
+    predict_file: str = setting(
+        "the dev data or the test data, SQuAD's JSON; --do_eval needs its answers", "", group="Data", first=True
+    )
     max_seq_length: int | None = setting(
         "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: as the run's folder "
-        "says, else 384", None,
+        "says, else 384", None, group="Model", first=True,
     )  # fmt: skip
-    do_eval: bool = setting("evaluate on --predict_file by the official metric, and write its prediction files", False)
-    do_predict: bool = setting("write the prediction files of --predict_file, which needs no answers", False)
+    do_eval: bool = setting(
+        "evaluate on --predict_file by the official metric, and write its prediction files",
+        False,
+        group="Run",
+        first=True,
+    )
+    do_predict: bool = setting(
+        "write the prediction files of --predict_file, which needs no answers", False, group="Run", first=True
+    )
     doc_stride: int | None = setting(
-        "tokens between the starts of two windows of a long context; default: as the run's folder says, else 128", None
+        "tokens between the starts of two windows of a long context; default: as the run's folder says, else 128",
+        None,
+        group="Model",
+        first=True,
     )
     max_query_length: int | None = setting(
-        "tokens of a question; the rest of a longer one is cut off; default: as the run's folder says, else 64", None
+        "tokens of a question; the rest of a longer one is cut off; default: as the run's folder says, else 64",
+        None,
+        group="Model",
     )
     n_best_size: int = setting("answers to each question in nbest_predictions.json", 20)
     max_answer_length: int = setting("maximum number of tokens of an answer", 30)
     version_2_with_negative: bool | None = setting(
-        "some questions have no answer, as in SQuAD 2.0; default: as the run's folder says, else false", None
+        "some questions have no answer, as in SQuAD 2.0; default: as the run's folder says, else false",
+        None,
+        group="Data",
+        first=True,
     )
     null_score_diff_threshold: float | None = setting(
         "--version_2_with_negative: predict no answer if its score is so much above that of the best answer; default: "

@@ -13,17 +13,22 @@ IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vo
 class TrainingSettings(DeviceSettings):
     """The model, the folder and the loop of a training; names and defaults of google-research/bert."""
 
+    flag_group = "Training"
+
     bert_config_file: str = setting(
-        "JSON file with the shape of the model; empty: the file beside --init_checkpoint", ""
+        "JSON file with the shape of the model; empty: the file beside --init_checkpoint",
+        "",
+        group="Model",
+        first=True,
     )
-    output_dir: str = setting("folder for checkpoints and results", alias="model_dir")
-    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
-    learning_rate: float = setting("peak learning rate", 5e-5)
-    save_checkpoints_steps: int = setting("steps between checkpoints", 1000)
+    output_dir: str = setting("folder for checkpoints and results", alias="model_dir", group="Run")
+    ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False, group="Model")
+    learning_rate: float = setting("peak learning rate", 5e-5, first=True)
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run")
     iterations_per_loop: int = setting(
         "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
         "other devices run at most 50 steps at once",
-        1000, alias="steps_per_loop",
+        1000, alias="steps_per_loop", group="Devices",
     )  # fmt: skip
 
     def __post_init__(self):

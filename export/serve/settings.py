@@ -11,47 +11,83 @@ from bert_tf.command_line import require, require_positive, setting
 class ServeSettings:
     """Settings of `python -m export.serve`."""
 
-    model_name: str = setting("name of the model; ignored if --model_config_file is given", "default")
+    flag_group = "Limits"
+
+    model_name: str = setting(
+        "name of the model; ignored if --model_config_file is given", "default", group="Models", first=True
+    )
     model_base_path: str = setting(
         "folder that holds the versions of the model, as models/reviews for models/reviews/1; ignored if "
-        "--model_config_file is given", "",
+        "--model_config_file is given", "", group="Models", first=True,
     )  # fmt: skip
-    model_config_file: str = setting("ModelServerConfig as text: several models, version policies and labels", "")
+    model_config_file: str = setting(
+        "ModelServerConfig as text: several models, version policies and labels", "", group="Models", first=True
+    )
     model_config_file_poll_wait_seconds: int = setting(
-        "seconds between two reads of --model_config_file; 0 reads it only once", 0
+        "seconds between two reads of --model_config_file; 0 reads it only once",
+        0,
+        group="Models",
     )
-    file_system_poll_wait_seconds: float = setting("seconds between two looks for new versions; 0 looks only once", 1.0)
+    file_system_poll_wait_seconds: float = setting(
+        "seconds between two looks for new versions; 0 looks only once", 1.0, group="Models"
+    )
     allow_version_labels_for_unavailable_models: bool = setting(
-        "accept labels of versions that are not loaded yet", False
+        "accept labels of versions that are not loaded yet",
+        False,
+        group="Models",
     )
-    port: int = setting("TCP port for gRPC; 0: no gRPC", 8500)
-    rest_api_port: int = setting("TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501)
+    port: int = setting("TCP port for gRPC; 0: no gRPC", 8500, group="Addresses", first=True)
+    rest_api_port: int = setting(
+        "TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501, group="Addresses", first=True
+    )
     rest_api_timeout_in_ms: int = setting(
         "time to read the body of a REST request, to answer it, and for the client to read the answer, each", 30000
     )
-    rest_api_num_threads: int | None = setting("threads for models asked over REST; 4 for each core by default", None)
-    grpc_max_threads: int | None = setting("threads for models asked over gRPC; 4 for each core by default", None)
-    grpc_channel_arguments: str = setting(
-        "comma-separated arguments of gRPC's server, as grpc.max_connection_age_ms=600000", ""
+    rest_api_num_threads: int | None = setting(
+        "threads for models asked over REST; 4 for each core by default", None, group="Batching and threads"
     )
-    rest_api_enable_cors_support: bool = setting("allow pages of other origins to ask over REST", False)
-    enable_batching: bool = setting("run the model on several requests at once", False)
-    batching_parameters_file: str = setting("BatchingParameters as text; empty: TF Serving's defaults", "")
-    monitoring_config_file: str = setting("MonitoringConfig as text; it can enable metrics for Prometheus", "")
-    enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False)
-    enable_model_warmup: bool = setting("replay assets.extra/tf_serving_warmup_requests while a version loads", True)
+    grpc_max_threads: int | None = setting(
+        "threads for models asked over gRPC; 4 for each core by default", None, group="Batching and threads"
+    )
+    grpc_channel_arguments: str = setting(
+        "comma-separated arguments of gRPC's server, as grpc.max_connection_age_ms=600000",
+        "",
+        group="Addresses",
+    )
+    rest_api_enable_cors_support: bool = setting(
+        "allow pages of other origins to ask over REST", False, group="Addresses"
+    )
+    enable_batching: bool = setting(
+        "run the model on several requests at once", False, group="Batching and threads", first=True
+    )
+    batching_parameters_file: str = setting(
+        "BatchingParameters as text; empty: TF Serving's defaults", "", group="Batching and threads", first=True
+    )
+    monitoring_config_file: str = setting(
+        "MonitoringConfig as text; it can enable metrics for Prometheus", "", group="Monitoring", first=True
+    )
+    enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False, group="Monitoring")
+    enable_model_warmup: bool = setting(
+        "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
+    )
     tensorflow_intra_op_parallelism: int | None = setting(
         "threads for one op; 0: one for each core; by default 1 with --enable_batching, whose batches run beside each "
-        "other, and 0 without", None,
+        "other, and 0 without", None, group="Batching and threads",
     )  # fmt: skip
-    tensorflow_inter_op_parallelism: int = setting("ops that run at the same time; 0: one for each core", 0)
+    tensorflow_inter_op_parallelism: int = setting(
+        "ops that run at the same time; 0: one for each core", 0, group="Batching and threads"
+    )
 
-    host: str = setting("address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1")
+    host: str = setting(
+        "address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1", group="Addresses", first=True
+    )
     max_request_mb: int = setting(
-        "largest request in MiB, after decompression, and largest size of an answer's tensors", 32
+        "largest request in MiB, after decompression, and largest size of an answer's tensors",
+        32,
+        first=True,
     )
     max_request_rows: int = setting("most rows of a request", 4096)
-    max_run_seconds: float = setting("time after which a run of a model is given up", 120.0)
+    max_run_seconds: float = setting("time after which a run of a model is given up", 120.0, first=True)
     max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
     max_connections: int = setting(
         "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest", 512
@@ -63,7 +99,7 @@ class ServeSettings:
     shutdown_grace_seconds: float = setting("time after SIGTERM for requests that were accepted before", 20.0)
     reload_config_roots: str = setting(
         "comma-separated folders from which a gRPC HandleReloadConfigRequest may add models; empty: those that hold "
-        "the models given at the start", "",
+        "the models given at the start", "", group="Models",
     )  # fmt: skip
 
     def __post_init__(self):

@@ -7,12 +7,24 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from bert_tf import checkpoints, command_line
-from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
+from bert_tf.settings import (
+    ClassifierSettings,
+    ConversionSettings,
+    FeaturesSettings,
+    GlueSubmissionSettings,
+    NerSettings,
+    PretrainingSettings,
+    ScoringSettings,
+    SquadSettings,
+    SwagSettings,
+)
+from compile_check.settings import CompileCheckSettings
 from data_gen.settings import GeneratorSettings, VocabularySettings
+from export.serve.settings import ServeSettings
 from export.settings import ExportSettings
+from tfrecords import help_text
 from tfrecords.errors import InputError
 
 GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
@@ -108,7 +120,7 @@ def test_defaults_are_those_of_google_research_bert(settings_class, arguments, e
 def test_every_flag_without_a_default_is_required(settings_class, arguments):
     for left_out in arguments:
         name = left_out[2:].split("=")[0]
-        with pytest.raises(flags.Error, match=f"--{name} must have a value"):
+        with pytest.raises(InputError, match=rf"^give --{name} \("):
             command_line.parse(settings_class, [word for word in arguments if word != left_out])
 
 
@@ -145,15 +157,25 @@ def test_words_become_values_of_the_fields_types():
 @pytest.mark.parametrize(
     "words, named",
     [
-        (["--distribution_strategy=horovod"], "distribution_strategy"),
-        (["--dtype=float8"], "dtype"),
-        (["--max_seq_length=many"], "max_seq_length"),
-        (["--learning_rate=fast"], "learning_rate"),
-        (["--no_such_flag=1"], "no_such_flag"),
+        (["--dtype=float8"], "^--dtype=float8: must be one of float32, bfloat16, float16$"),
+        (["--max_seq_length=many"], "^--max_seq_length=many: must be an integer$"),
+        (["--max_seq_length=1:2"], "^--max_seq_length=1:2: must be an integer$"),
+        (["--learning_rate=fast"], "^--learning_rate=fast: must be a number$"),
+        (["--do_eval=perhaps"], "^--do_eval=perhaps: must be true or false$"),
+        (["--no_such_flag=1"], "^--no_such_flag: no such flag$"),
+        (["--batch_size=1"], "^--batch_size: no such flag; did you mean .*--train_batch_size"),
+        (["--learning-rate=1"], "^--learning-rate: no such flag; did you mean --learning_rate?"),
+        (["--epochs=1"], "^--epochs: no such flag; did you mean .*--num_train_epochs"),
+        (["--init_checkpoint"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
+        (["--init_checkpoint", "--do_eval"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
+        (["--flagfile"], "^--flagfile has no value"),
+        (["--do_train", "false"], "^unexpected argument 'false'; write flags as --name=value$"),
+        (["\u2014do_train"], "^unexpected argument .*do_train'; '\u2014' is not '-'; write"),
+        (["--flagfile=nothing.flags"], "^--flagfile cannot be read: .*nothing.flags"),
     ],
 )
 def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
-    with pytest.raises(flags.Error, match=named):
+    with pytest.raises(InputError, match=named):
         command_line.parse(ClassifierSettings, [*CLASSIFY, "--do_train", *words])
 
 
@@ -239,7 +261,7 @@ def test_to_json_holds_every_resolved_setting():
 def test_an_optional_flag_is_none_or_of_its_type(words, value):
     parsed = command_line.parse(GeneratorSettings, [*GENERATE, "--do_whole_word_mask", *words])
     assert parsed.max_ngram_size == value
-    with pytest.raises(flags.Error, match="max_ngram_size"):
+    with pytest.raises(InputError, match="--max_ngram_size=some: must be an integer"):
         command_line.parse(GeneratorSettings, [*GENERATE, "--max_ngram_size=some"])
 
 
@@ -387,11 +409,72 @@ def test_a_defect_or_debug_shows_the_traceback(script, words):
     assert "Traceback" in done.stderr
 
 
-def test_help_says_what_the_script_does_and_its_flags(script):
-    text = script("--help").stdout
-    assert "Says what it does." in text
-    assert "--times: how often" in text
-    assert "(default: '3')" in text
+@pytest.mark.parametrize("kind", ["--help", "-h", "-help", "--helpshort", "--helpfull"])
+def test_help_says_what_the_script_does_and_its_flags(script, kind):
+    done = script("--times=no", kind)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr, lines[0]) == (0, "", "Says what it does.")
+    assert {"--what what goes wrong (required)", "--times how often (default: 3)"} <= set(lines)
+
+
+def test_help_in_a_flag_file_is_help(script, tmp_path):
+    (tmp_path / "a.flags").write_text("--times=2\n--help\n")
+    done = script(f"--flagfile={tmp_path}/a.flags")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Says what it does.")
+
+
+def test_all_missing_flags_are_named_at_once_with_what_they_are():
+    with pytest.raises(
+        InputError, match=r"^give --input_file \(text to learn from.*\), --output_file \(vocabulary file"
+    ):
+        command_line.parse(VocabularySettings, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--times=3", "--times=3"], ""),
+        (["--flagfile=f", "--times=3"], ""),
+        (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the latter counts\n"),
+    ],
+)
+def test_a_flag_with_two_values_is_warned_of_unless_it_overrides_a_file(script, tmp_path, words, warning):
+    (tmp_path / "f").write_text("--times=3\n")
+    done = script("--what=nothing", *[word.replace("=f", f"={tmp_path}/f") for word in words])
+    assert (done.returncode, done.stderr) == (0, warning)
+
+
+ALL_SETTINGS = [
+    ClassifierSettings, ConversionSettings, FeaturesSettings, GlueSubmissionSettings, NerSettings, PretrainingSettings,
+    ScoringSettings, SquadSettings, SwagSettings, GeneratorSettings, VocabularySettings, ExportSettings, ServeSettings,
+    CompileCheckSettings,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings_class", ALL_SETTINGS)
+def test_every_flag_has_one_group_and_help_shows_about_a_dozen(settings_class):
+    groups = command_line.flag_groups(settings_class)
+    listed = [flag for members in groups.values() for flag in members]
+    assert sorted(flag.name for flag in listed) == sorted(field.name for field in dataclasses.fields(settings_class))
+    assert all(flag.is_first for flag in listed if flag.is_required)
+    assert len(listed) <= 15 or 9 <= sum(flag.is_first for flag in listed) <= 17
+    for columns in (1, 80, 200):
+        lines = help_text.text("Does it.", groups, True, columns).splitlines()
+        assert max(map(len, lines)) <= max(50, min(columns, 100))
+
+
+def test_help_has_first_flags_in_groups_and_helpfull_all():
+    groups = command_line.flag_groups(SquadSettings)
+    short, full = (help_text.text("Does it.", groups, is_full, 80) for is_full in (False, True))
+    titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Data:", "Model:", "Run:", "Training:", "Evaluation:"]
+    assert "--train_file" in short and "--tpu_zone" not in short
+    assert "--helpfull shows" in short and "sweep, devices." in short
+    assert all(
+        f"--{field.name}" in full or f"--[no]{field.name}" in full for field in dataclasses.fields(SquadSettings)
+    )
 
 
 def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatch):

@@ -9,7 +9,7 @@ import orbit
 import pytest
 import tensorflow as tf
 
-from bert_tf import command_line
+from bert_tf import log_lines
 from bert_tf.finetuning.tasks import classification
 from bert_tf.pretraining import objective
 from bert_tf.training import metrics, metrics_file, progress
@@ -83,7 +83,7 @@ def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     bar = progress_bar.ProgressBar("train", 10, "step", bar_format="{desc} {n_fmt}/{total_fmt} {bar}")
     bar.advance(1)
-    command_line._BesideBars().write("saved ckpt-1\n")
+    log_lines._BesideBars().write("saved ckpt-1\n")
     bar.close()
     before = terminal.getvalue().split("saved ckpt-1\n")[0]
     assert before.endswith("\r") and not before.split("\r")[-2].strip(), "the bar was cleared"

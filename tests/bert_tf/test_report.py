@@ -205,7 +205,7 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, re
         write_run(folder, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
         metrics_file.record(str(folder), "train", 50, {"masked_lm_loss": 5.0})
     (folders[0] / "report.html").write_text("old")
-    assert report_script.main([str(folder) for folder in folders]) == 0
+    assert report_script.main(["report", *map(str, folders)]) == 0
     assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]
     for folder in folders:
         page = (folder / "report.html").read_text()
@@ -214,17 +214,16 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, re
 
 
 def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_script):
-    assert report_script.main([str(tmp_path)]) == 1
+    assert report_script.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
     write_run(tmp_path, "no JSON")
-    assert report_script.main([str(tmp_path)]) == 1
+    assert report_script.main(["report", str(tmp_path)]) == 1
     assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 1)])
-def test_the_script_shows_its_command(words, code, capsys, report_script):
-    assert report_script.main(words) == code
-    assert "python -m bert_tf.report pretrained" in capsys.readouterr().out
+def test_the_script_asks_for_a_folder(capsys, report_script):
+    assert report_script.main(["report"]) == 1
+    assert capsys.readouterr().err == "error: name the folder of a run: python -m bert_tf.report FOLDER\n"
 
 
 def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
@@ -242,14 +241,14 @@ def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, capl
     metrics_file.record(str(tmp_path), "eval", 1, {"samples": "no list"}, fill_mask.NAME)
     run_report.write(str(tmp_path))
     assert "report.html could not be written: TypeError" in caplog.text
-    assert report_script.main([str(tmp_path)]) == 1
+    assert report_script.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/report.html: cannot be written (TypeError")
 
 
 def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, report_script):
     write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
     (tmp_path / "report.html").write_text("old")
-    assert report_script.main([str(tmp_path)]) == 1
+    assert report_script.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/metrics.jsonl: no such file; copy")
     assert (tmp_path / "report.html").read_text() == "old"
 

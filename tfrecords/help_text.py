@@ -1,0 +1,121 @@
+"""The text of `--help`, which has the flags that matter first, and of `--helpfull`, which has all, both in groups."""
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags
+
+# The titles of all groups, in the order in which the help shows them.
+GROUPS = (
+    "Data", "Input", "Examples", "Masking", "Vocabulary", "Extending a vocabulary", "Model", "Models", "Vectors",
+    "Output", "Questions", "Embeddings and masks", "Run", "Training", "Evaluation", "Sweep", "Addresses",
+    "Batching and threads", "Limits", "Monitoring", "Devices", "Flags",
+)  # fmt: skip
+# So many flags are few enough to show all.
+_FEW = 15
+# Columns of the flags' names; a longer name has a line of its own.
+_NAMES = 26
+_NARROWEST, _WIDEST = 50, 100
+
+
+class FlagHelp(NamedTuple):
+    """What the help says of a flag.
+
+    Attributes:
+      name: without dashes.
+      help: what the flag is for.
+      default: its value if it is not given; None or "" if the help text says what happens then.
+      choices: allowed values; empty for any.
+      alias: another name; empty for none.
+      is_boolean: whether it is written `--name` and `--noname`.
+      is_required: whether it must be given.
+      is_first: whether `--help` shows it, and not only `--helpfull`.
+    """
+
+    name: str
+    help: str
+    default: Any = None
+    choices: Sequence[str] = ()
+    alias: str = ""
+    is_boolean: bool = False
+    is_required: bool = False
+    is_first: bool = True
+
+
+def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list[FlagHelp]]:
+    """Returns one group of the flags that a module defines with absl itself."""
+    found = flag_values.get_flags_for_module(module_name)
+    described = [FlagHelp(flag.name, flag.help, flag.default, is_boolean=flag.boolean) for flag in found]
+    return {"Flags": described} if described else {}
+
+
+def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, columns: int | None = None) -> str:
+    """Writes the help of a script.
+
+    Args:
+      doc: what the script does, and an example of its command.
+      groups: its flags by the title of their group.
+      is_full: whether to show all flags instead of the first ones.
+      columns: width of the text; by default that of the terminal, within limits.
+    """
+    is_full = is_full or sum(map(len, groups.values())) <= _FEW
+    width = min(max(columns or shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    parts = [_wrapped(paragraph, width) for paragraph in doc.strip().split("\n\n")]
+    for title, members in groups.items():
+        shown = [_entry(flag, width) for flag in members if is_full or flag.is_first]
+        if shown:
+            parts.append("\n".join([f"{title}:", *shown]))
+    if groups:
+        parts.append("\n".join(textwrap.wrap(_last_line(groups, is_full), width)))
+    return "\n\n".join(parts)
+
+
+def _wrapped(paragraph: str, width: int) -> str:
+    """Wraps a paragraph of the docstring; a command is continued with backslashes, as a shell takes it."""
+    if not paragraph.startswith("python "):
+        return "\n".join(textwrap.wrap(paragraph, width))
+    words = " ".join(paragraph.replace("\\\n", " ").split())
+    options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": " " * 6}
+    return " \\\n".join(textwrap.wrap(words, width - 2, **options))
+
+
+def _last_line(groups: Mapping[str, Sequence[FlagHelp]], is_full: bool) -> str:
+    line = "--flagfile=FILE reads flags from a file, one a line."
+    hidden = {title: sum(not flag.is_first for flag in members) for title, members in groups.items()}
+    if is_full or not any(hidden.values()):
+        return line
+    titles = ", ".join(title[0].lower() + title[1:] for title, count in hidden.items() if count)
+    return f"{line} --helpfull shows {sum(hidden.values())} more flags: {titles}."
+
+
+def _entry(flag: FlagHelp, width: int) -> str:
+    can_be_negated = flag.is_boolean and flag.default is not False
+    name = f"  --{'[no]' if can_be_negated else ''}{flag.name}"
+    lines = textwrap.wrap(f"{flag.help}{_remarks(flag)}", width - _NAMES, break_on_hyphens=False)
+    if len(name) < _NAMES - 1:
+        lines[0] = f"{name:{_NAMES}}{lines[0]}"
+    else:
+        lines.insert(0, name)
+    return "\n".join([lines[0], *(" " * _NAMES + line for line in lines[1:])])
+
+
+def _remarks(flag: FlagHelp) -> str:
+    """Returns what stands after the help text: choices, default, other name."""
+    remarks = []
+    if flag.is_required:
+        remarks.append("required")
+    if not all(f"{choice}:" in flag.help for choice in flag.choices):
+        remarks.append(f"one of {', '.join(filter(None, flag.choices))}")
+    if flag.default not in (None, "", False) or (flag.default is not None and type(flag.default) in (int, float)):
+        remarks.append(f"default: {_written(flag.default)}")
+    if flag.alias:
+        remarks.append(f"also --{flag.alias}")
+    return f" ({'; '.join(remarks)})" if remarks else ""
+
+
+def _written(value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
