@@ -7,7 +7,7 @@ A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `globa
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
@@ -102,7 +102,9 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
     return encoder
 
 
-def initialize(model: tf.Module, path: str, reinitialize_head: bool = False) -> str:
+def initialize(
+    model: tf.Module, path: str, reinitialize_head: bool = False, output_order: Sequence[int] | None = None
+) -> str:
     """Initializes a model from a checkpoint: the whole encoder, and the heads that the checkpoint has.
 
     Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
@@ -111,6 +113,7 @@ def initialize(model: tf.Module, path: str, reinitialize_head: bool = False) -> 
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
       reinitialize_head: whether a head that fine-tuning trained is left out.
+      output_order: for each output of the model's head, the output of the checkpoint's; None for the same order.
 
     Returns:
       The checkpoint's prefix or file.
@@ -121,6 +124,7 @@ def initialize(model: tf.Module, path: str, reinitialize_head: bool = False) -> 
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
+    contents = contents if output_order is None else contents.with_outputs(output_order)
     fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
     values = contents.read(name for name in variables if name in contents.tensors)

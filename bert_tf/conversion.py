@@ -42,7 +42,6 @@ from tfrecords.vocabulary import tokens_sha256
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
-_ENTRIES = "hugging_face_entries"
 # Attention directions that each format's own code supports.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
@@ -181,7 +180,7 @@ def _with_users_scores(tensors: dict, task: TaskDescription | None) -> dict:
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], the problem."""
     folder = os.path.dirname(contents.source)
-    recorded = checkpoint_tokenizer.read_conversion(folder).get(_ENTRIES, {})
+    recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
     if task and task.kind == CHOICE:  # the weights are those of a regression
@@ -193,7 +192,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
 
 def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
     """Writes the settings, and what later conversions need that the format has no place for."""
-    record = dataclasses.asdict(settings) | {_ENTRIES: entries}
+    record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
     if vocabulary:
         record["vocab_sha256"] = tokens_sha256(vocabulary)
     path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)

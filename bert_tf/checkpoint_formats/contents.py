@@ -5,7 +5,7 @@ Letters: H hidden size.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -42,6 +42,10 @@ class StoredTensor:
     def transposed(self) -> "StoredTensor":
         """Returns the tensor with its two axes exchanged."""
         return StoredTensor(self.name, self.shape[::-1], lambda: np.ascontiguousarray(self.read().T))
+
+    def reordered(self, order: Sequence[int]) -> "StoredTensor":
+        """Returns the tensor with its last axis in another order: entry i is the entry `order[i]` of this one."""
+        return dataclasses.replace(self, read=lambda: self.read()[..., list(order)])
 
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
         """Returns the tensor with another shape."""
@@ -119,6 +123,15 @@ class Contents:
             return self
         left_over = tuple(name for name in self.left_over if not name.endswith(tuple(self.own_heads)))
         return dataclasses.replace(self, tensors={**self.tensors, **self.own_heads}, left_over=left_over)
+
+    def with_outputs(self, order: Sequence[int]) -> "Contents":
+        """Returns the contents with the outputs of task heads in another order; see `StoredTensor.reordered`."""
+        outputs = {
+            path: stored.reordered(order) for path, stored in self.tensors.items()
+            if names.head_of(path) in names.TASK_HEADS and path.endswith(("dense/kernel", "dense/bias"))
+            and stored.shape[-1] == len(order)
+        }  # fmt: skip
+        return dataclasses.replace(self, tensors={**self.tensors, **outputs})
 
     def check(self, config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Checks that the tensors fit a model.

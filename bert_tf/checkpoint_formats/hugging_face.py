@@ -18,6 +18,8 @@ from tfrecords.errors import InputError
 
 FILE_NAME = "model.safetensors"
 INDEX_SUFFIX = ".safetensors.index.json"
+# What `conversion.json` calls the entries of `config.json` that other formats have no place for.
+ENTRIES = "hugging_face_entries"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
 # Constant buffers that earlier versions of transformers saved.

@@ -19,6 +19,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import activations, description, lower_layers, prepared_run, sweep, sweep_results
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
+from bert_tf.finetuning.initial import output_order
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.row_plan import RowPlan
@@ -145,8 +146,9 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     num_train_steps = prepared_run.num_train_steps(run)
     phase = prepared_run.phase(run, num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
+        order = output_order(starts_from, run.task, objective.model.head_name)
         with strategy.scope():
-            source = checkpoints.initialize(objective.model, starts_from, settings.reinitialize_head)
+            source = checkpoints.initialize(objective.model, starts_from, settings.reinitialize_head, order)
             run_folder.warn_if_unfinished(source)
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")

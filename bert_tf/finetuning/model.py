@@ -31,6 +31,9 @@ class FineTunedBert(keras.Model):
       make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
         names that output; see `Task.head` for the others.
       recompute_activations: see `BertEncoder`.
+
+    Attributes:
+      head_name: the head's name in checkpoints.
     """
 
     def __init__(
@@ -44,13 +47,13 @@ class FineTunedBert(keras.Model):
         self.config = config
         self.encoder = BertEncoder(config, recompute_activations)
         head = make_head(config)
-        self._head_name = getattr(head, "checkpoint_name", "head")
-        setattr(self, self._head_name, head)
+        self.head_name = getattr(head, "checkpoint_name", "head")
+        setattr(self, self.head_name, head)
 
     @property
     def task_head(self) -> keras.layers.Layer:
         """The head; it is an attribute of the name that checkpoints give it."""
-        return getattr(self, self._head_name)
+        return getattr(self, self.head_name)
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's `logits` of each row.

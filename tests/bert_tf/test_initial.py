@@ -1,5 +1,7 @@
 """Fine-tuning that starts from a fine-tuned checkpoint of another task."""
 
+import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -12,13 +14,15 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import describe
-from bert_tf.finetuning.initial import check_initial
+from bert_tf.finetuning.initial import check_initial, output_order
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.modeling.tagging_heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ClassifierSettings, ConversionSettings
+from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_classifier
+from tests.export.exports import put_together
 from tfrecords.errors import InputError
 
 CONFIG = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=16)
@@ -69,11 +73,72 @@ def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, capl
         described = describe(task_of("MNLI"), True, 16)
         description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
         check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
-    assert "trained on MNLI with the labels x, y, z and starts as that of contradiction, entail" in caplog.text
+    assert f"{folder}/ckpt-1: its head was trained with the labels x, y, z and starts as that of cont" in caplog.text
     description.write(str(folder), described)
     model = make_classifier(CONFIG, 3)
     checkpoints.initialize(model, str(folder))
     np.testing.assert_array_equal(model.head.dense.kernel, trained.head.dense.kernel)
+
+
+def head_values(model, path, *arguments):
+    checkpoints.initialize(model, str(path), False, *arguments)
+    return {name: v.numpy() for name, v in checkpoints.variables_by_path(model).items() if "head" in name}
+
+
+@pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
+@pytest.mark.parametrize("kind", ["classes", "tags"])
+def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, format, mnli, vocab_file, tmp_path, caplog):
+    task, folder, order = task_of("MNLI"), mnli[0], [2, 0, 1]
+    other = dataclasses.replace(task, labels=tuple(task.labels[number] for number in order))
+    if kind == "tags":
+        (task, other), order = [tagging.make_task(types) for types in (["LOC", "PER"], ["PER", "LOC"])], [0, 3, 4, 1, 2]
+        put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)
+    convert_checkpoint(ConversionSettings(input=str(folder), output=f"{tmp_path}/{format}", format=format))
+    model, path = FineTunedBert(CONFIG, task.head), f"{tmp_path}/{format}"
+    assert output_order(path, task, model.head_name) is None
+    given = head_values(model, path)
+    with caplog.at_level(logging.INFO, "absl"):
+        check_initial(path, other, CONFIG, reinitialize_head=False)
+    assert "its head has the labels in another order; they are matched by their names" in caplog.text
+    assert output_order(path, other, model.head_name) == order
+    for name, value in head_values(model, path, order).items():
+        np.testing.assert_array_equal(value, given[name][..., order])
+
+
+@pytest.mark.parametrize("labels", [["x", "y", "z"], ["LABEL_0", "LABEL_1", "LABEL_2"]])
+def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli, tmp_path, caplog):
+    convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=f"{tmp_path}/hf", format="hugging_face"))
+    (tmp_path / "hf/config.json").write_text(
+        json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
+    )
+    (tmp_path / "hf/conversion.json").unlink()
+    assert output_order(f"{tmp_path}/hf", task_of("MNLI"), "head") is None
+    with caplog.at_level(logging.WARNING, "absl"):
+        check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
+    assert ("was trained with the labels x, y, z and starts as" in caplog.text) == (labels[0] == "x")
+
+
+@pytest.mark.parametrize("bilstm_head", [False, True])
+def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_path, monkeypatch):
+    task, begun = task_of("MNLI"), []
+    trained = put_together(tmp_path / "run", f"{mnli[0]}/vocab.txt", task, 16, bilstm_head, config=CONFIG)
+
+    def stop(run, objective, *arguments):
+        begun.append(objective.model)
+        raise InputError("enough")
+
+    monkeypatch.setattr(engine, "_make_trainer", stop)
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{i}\t{task.labels[i % 3]}\n" for i in range(9)))
+    flags = [
+        "--task_name=own", f"--data_dir={tmp_path}", f"--labels={','.join(reversed(task.labels))}", "--do_train",
+        f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/run", "--train_batch_size=4",
+        f"--bilstm_head={str(bilstm_head).lower()}",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="enough"):
+        run_classifier(parse(ClassifierSettings, flags))
+    for path, value in checkpoints.variables_by_path(begun[0]).items():
+        expected = checkpoints.variables_by_path(trained)[path].numpy()
+        np.testing.assert_array_equal(value, expected[..., ::-1] if expected.shape[-1] == 3 else expected, err_msg=path)
 
 
 def test_the_script_refuses_the_head_before_it_trains_unless_the_flag_says_so(mnli, tmp_path, monkeypatch):
