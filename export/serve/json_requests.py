@@ -6,6 +6,7 @@ tensor for each input. A binary string is {"b64": "..."}.
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from tensorflow_serving.apis import input_pb2
 
 from export.serve.errors import ServingError, invalid
 from export.serve.json_values import converter, float_converter, is_base64, quoted, string, type_name
+from export.serve.tensors import reshaped
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
 # Python's messages in the words of TF Serving's parser.
@@ -32,30 +34,69 @@ _PARSE_ERRORS = {
     "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
     "Invalid control character at": "Invalid encoding in string.",
 }
+_as_float = float_converter("float")
+# Python's parser recurses, so it reads only so many levels at once. No tensor has as many: TensorFlow allows 254.
+_LEVELS = 400
+_LARGEST_DEEP = 1 << 20  # characters of a text that nests deeper: it takes a second to parse
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # strings too, since they hold brackets
 
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parses a body. Strings that are no UTF-8 keep their bytes, as in TF Serving.
 
+    Lists and objects may nest to any depth. What nests deeper than any tensor is checked and replaced by a number.
+
     Raises:
-      ServingError: the body is not a JSON object, or nests too deeply.
+      ServingError: the body is not a JSON object, or is large and nests deeply.
     """
     if not body:
         raise invalid("JSON Parse error: The document is empty")
     text = body.decode("utf-8", "surrogateescape")
+    if text.startswith("\ufeff"):
+        text = " " + text[1:]  # TF Serving accepts a byte order mark
     try:
-        value = json.loads(text)
+        value = _parsed(text)
+    except ValueError as error:  # an integer of thousands of digits
+        raise invalid("JSON Parse error: Number too big to be stored in double.") from error
+    if not isinstance(value, dict):
+        raise invalid(f"JSON Value: {quoted(value)} Is not object")
+    return value
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return _parsed_in_parts(text)
     except json.JSONDecodeError as error:
         message = "The document is empty." if not text.strip() else _PARSE_ERRORS.get(error.msg, "Invalid value.")
         offset = len(text[: error.pos].encode("utf-8", "surrogateescape"))
         raise invalid(f"JSON Parse error: {message} at offset: {offset}") from error
-    except RecursionError as error:
-        raise invalid("JSON Parse error: The document nests too deeply.") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise invalid("JSON Parse error: Number too big to be stored.") from error
-    if not isinstance(value, dict):
-        raise invalid(f"JSON Value: {quoted(value)} Is not object")
-    return value
+
+
+def _parsed_in_parts(text: str) -> Any:
+    """Parses a text that nests deeply: the innermost parts first, each of which a 0 then replaces."""
+    if len(text) > _LARGEST_DEEP:
+        raise invalid("JSON Parse error: The document nests too deeply.")
+    parts: list[list[str]] = [[]]
+    depth = end = 0
+    try:
+        for found in _BRACKETS.finditer(text):
+            if found[0] in "[{":
+                if depth and depth % _LEVELS == 0:
+                    parts[-1].append(text[end : found.start()])
+                    parts.append([])
+                    end = found.start()
+                depth += 1
+            elif found[0] in "]}":
+                depth -= 1
+                if depth and depth % _LEVELS == 0 and len(parts) > 1:
+                    json.loads("".join([*parts.pop(), text[end : found.end()]]))
+                    parts[-1].append("0")
+                    end = found.end()
+        return json.loads("".join([*parts.pop(), text[end:]]))
+    except json.JSONDecodeError as error:
+        raise invalid(f"JSON Parse error: {_PARSE_ERRORS.get(error.msg, 'Invalid value.')}") from error
 
 
 def signature_name(document: dict[str, Any]) -> str:
@@ -185,8 +226,9 @@ class _Tensor:
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)
-        array[:] = self._values
-        return array.reshape(shape)
+        with np.errstate(over="ignore"):  # beyond float32, values are infinite
+            array[:] = self._values
+        return reshaped(array, shape)
 
     def _fill(self, value: Any, level: int, shape: list[int]) -> None:
         if not isinstance(value, list):
@@ -253,14 +295,16 @@ def _add_to_feature(name: str, value: Any, feature) -> None:
     if value is None or isinstance(value, list) or (isinstance(value, dict) and not is_base64(value)):
         raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
     kind = {bool: "int64", int: "int64", float: "float"}.get(type(value), "bytes")
+    if kind == "int64" and not -(2**63) <= value < 2**64:
+        kind = "float"  # as TF Serving's parser stores it
     held = feature.WhichOneof("kind")
     if held not in (None, f"{kind}_list"):
         raise invalid(f"Unexpected element type in feature: {name} expecting type: {held.removesuffix('_list')}")
     if kind == "bytes":
         feature.bytes_list.value.append(string(value))
     elif kind == "float":
-        feature.float_list.value.append(float_converter(tf.float32)(value))
-    elif not -(2**63) <= value < 2**63:
+        feature.float_list.value.append(_as_float(value))
+    elif value >= 2**63:
         raise invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
     else:
         feature.int64_list.value.append(int(value))

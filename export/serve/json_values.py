@@ -3,11 +3,9 @@
 import base64
 import binascii
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from export.serve.errors import Code, ServingError, invalid
@@ -29,29 +27,26 @@ def converter(dtype: tf.DType) -> Callable[[Any], Any]:
     if dtype == tf.bool:
         return lambda value: value if type(value) is bool else _refuse(value, "bool")
     if dtype in (tf.float32, tf.float64):
-        return float_converter(dtype)
+        return float_converter("float" if dtype == tf.float32 else "double")
     if dtype.is_integer:
         low, high = dtype.min, dtype.max
         return lambda value: value if type(value) is int and low <= value <= high else _refuse(value, dtype.name)
     return lambda value: _refuse_conversion(value, dtype)
 
 
-def float_converter(dtype: tf.DType) -> Callable[[Any], float]:
-    """Returns a function that checks and converts one number, which must fit the type."""
-    name = "float" if dtype == tf.float32 else "double"
-    info = np.finfo(dtype.as_numpy_dtype)
-    most_exact = 2 ** (info.nmant + 1) - 1
-    largest = float(info.max)
+def float_converter(name: str) -> Callable[[Any], float]:
+    """Returns a function that checks and converts one number for a type of this name.
+
+    What the type cannot hold exactly becomes the nearest value that it can hold, or infinite.
+    """
 
     def convert(value: Any) -> float:
-        if type(value) is float:
-            if -largest <= value <= largest or not math.isfinite(value):
-                return value
-        elif type(value) is not int:
+        if type(value) not in (int, float):
             _refuse(value, name)
-        elif -most_exact <= value <= most_exact:
-            return value
-        raise invalid(f"Cannot convert JSON value: {quoted(value)} to {name} without loss of precision.")
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise invalid("JSON Parse error: Number too big to be stored in double.") from error
 
     return convert
 

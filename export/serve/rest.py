@@ -95,20 +95,26 @@ class Rest:
             return response
 
     async def _answer(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
-        path = request.rel_url.raw_path
-        if path == self._options.metrics_path and request.method == "GET":
-            return web.Response(body=self._service.metrics.page(), content_type="text/plain")
+        path, target = request.rel_url.raw_path, _target(request)
+        if path == self._options.metrics_path:
+            return self._metrics(target)
         if path == "/" and request.method in ("GET", "HEAD"):
             return await self._page()
         if not path.lower().startswith("/v1/"):
             raise ServingError(Code.NOT_FOUND, f"Not found: {path}")
         if request.method == "OPTIONS" and self._options.cors:
             return web.Response()
-        if request.method == "POST" and (match := _POST.fullmatch(path)):
+        if request.method == "POST" and (match := _POST.fullmatch(target)):
             return await self._post(request, _spec(*match.groups()[:3]), match[4].lower(), held)
-        if request.method == "GET" and (match := _GET.fullmatch(path)):
+        if request.method == "GET" and (match := _GET.fullmatch(target)):
             return self._get(_spec(*match.groups()[:3]), is_metadata=match[4] is not None)
-        raise invalid(f"Malformed request: {request.method} {path}")
+        raise invalid(f"Malformed request: {request.method} {target}")
+
+    def _metrics(self, target: str) -> web.Response:
+        if target != self._options.metrics_path:
+            message = f"Unexpected path: {target}. Should be {self._options.metrics_path}"
+            return web.Response(text=message, status=invalid(message).http_status)
+        return web.Response(body=self._service.metrics.page(), content_type="text/plain")
 
     async def _page(self) -> web.Response:
         versions = [version for name in self._service.models.names() if (version := self._service.models.latest(name))]
@@ -205,6 +211,12 @@ def _read_examples(document: dict[str, Any]) -> tuple[str, Message]:
 
 async def _parsed(body: bytes, read: Callable[[], tuple]) -> tuple:
     return await asyncio.to_thread(read) if len(body) > _LARGE_BODY else read()
+
+
+def _target(request: web.BaseRequest) -> str:
+    """Returns path and query as the client sent them. As in TF Serving, routes match both."""
+    sent = request.raw_path
+    return sent if sent.startswith("/") else request.rel_url.raw_path_qs  # some proxies send a whole URL
 
 
 def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2.ModelSpec:

@@ -1,6 +1,7 @@
 """Converts between TensorProto and arrays."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +41,7 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
     if dtype == tf.string:
         return _strings(name, proto, sizes, count)
     if not count:
-        return np.zeros(sizes, dtype.as_numpy_dtype)
+        return reshaped(np.zeros(0, dtype.as_numpy_dtype), sizes)
     held = len(getattr(proto, _FIELDS[dtype]))
     if proto.tensor_content and len(proto.tensor_content) != count * dtype.size:
         raise invalid(f"tensor parsing error: {name}")
@@ -60,7 +61,19 @@ def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: 
     values += [values[-1] if values else b""] * (count - len(values))
     array = np.empty(count, np.object_)
     array[:] = values
-    return array.reshape(sizes)
+    return reshaped(array, sizes)
+
+
+def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Returns an array in a shape that a client gave.
+
+    Raises:
+      ServingError: the shape has more dimensions than an array can have.
+    """
+    try:
+        return array.reshape(sizes)
+    except ValueError as error:
+        raise invalid(f"a tensor of {len(sizes)} dimensions is not supported") from error
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:

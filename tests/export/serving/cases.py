@@ -5,6 +5,8 @@ import base64
 MODEL = "/v1/models/half"
 PREDICT, CLASSIFY, REGRESS = (f"{MODEL}:{method}" for method in ("predict", "classify", "regress"))
 INFINITY = float("inf")
+DEEP_LIST = b"[" * 5000 + b"]" * 5000
+DEEP_OBJECT = b'{"]\\"[": ' * 5000 + b"1" + b"}" * 5000
 
 
 def b64(value: bytes) -> dict:
@@ -57,12 +59,28 @@ ANSWERS = {
     "lists of lists": (
         ":predict", {"signature_name": "ids", "instances": [[1, 2, 3], [4, 5, 6]]}, {"predictions": [6, 15]},
     ),
+    "integers that float32 rounds": (
+        ":predict", {"signature_name": "float32", "instances": [1435774380, -(2**24) - 1, 10**30]},
+        {"predictions": [1.43577434e09, -16777216.0, 1e30]},
+    ),
+    "integers that float64 rounds": (
+        ":predict", {"signature_name": "float64", "instances": [2**53 + 1, 2**64]},
+        {"predictions": [2.0**53, 2.0**64]},
+    ),
+    "numbers beyond float32": (
+        ":predict", {"signature_name": "float32", "inputs": [1e300, -1e300, 1e-300]},
+        {"outputs": [INFINITY, -INFINITY, 0.0]},
+    ),
     "empty rows": (":predict", {"signature_name": "ids", "inputs": [[], []]}, {"outputs": [0, 0]}),
     "an empty batch": (":predict", {"inputs": []}, {"outputs": []}),
     "half precision": (
         ":predict", {"signature_name": "half", "instances": [0.5]}, {"predictions": [{"y": 0.5, "z": 0.5}]},
     ),
     "unknown members": (":predict", {"instances": [1.0], "comment": {"a": [1]}}, {"predictions": [2.5]}),
+    "unknown members that nest deeply": (
+        ":predict", b'{"a": %s, "instances": [1.0], "b": %s}' % (DEEP_LIST, DEEP_OBJECT), {"predictions": [2.5]},
+    ),
+    "a byte order mark": (":predict", b'\xef\xbb\xbf{"instances": [1.0]}', {"predictions": [2.5]}),
     "classify": (
         ":classify",
         {"signature_name": "classify_x", "examples": [{"x": 1.0}, {"x": [2.0]}]},
@@ -79,6 +97,18 @@ ANSWERS = {
         {"results": [11.5, 2.0]},
     ),
     "regress": (":regress", {"signature_name": "regress_x", "examples": [{"x": 4.0}]}, {"results": [4.0]}),
+    "numbers of examples that float32 rounds": (
+        ":regress",
+        {"signature_name": "regress_x", "examples": [{"x": 1e300}, {"x": 10**20}, {"x": -(10**20)}]},
+        {"results": [INFINITY, 5e19, -5e19]},
+    ),
+    "a label to classify": (
+        "/labels/stable:classify", {"signature_name": "classify_x", "examples": [{"x": 1.0}]},
+        {"results": [[["plus", 1.5], ["minus", -1.5]]]},
+    ),
+    "a label to regress": (
+        "/labels/stable:regress", {"signature_name": "regress_x", "examples": [{"x": 1.0}]}, {"results": [1.5]},
+    ),
     "regress with a column": (
         ":regress", {"signature_name": "regress_column", "examples": [{"x": 4.0}]}, {"results": [4.0]},
     ),
@@ -107,6 +137,17 @@ ERRORS = {
     ),
     "unknown method": (MODEL + ":explain", {}, 400, "Malformed request: POST /v1/models/half:explain"),
     "no method": (MODEL, {}, 400, "Malformed request: POST /v1/models/half"),
+    "query": (
+        PREDICT + "?trace=1", {"instances": [1]}, 400, r"Malformed request: POST /v1/models/half:predict\?trace=1",
+    ),
+    "empty query": (CLASSIFY + "?", {}, 400, r"Malformed request: POST /v1/models/half:classify\?"),
+    "query of a version": (
+        MODEL + "/versions/1:regress?a=b&c", {}, 400, r"Malformed request: POST .*/versions/1:regress\?a=b&c",
+    ),
+    "query in a name": (
+        MODEL + "?a:predict", {"instances": [1]}, 404, r"Servable not found for request: Latest\(half\?a\)",
+    ),
+    "version and label": (MODEL + "/versions/1/labels/stable:predict", {}, 400, "Malformed request: POST "),
     "outside of the interface": ("/v2/models/half", {}, 404, "Not found"),
     "path that climbs": ("/v1/models/..%2f..%2fetc%2fpasswd:predict", {"instances": [1]}, 404, "Servable not found"),
     "empty body": (PREDICT, b"", 400, "JSON Parse error: The document is empty"),
@@ -124,10 +165,6 @@ ERRORS = {
         "not of expected type: float",
     ),
     "null": (PREDICT, {"instances": [None]}, 400, "JSON Value: null Type: Null is not of expected type: float"),
-    "inexact integer": (
-        PREDICT, {"instances": [2**24 + 1]}, 400, "Cannot convert JSON value: 16777217 to float without loss",
-    ),
-    "too large number": (PREDICT, {"instances": [1e300]}, 400, "to float without loss of precision."),
     "decimal for an integer": (
         PREDICT, {"signature_name": "int32", "instances": [1.0]}, 400, "is not of expected type: int32",
     ),
@@ -178,7 +215,18 @@ ERRORS = {
     "lone surrogate": (
         PREDICT, rb'{"signature_name": "text", "instances": ["\ud800"]}', 400, "surrogate pair in string",
     ),
-    "deep nesting": (PREDICT, b'{"instances": ' + b"[" * 100_000, 400, "nests too deeply"),
+    "deep nesting": (PREDICT, b'{"instances": ' + b"[" * 100_000, 400, "JSON Parse error: Invalid value."),
+    "deep nesting with a mistake": (
+        PREDICT, b'{"a": %s, "instances": [1]}' % DEEP_LIST.replace(b"[]", b"[x]"), 400, "error: Invalid value.",
+    ),
+    "deep nesting, large": (PREDICT, b'{"instances": ' + b"[" * 2_000_000, 400, "nests too deeply"),
+    "more dimensions than tensors have": (
+        PREDICT, b'{"inputs": %s}' % DEEP_LIST, 400, "a tensor of [0-9]+ dimensions",
+    ),
+    "feature beyond int64": (
+        REGRESS, {"signature_name": "regress_x", "examples": [{"x": 2**63}]}, 400,
+        "Feature: x has uint64 element. Only int64 is supported.",
+    ),
     "huge integer": (PREDICT, b'{"instances": [' + b"9" * 10_000 + b"]}", 400, "too big"),
     "predict signature for classify": (
         CLASSIFY, {"examples": [{"x": 1.0}]}, 400,

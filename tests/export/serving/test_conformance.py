@@ -102,6 +102,11 @@ def test_gzip_status_metadata_and_metrics(server):
         (MODEL + "/versions/7", 404, "Could not find version 7 of model half"),
         ("/v1/models", 400, "Missing model name in request."),
         ("/v1/models/none/metadata", 404, "Servable not found for request: Latest(none)"),
+        (MODEL + "?a=1", 404, "Could not find any versions of model half?a=1"),
+        (MODEL + "/metadata?a=1", 400, "Malformed request: GET /v1/models/half/metadata?a=1"),
+        (MODEL + "/versions/1?", 400, "Malformed request: GET /v1/models/half/versions/1?"),
+        (MODEL + "/labels/stable?a", 400, "Unrecognized servable version label: stable?a"),
+        ("/v1/models?a=1", 400, "Malformed request: GET /v1/models?a=1"),
     ]:
         assert server.get(path) == (expected, {"error": message})
     status, answer = server.get(MODEL + "/versions/1/metadata")
@@ -111,6 +116,8 @@ def test_gzip_status_metadata_and_metrics(server):
     assert signature["inputs"]["x"]["dtype"] == "DT_FLOAT"
     assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
     assert server.http("PUT", MODEL)[0] == 400
+    status, _, page = server.http("GET", "/monitoring/prometheus/metrics?a=1")
+    assert (status, page[:17]) == (400, b"Unexpected path: ")
     _, headers, page = server.http("GET", "/monitoring/prometheus/metrics")
     assert headers["Content-Type"].startswith("text/plain")
     assert re.search(rb'\n:tensorflow:serving:request_count{model_name="half",status="OK"} [1-9]', page)
