@@ -1,6 +1,7 @@
 """One loaded version of a model: its signatures, and how it is run."""
 
 import functools
+import gc
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -76,9 +77,10 @@ class Servable:
     def close(self) -> None:
         """Frees the weights. No call may run any more."""
         session, self._session = self._session, None
-        # The cache refers to this object; without it, nothing waits for the garbage collector.
-        self._kept_calls = None
+        self._kept_calls = None  # refers to this object
         session.close()
+        del session
+        gc.collect()  # a graph refers to itself, so it would stay until Python looks through all old objects
 
 
 def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import logging as python_logging
 import os
 import signal
@@ -44,6 +45,7 @@ def serve(settings: ServeSettings) -> None:
         raise InputError(problem)
     # Hostile requests must not fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
+    gc.freeze()  # so that the collection when a version is unloaded takes milliseconds, not half a second
     asyncio.run(_serve_until_signal(Server(settings), config))
 
 

@@ -1,7 +1,9 @@
 """Versions come and go: policies, labels, hot swaps, warm-up, broken versions, configuration."""
 
+import gc
 import shutil
 import time
+import weakref
 
 import grpc
 import pytest
@@ -10,6 +12,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
 
 from bert_tf.command_line import parse
+from export.serve.servable import Servable
 from export.serve.server import read_config
 from export.serve.settings import ServeSettings
 from tests.export.serving.models import halves, write_model
@@ -81,6 +84,17 @@ def test_a_new_version_takes_over_and_a_broken_one_does_not(tmp_path):
         write_model(base, 3)
         wait_until(lambda: answered_version(server) == 3)
         wait_until(lambda: server.states("m")[2] == "END")
+
+
+def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
+    servable = Servable(str(write_model(tmp_path, 1)))
+    graph = weakref.ref(servable._session.graph)
+    gc.disable()
+    try:
+        servable.close()
+        assert graph() is None, "it does not wait for Python's own collection"
+    finally:
+        gc.enable()
 
 
 def test_policies_labels_and_reloads(tmp_path):
