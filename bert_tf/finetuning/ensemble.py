@@ -17,7 +17,7 @@ from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import description, prepared_run
+from bert_tf.finetuning import description, dev_share, prepared_run
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
@@ -129,6 +129,7 @@ def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConf
                 f"--ensemble_checkpoints: {member.folder} is not as {other} ({'; '.join(different)}); an ensemble "
                 "needs models of one task, head, vocabulary and casing, and the flags that they were trained with"
             )
+    dev_share.check_not_trained_on(run.task, member.folder)
     length = description.read(member.folder).max_seq_length
     if length != run.settings.max_seq_length:
         raise InputError(

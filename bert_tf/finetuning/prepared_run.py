@@ -238,9 +238,10 @@ def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1,
 
 def example_names(run: PreparedRun, split: str, rows: np.ndarray) -> list[str]:
     """Returns how messages name the examples of rows; entries that only fill a batch have none."""
-    files, known = ", ".join(os.path.basename(path) for path in run.task.files(split)) or split, run.splits[split]
+    task, known = run.task, run.splits[split]
+    files = ", ".join(os.path.basename(path) for path in task.files(split)) or split
     numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
-    return [f"{files} example {number + 1}" for number in numbers]
+    return [f"{files} example {task.number_of(split, number) + 1}" for number in numbers]
 
 
 def phase(run: PreparedRun, num_train_steps: int) -> run_record.Phase:

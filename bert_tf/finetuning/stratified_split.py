@@ -10,10 +10,25 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from tfrecords.errors import InputError
+
+
+class HeldOut(NamedTuple):
+    """What is held out of the training data.
+
+    Attributes:
+      share: of the examples.
+      seed: draws them.
+      is_dev: whether they are the dev data; else that has files of its own, and they are just not trained on.
+    """
+
+    share: float
+    seed: int = 0
+    is_dev: bool = True
 
 
 def content_of(*texts: str | None) -> str:

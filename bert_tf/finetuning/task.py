@@ -7,7 +7,8 @@ Letters: B batch, S sequence length, N rows.
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.finetuning import stratified_split
+from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
@@ -92,7 +95,13 @@ class Task(abc.ABC):
 
     def data_facts(self) -> dict[str, Any]:
         """Returns the settings that decide how the files are read; a run with others is another run."""
-        return {}
+        return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
+
+    # What is held out of the training data; None for nothing.
+    held_out: HeldOut | None = None
+
+    # Whether there are files of the dev data.
+    has_dev_files: bool = True
 
     # Folder of the activations of an encoder that is not trained, which the head reads from disk; "" where it runs.
     activations_dir: str = ""
@@ -103,21 +112,64 @@ class Task(abc.ABC):
     # Whether "dev" and "test" are the same data, whose prediction files `keep_evaluation` writes too.
     test_is_dev: bool = False
 
-    @abc.abstractmethod
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the files of "train", "dev" or "test"."""
+        """Returns the paths of the files that "train", "dev" or "test" is read from."""
+        return self.files_of(self._origin(split))
 
     def fingerprint(self, split: str) -> list[str]:
-        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
-        return run_folder.fingerprint(self.files(split))
+        """Returns what identifies the data of a split."""
+        found = self.fingerprint_of(self._origin(split))
+        if self._origin(split) == split:
+            return found
+        return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
-    @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:
         """Reads the examples of a split and checks all labels.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: names the file and the line; or the share of the dev data leaves train or dev empty.
         """
+        if self.held_out and self._origin(split) == "train":
+            examples, numbers = self._divided[0], self._divided[1][split]
+            return self.some_of(examples, numbers)
+        return self.read_files(split)
+
+    def number_of(self, split: str, index: int) -> int:
+        """Returns the number of an example of `read`, from 0, among those in the split's files."""
+        is_part = self.held_out and self._origin(split) == "train"
+        return int(self._divided[1][split][index]) if is_part else index
+
+    def _origin(self, split: str) -> str:
+        """Returns the split whose files hold a split."""
+        return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
+
+    @functools.cached_property
+    def _divided(self) -> tuple[Sequence[Any], dict[str, np.ndarray]]:
+        """The examples of the training files, and the numbers of those of train and of dev."""
+        examples = self.read_files("train")
+        contents, classes = self.contents_and_classes(examples)
+        is_held = stratified_split.held_out(contents, classes, self.held_out.share, self.held_out.seed)
+        return examples, {"train": np.flatnonzero(~is_held), "dev": np.flatnonzero(is_held)}
+
+    @abc.abstractmethod
+    def files_of(self, split: str) -> list[str]:
+        """Returns the paths of a split's own files."""
+
+    def fingerprint_of(self, split: str) -> list[str]:
+        """Returns what identifies a split's own files; by default, their names, sizes and hashes."""
+        return run_folder.fingerprint(self.files_of(split))
+
+    @abc.abstractmethod
+    def read_files(self, split: str) -> Sequence[Any]:
+        """Reads all examples of a split's own files; see `read`."""
+
+    def contents_and_classes(self, examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
+        """Returns what `stratified_split.held_out` takes; by default, each example stands alone and has no class."""
+        return list(map(repr, examples)), [None] * len(examples)
+
+    def some_of(self, examples: Sequence[Any], numbers: np.ndarray) -> Sequence[Any]:
+        """Returns the examples of `read_files` that have these numbers."""
+        return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
         """Refuses examples that cannot be learned, by an InputError, and warns of doubtful ones.

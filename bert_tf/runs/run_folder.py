@@ -75,13 +75,13 @@ def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) 
       prints: `fingerprint` of the files. Their names are not compared, since a copy may have another name.
       phases: of the run.
     """
-    trained = {_contents(file) for phase in phases for file in phase.data.get("input_file", ())}
-    return not trained.isdisjoint(map(_contents, prints))
+    trained = {file for phase in phases for file in without_names(phase.data.get("input_file", ()))}
+    return not trained.isdisjoint(without_names(prints))
 
 
-def _contents(entry: str) -> str:
-    """Returns an entry of `fingerprint` without the file's name: its size and hash."""
-    return ", ".join(entry.rsplit(", ", 2)[1:])
+def without_names(prints: Sequence[str]) -> list[str]:
+    """Returns the entries of `fingerprint` without the files' names, which a copy may not have: sizes and hashes."""
+    return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
 
 
 def initial_checkpoint(settings) -> str:

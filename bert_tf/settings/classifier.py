@@ -195,9 +195,7 @@ class ClassifierSettings(FineTuningSettings):
         else:
             require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
             require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
-        for flag, path in paths.items():
-            found = bool(self.data_dir or getattr(self, path) or not getattr(self, flag))
-            require(found, f"--{flag} needs --{path}")
+        self._require_data("data_dir", at=paths)
 
     def _check_tfds(self, has_paths: bool) -> None:
         require(

@@ -1,6 +1,7 @@
 """Settings that all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
@@ -51,6 +52,15 @@ class FineTuningSettings(protocol.ProtocolSettings):
     do_train: bool = setting("train on the training data", False, group="Run", first=True)
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
     do_predict: bool = setting("predict the test data", False, group="Run", first=True)
+    dev_share: float | None = setting(
+        "hold out this share of the training data as the dev data, where that has no file: of each class the same "
+        "share, and equal texts together; default: as the run's folder says, else none", None,
+        group="Data", first=True,
+    )  # fmt: skip
+    dev_seed: int | None = setting(
+        "--dev_share: seed that draws its examples; not --random_seed, so that all runs share their dev data; "
+        "default: as the run's folder says, else 0", None, group="Data",
+    )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True)
     eval_batch_size: int = setting(
         "examples of full length per evaluation step, over all devices", 8, group="Evaluation"
@@ -86,6 +96,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
             self.max_seq_length is None or self.max_seq_length >= 5,
             f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
         )
+        require(
+            self.dev_share is None or 0 < self.dev_share < 1,
+            f"--dev_share={self.dev_share}: must be above 0 and below 1",
+        )
         require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
         require(
             self.init_checkpoint or not self.sweep_checkpoints,
@@ -98,3 +112,16 @@ class FineTuningSettings(protocol.ProtocolSettings):
         protocol.check(self, self.do_train, self.do_eval)
         for name in self.tuned_on_dev:
             require(not getattr(self, name) or self.do_eval, f"--{name} needs --do_eval, for the dev data")
+
+    def _require_data(self, *flags: str, at: Mapping[str, str]) -> None:
+        """Requires the data of what is done.
+
+        Args:
+          *flags: name the data of everything.
+          at: `do_train`, `do_eval` and `do_predict` to the flag that names their own data.
+        """
+        for wanted, flag in at.items():
+            held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
+            found = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]
+            remedy = ", or --dev_share and the training data" if wanted == "do_eval" else ""
+            require(held_out or any(found), f"--{wanted} needs {' or '.join(f'--{n}' for n in (flag, *flags))}{remedy}")

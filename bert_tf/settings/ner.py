@@ -76,9 +76,7 @@ class NerSettings(FineTuningSettings):
         super().__post_init__()
         has_paths = any(getattr(self, path) for path in _PATHS.values())
         require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
-        for flag, path in _PATHS.items():
-            found = bool(self.data_dir or getattr(self, path) or not getattr(self, flag))
-            require(found, f"--{flag} needs --{path} or --data_dir")
+        self._require_data("data_dir", at=_PATHS)
         if self.lstm_size is not None:
             require_positive(self, "lstm_size")
         if self.feature_layers not in ("", "fine_tuning"):

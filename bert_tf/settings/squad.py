@@ -83,8 +83,7 @@ class SquadSettings(FineTuningSettings):
     def __post_init__(self):
         super().__post_init__()
         require_positive(self, "doc_stride", "max_query_length", "n_best_size", "max_answer_length")
-        for flag, file in (("do_train", "train_file"), ("do_eval", "predict_file"), ("do_predict", "predict_file")):
-            require(not getattr(self, flag) or bool(getattr(self, file).strip()), f"--{flag} needs --{file}")
+        self._require_data(at={"do_train": "train_file", "do_eval": "predict_file", "do_predict": "predict_file"})
         require(not self.do_train or bool(self.train_files), f"--train_file={self.train_file}: names no file; give one")
         threshold = self.null_score_diff_threshold
         require(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, setting
+from bert_tf.command_line import setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
 
@@ -23,6 +23,4 @@ class SwagSettings(FineTuningSettings):
     def __post_init__(self):
         super().__post_init__()
         paths = {"do_train": "train_data_path", "do_eval": "eval_data_path", "do_predict": "test_data_path"}
-        for flag, path in paths.items():
-            found = bool(self.data_dir.strip() or getattr(self, path) or not getattr(self, flag))
-            require(found, f"--{flag} needs --data_dir, or --{path}")
+        self._require_data("data_dir", at=paths)

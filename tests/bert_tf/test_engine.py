@@ -39,11 +39,11 @@ class FindTheWord(Task):
     def __init__(self, folder):
         self.folder = folder
 
-    def files(self, split):
+    def files_of(self, split):
         return [f"{self.folder}/{split}.txt"]
 
-    def read(self, split):
-        return open(self.files(split)[0]).read().splitlines()
+    def read_files(self, split):
+        return open(self.files_of(split)[0]).read().splitlines()
 
     def encode(self, examples, tokenizer, max_seq_length):
         halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]

@@ -8,13 +8,16 @@ Letters: B batch, N rows, G examples.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
+from bert_tf.finetuning import description
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import Columns, Split, Task, tokenize
 from bert_tf.finetuning.tasks import choice_files, evaluation_file, example_checks
 from bert_tf.finetuning.tasks.choice_files import ChoiceExample
@@ -33,7 +36,8 @@ NAME = "SWAG"
 def choice_task(settings: SwagSettings) -> "ChoiceTask":
     """Returns the task over the files that the settings name."""
     paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
-    return ChoiceTask(settings.data_dir, {split: path for split, path in paths.items() if path})
+    task = ChoiceTask(settings.data_dir, {split: path for split, path in paths.items() if path})
+    return with_dev_share(task, settings, description.of_run(settings))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +47,12 @@ class ChoiceTask(Task):
     Attributes:
       data_dir: folder of the splits' files.
       paths: of the splits whose file is not in it.
+      held_out: see `Task`.
     """
 
     data_dir: str
     paths: Mapping[str, str]
+    held_out: HeldOut | None = None
     kind = CHOICE
     name = NAME
     labels = ()
@@ -56,13 +62,22 @@ class ChoiceTask(Task):
         """Refuses a model without a second segment."""
         require_segments(config, settings.bert_config_file)
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.paths.get("dev") or choice_files.files_in(self.data_dir, "dev"))
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return [self.paths.get(split) or choice_files.find_file(self.data_dir, split)]
 
-    def read(self, split: str) -> list[ChoiceExample]:
+    def read_files(self, split: str) -> list[ChoiceExample]:
         """See `Task`."""
-        return choice_files.read_choices(*self.files(split), has_labels=split != "test")
+        return choice_files.read_choices(*self.files_of(split), has_labels=split != "test")
+
+    def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
+        """Returns the contexts, so that all choices and questions on one stay together; there are no classes."""
+        return [content_of(example.context) for example in examples], [None] * len(examples)
 
     def check_examples(self, examples: Mapping[str, Sequence[ChoiceExample]]) -> None:
         """See `Task`."""

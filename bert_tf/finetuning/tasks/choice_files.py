@@ -57,20 +57,29 @@ class ChoiceExample:
         return "\n".join([self.start, *self.choices])
 
 
+def files_in(folder: str, split: str) -> list[str]:
+    """Returns the names of a folder's files that are a split's."""
+    return [name for name in _names(split) if folder and tf.io.gfile.exists(os.path.join(folder, name))]
+
+
+def _names(split: str) -> list[str]:
+    extensions = [*tables.EXTENSIONS["csv"], *tables.EXTENSIONS["jsonl"]]
+    return [name + extension for name in _FILE_NAMES[split] for extension in extensions]
+
+
 def find_file(folder: str, split: str) -> str:
     """Returns the path of a split's file in a folder.
 
     Raises:
       InputError: there is no such file, or more than one.
     """
-    extensions = [*tables.EXTENSIONS["csv"], *tables.EXTENSIONS["jsonl"]]
-    names = [name + extension for name in _FILE_NAMES[split] for extension in extensions]
-    found = [name for name in names if tf.io.gfile.exists(os.path.join(folder, name))]
+    names, found = _names(split), files_in(folder, split)
     if len(found) > 1:
         raise InputError(f"{folder}: has {' and '.join(found)}; remove one, or name the files by flags")
     if not found:
         raise InputError(
-            f"{os.path.join(folder, names[0])}: no such file (nor one named {', '.join(names[1:])}); check --data_dir"
+            f"{os.path.join(folder, names[0])}: no such file (nor one named {', '.join(names[1:])}); "
+            f"check --data_dir{tables.without_file(split)}"
         )
     return os.path.join(folder, found[0])
 

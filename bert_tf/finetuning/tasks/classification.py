@@ -8,7 +8,7 @@ Letters: B batch, S sequence length, N rows, C classes.
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
+from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
 from bert_tf.finetuning.tasks import evaluation_file, scores
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
@@ -104,6 +105,11 @@ class ClassificationTask(Task):
                 f"--window_stride={stride}: a window of --max_seq_length={settings.max_seq_length} has {room} tokens "
                 "of text, so tokens between two windows would be lost; give a smaller stride"
             )
+
+    def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
+        """Returns the texts of examples, and their labels; a score is no class."""
+        classes = [None if self.is_regression else example.label for example in examples]
+        return [content_of(example.text_a, example.text_b) for example in examples], classes
 
     def label_value(self, text: str) -> float:
         """Converts a label to the number that the model learns: the id of the class, or the score.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.finetuning.tasks import tag_schemes
-from bert_tf.finetuning.tasks.tables import decoded_lines
+from bert_tf.finetuning.tasks.tables import decoded_lines, without_file
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -54,17 +54,22 @@ class Layout:
     tag: int = -1
 
 
+def files_in(folder: str, split: str) -> list[str]:
+    """Returns the names of a folder's files that are a split's."""
+    return [name for name in _NAMES[split] if folder and tf.io.gfile.exists(os.path.join(folder, name))]
+
+
 def find_file(folder: str, split: str) -> str:
     """Returns the path of a split's file in a folder.
 
     Raises:
       InputError: there is none, or more than one.
     """
-    found = [name for name in _NAMES[split] if tf.io.gfile.exists(os.path.join(folder, name))]
+    found = files_in(folder, split)
     if not found:
         raise InputError(
             f"--data_dir={folder}: has none of {', '.join(_NAMES[split])}; check the folder, or give "
-            f"--{_PATH_FLAGS[split]}"
+            f"--{_PATH_FLAGS[split]}{without_file(split)}"
         )
     if len(found) > 1:
         raise InputError(f"--data_dir={folder}: has {' and '.join(found)}; choose one with --{_PATH_FLAGS[split]}")

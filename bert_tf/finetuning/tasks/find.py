@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from bert_tf.finetuning import description
+from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.tasks import glue, xnli
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.joint import JointTask, check_joint
@@ -27,7 +29,8 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
     reading = Reading.of_settings(settings)
-    task = dataclasses.replace(own_task(settings, source) if source else _main_task(settings), reading=reading)
+    task = own_task(settings, source) if source else _main_task(settings)
+    task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
     if not settings.joint_tasks:
@@ -41,11 +44,13 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
 
 
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:
-    if settings.input_meta_data_path:
-        return records_task(settings)
     if settings.tfds_name or _spelled(settings.task_name) in NAMES:
         return own_task(settings)
-    return _benchmark_task("task_name", settings.task_name, settings.data_dir, settings)
+    if settings.input_meta_data_path:
+        task = records_task(settings)
+    else:
+        task = _benchmark_task("task_name", settings.task_name, settings.data_dir, settings)
+    return with_dev_share(task, settings, description.of_run(settings))
 
 
 def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSettings) -> ClassificationTask:

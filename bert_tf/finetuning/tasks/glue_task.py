@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import scores, submission
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
@@ -60,6 +61,7 @@ class GlueTask(ClassificationTask):
       submits_majority: whether the majority class is submitted, not what the model predicts.
       data_dir: the folder.
       reading: see `ClassificationTask`.
+      held_out: see `Task`.
       ids_differ: whether an id may occur only once in a dev or test file.
     """
 
@@ -72,6 +74,7 @@ class GlueTask(ClassificationTask):
     submits_majority: bool = False
     data_dir: str = ""
     reading: Reading = READ_AS_IN_THE_PAPER
+    held_out: HeldOut | None = None
     ids_differ: ClassVar[bool] = True
 
     @property
@@ -79,11 +82,16 @@ class GlueTask(ClassificationTask):
         """Whether there are two texts."""
         return self.splits["train"][0].columns.text_b is not None
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return all(map(tf.io.gfile.exists, self.files_of("dev")))
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return [file.path(self.data_dir) for file in self.splits[split]]
 
-    def read(self, split: str) -> list[Example]:
+    def read_files(self, split: str) -> list[Example]:
         """Reads train, dev or test, and checks labels and ids.
 
         Raises:

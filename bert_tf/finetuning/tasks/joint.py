@@ -90,17 +90,17 @@ class JointTask(Task):
         """Returns the main task's, and the names and facts of the others."""
         return self.main.data_facts() | {"joint_tasks": [{"name": t.name, **t.data_facts()} for t in self.others]}
 
-    def files(self, split: str) -> list[str]:
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         tasks = self._tasks if split == "train" else (self.main,)
         return [path for task in tasks for path in task.files(split)]
 
-    def fingerprint(self, split: str) -> list[str]:
+    def fingerprint_of(self, split: str) -> list[str]:
         """See `Task`."""
         tasks = self._tasks if split == "train" else (self.main,)
         return [entry for task in tasks for entry in task.fingerprint(split)]
 
-    def read(self, split: str) -> list[Example]:
+    def read_files(self, split: str) -> list[Example]:
         """Reads the training data of all tasks, one task after the other, or the main task's dev or test data.
 
         Raises:

@@ -47,6 +47,11 @@ class MemorySource(Source):
         """See `Source`."""
         return self.kind == MULTI_LABEL
 
+    @property
+    def has_dev(self) -> bool:
+        """See `Source`."""
+        return "dev" in self.splits
+
     def files(self, split: str) -> list[str]:
         """Returns no files."""
         return []

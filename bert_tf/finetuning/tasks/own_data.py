@@ -3,9 +3,10 @@
 What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
 """
 
+import dataclasses
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from absl import logging
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.tasks import class_weights, glue
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, parse_score
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.finetuning.tasks.own_task import OwnTask
-from bert_tf.finetuning.tasks.sources import FileSource, Placed, Source
+from bert_tf.finetuning.tasks.sources import FileSource, Source
 from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from tfrecords.errors import InputError
@@ -74,15 +76,17 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     name = known.task_name if known else settings.task_name.lower() or NAMES[0]
     if settings.class_weights and kind == REGRESSION:
         raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
-    if kind == REGRESSION:
-        mean, deviation = (0.0, 1.0) if official else _scale(source, known)
-        return OwnTask(name, source, (), scores, mean=mean, deviation=deviation)
-    labels = _labels(settings, known, source)
-    weights = _class_weights(settings, known, kind, source, labels)
+    labels = () if kind == REGRESSION else _labels(settings, known, source)
     if kind == MULTI_LABEL:
         more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
-        return MultiLabelTask(name, source, labels, scores, class_weights=weights, **more)
-    return OwnTask(name, source, labels, scores, class_weights=weights)
+        task = MultiLabelTask(name, source, labels, scores, **more)
+    else:
+        task = OwnTask(name, source, labels, scores)
+    task = with_dev_share(task, settings, known)
+    if kind != REGRESSION:
+        return dataclasses.replace(task, class_weights=_class_weights(settings, known, task))
+    mean, deviation = (0.0, 1.0) if official else _scale(task, known)
+    return dataclasses.replace(task, mean=mean, deviation=deviation)
 
 
 def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
@@ -200,22 +204,21 @@ def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
     return counts
 
 
-def _class_weights(
-    settings: ClassifierSettings, known: TaskDescription | None, kind: str, source: Source, labels: Sequence[str]
-) -> tuple[float, ...]:
+def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, task: OwnTask) -> tuple[float, ...]:
     """Returns the weights that training computes; those of the run where it is only evaluated."""
     if not settings.do_train:
         return tuple(known.parameters.get("class_weights", ())) if known else ()
     if not settings.class_weights:
         return ()
-    train = [example.label for _, example in source.read("train")]
-    counts = [_counts(train)[label] for label in labels]
-    if kind == MULTI_LABEL:
-        return class_weights.of_label_sets(settings.class_weights, labels, counts, len(train))
-    return class_weights.of_classes(settings.class_weights, labels, counts)
+    train = [example.label for example in task.read("train")]
+    found = _counts(train)
+    counts = [found[label] for label in task.labels]
+    if task.kind == MULTI_LABEL:
+        return class_weights.of_label_sets(settings.class_weights, task.labels, counts, len(train))
+    return class_weights.of_classes(settings.class_weights, task.labels, counts)
 
 
-def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]:
+def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
     """Returns mean and standard deviation of the scores of train.
 
     Raises:
@@ -223,7 +226,7 @@ def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]
     """
     if known:
         return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
-    scores = np.array([_score(placed) for placed in source.read("train")])
+    scores = np.array([parse_score(example.label) for example in task.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
     mean, deviation = float(scores.mean()), float(scores.std())
@@ -233,13 +236,6 @@ def _scale(source: Source, known: TaskDescription | None) -> tuple[float, float]
             "float32; subtract a constant from them"
         )
     return mean, deviation
-
-
-def _score(placed: Placed) -> float:
-    try:
-        return parse_score(placed.example.label, OwnTask.score_range)
-    except InputError as error:
-        raise InputError(f"{placed.place}: {error}") from error
 
 
 def _is_number(text: str) -> bool:

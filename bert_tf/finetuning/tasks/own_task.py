@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.tasks import example_checks
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
@@ -34,6 +35,7 @@ class OwnTask(ClassificationTask):
       deviation: of the scores of train. The model learns (score - mean) / deviation, whose size fits the initial
         weights and the learning rate whatever the range; predictions are in the user's range again.
       reading: see `ClassificationTask`.
+      held_out: see `Task`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class OwnTask(ClassificationTask):
     mean: float = 0.0
     deviation: float = 1.0
     reading: Reading = READ_AS_IN_THE_PAPER
+    held_out: HeldOut | None = None
 
     @property
     def has_pairs(self) -> bool:
@@ -63,17 +66,22 @@ class OwnTask(ClassificationTask):
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""
-        return dict(self.source.facts())
+        return super().data_facts() | dict(self.source.facts())
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return self.source.has_dev
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return self.source.files(split)
 
-    def fingerprint(self, split: str) -> list[str]:
+    def fingerprint_of(self, split: str) -> list[str]:
         """See `Task`."""
         return self.source.fingerprint(split)
 
-    def read(self, split: str) -> list[Example]:
+    def read_files(self, split: str) -> list[Example]:
         """Reads train, dev or test and checks every label.
 
         Raises:

@@ -8,7 +8,7 @@ Letters: B batch, S sequence length, N rows.
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
+from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Columns
 from bert_tf.finetuning.tasks import glue
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
@@ -64,6 +65,7 @@ class RecordsTask(ClassificationTask):
       has_weights: whether the records hold a weight of each example.
       trained_pairs: whether the run in the folder has pairs; None if there is no run.
       reading: see `ClassificationTask`; long texts are cut already.
+      held_out: see `Task`.
     """
 
     name: str
@@ -76,6 +78,7 @@ class RecordsTask(ClassificationTask):
     has_weights: bool
     trained_pairs: bool | None
     reading: Reading = READ_AS_IN_THE_PAPER
+    held_out: HeldOut | None = None
     is_cached: ClassVar[bool] = False
 
     @property
@@ -100,13 +103,18 @@ class RecordsTask(ClassificationTask):
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""
-        return {"processor_type": self.name, "has_sample_weights": self.has_weights}
+        return super().data_facts() | {"processor_type": self.name, "has_sample_weights": self.has_weights}
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.paths["dev"])
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return reader.expand_files(self.paths[split], _FLAGS[split])
 
-    def read(self, split: str) -> Rows:
+    def read_files(self, split: str) -> Rows:
         """Reads the rows of a split, once.
 
         Raises:
@@ -129,7 +137,7 @@ class RecordsTask(ClassificationTask):
         if self.has_weights:
             features["weight"] = tf.io.FixedLenFeature([], tf.float32)
         parts = []
-        for path in self.files(split):
+        for path in self.files_of(split):
             records = tf.data.TFRecordDataset(path, reader.compression(path)).batch(_ROWS_PER_CALL)
             records = without_autotune(records)
             try:
@@ -151,6 +159,15 @@ class RecordsTask(ClassificationTask):
             number = int(np.argmin(good))
             what = "is not a finite number" if self.is_regression else f"is not one of 0 to {len(self.labels) - 1}"
             raise InputError(f"{self.paths[split]}: the label {labels[number]:g} of example {number + 1} {what}")
+
+    def contents_and_classes(self, examples: Rows) -> tuple[list[str], list[Hashable]]:
+        """Returns the token ids of rows as text, and their labels; a score is no class."""
+        contents = [" ".join(map(str, row)) for row in examples.columns["input_ids"].tolist()]
+        return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
+
+    def some_of(self, examples: Rows, numbers: np.ndarray) -> Rows:
+        """See `Task`."""
+        return Rows({name: column[numbers] for name, column in examples.columns.items()})
 
     def encode(self, examples: Rows, tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Returns the columns of the records.

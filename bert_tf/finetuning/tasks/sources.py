@@ -36,9 +36,11 @@ class Source(abc.ABC):
       kind: of the task, if the source knows it; else "".
       labels: names of the classes, if the source knows them; else ().
       has_label_sets: whether an example has a tuple of labels instead of one.
+      has_dev: whether there is dev data.
     """
 
     has_pairs: bool
+    has_dev: bool = True
     kind: str = ""
     labels: tuple[str, ...] = ()
     has_label_sets: bool = False
@@ -108,6 +110,11 @@ class FileSource(Source):
     def has_pairs(self) -> bool:
         """See `Source`."""
         return bool(self.text_b)
+
+    @property
+    def has_dev(self) -> bool:
+        """See `Source`."""
+        return bool(self.paths.get("dev") or tables.files_in(self.data_dir, "dev", self.format))
 
     def files(self, split: str) -> list[str]:
         """See `Source`."""

@@ -6,7 +6,7 @@ Letters: B batch, S sequence length, N rows.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,9 @@ from absl import logging
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task
 from bert_tf.finetuning.tasks import squad_file, squad_results
 from bert_tf.finetuning.tasks.squad_answers import Decoding, decode
@@ -49,6 +52,7 @@ class SquadTask(Task):
       run_folder: whose tuned null threshold decides, if `null_threshold` is None.
       null_threshold: see `null_score_diff_threshold`.
       tune_null_threshold: whether an evaluation chooses the threshold anew.
+      held_out: see `Task`.
     """
 
     train_files: tuple[str, ...]
@@ -59,12 +63,17 @@ class SquadTask(Task):
     run_folder: str = ""
     null_threshold: float | None = None
     tune_null_threshold: bool = False
+    held_out: HeldOut | None = None
 
     kind: ClassVar[str] = SPAN
     name: ClassVar[str] = NAME
     labels: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    test_is_dev: ClassVar[bool] = True
+
+    @property
+    def test_is_dev(self) -> bool:
+        """Both are `predict_file`, unless the dev data is held out."""
+        return not (self.held_out and self.held_out.is_dev)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -73,7 +82,7 @@ class SquadTask(Task):
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""
-        return {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
+        return super().data_facts() | {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses a model without a second segment, and rows without room for a context.
@@ -89,11 +98,16 @@ class SquadTask(Task):
                 f"{self.max_query_length} leaves no room for its context; raise the one or lower the other"
             )
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.predict_file)
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return list(self.train_files) if split == "train" else [self.predict_file]
 
-    def read(self, split: str) -> list[Question]:
+    def read_files(self, split: str) -> list[Question]:
         """Reads the questions of train, dev or test.
 
         Raises:
@@ -140,6 +154,10 @@ class SquadTask(Task):
                 )
         wrong = [q for q in questions if q.answers and not squad_file.answer_words(q.context, q.answers[0])]
         squad_file.warn_of_offsets(path, wrong, len(questions), "do not count in the loss, but in the metrics")
+
+    def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
+        """Returns the contexts, so that the questions on one stay together, and whether they have an answer."""
+        return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """See `encode_questions`."""
@@ -249,7 +267,9 @@ def squad_task(settings: SquadSettings) -> SquadTask:
       InputError: the null threshold is given or tuned where each question has an answer, or the folder is damaged.
     """
     folder = settings.ensemble_members[0] if settings.ensemble_members else settings.output_dir
-    facts = _facts(settings, _folder_of(folder))
+    known = description.if_trained(_folder_of(folder))
+    known = known if known and known.kind == SPAN else None
+    facts = _facts(settings, known)
     has_unanswerable = facts["version_2_with_negative"]
     for flag in ("tune_null_threshold", "null_score_diff_threshold"):
         if getattr(settings, flag) not in (None, False) and not has_unanswerable:
@@ -261,7 +281,7 @@ def squad_task(settings: SquadSettings) -> SquadTask:
         settings.exact_answer_offsets,
         settings.verbose_logging,
     )
-    return SquadTask(
+    task = SquadTask(
         settings.train_files,
         settings.predict_file,
         decoding,
@@ -271,6 +291,8 @@ def squad_task(settings: SquadSettings) -> SquadTask:
         settings.null_score_diff_threshold,
         settings.tune_null_threshold,
     )
+    is_test = settings.dev_share is not None and settings.do_predict
+    return with_dev_share(task, settings, known, has_dev=task.has_dev_files and not is_test)
 
 
 def _folder_of(path: str) -> str:
@@ -278,10 +300,9 @@ def _folder_of(path: str) -> str:
     return path if tf.io.gfile.isdir(path) else path.rpartition("/")[0]
 
 
-def _facts(settings: SquadSettings, folder: str) -> dict[str, Any]:
-    """Returns the flags of `_DEFAULTS`: as given, else those of the run in a folder, else the defaults."""
-    described = description.if_trained(folder)
-    trained = {**described.data, **described.parameters} if described and described.kind == SPAN else {}
+def _facts(settings: SquadSettings, known: TaskDescription | None) -> dict[str, Any]:
+    """Returns the flags of `_DEFAULTS`: as given, else those of a known run, else the defaults."""
+    trained = {**known.data, **known.parameters} if known else {}
     given = {name: getattr(settings, name) for name in _DEFAULTS}
     return {**_DEFAULTS, **{name: trained[name] for name in _DEFAULTS if name in trained},
             **{name: value for name, value in given.items() if value is not None}}  # fmt: skip

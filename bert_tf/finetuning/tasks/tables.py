@@ -43,20 +43,36 @@ class Layout:
     quoted: bool | None = False
 
 
+def files_in(folder: str, split: str, format: str = "") -> list[str]:
+    """Returns the paths of a folder's files that are named as a split, with an extension of a format or of any."""
+    ends = _extensions(format) if folder else []
+    return [path for end in ends if tf.io.gfile.exists(path := os.path.join(folder, split + end))]
+
+
+def _extensions(format: str) -> list[str]:
+    return [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
+
+
+def without_file(split: str) -> str:
+    """Returns what else gives a split that has no file, for messages."""
+    return ", or give --dev_share=0.1 to hold out a tenth of the training data" if split == "dev" else ""
+
+
 def find_file(folder: str, split: str, format: str = "") -> str:
     """Returns the path of a split's file in a folder: the split's name and the extension of a format.
 
     Raises:
       InputError: there is no such file, or more than one.
     """
-    extensions = [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
-    found = [path for end in extensions if tf.io.gfile.exists(path := os.path.join(folder, split + end))]
+    extensions, found = _extensions(format), files_in(folder, split, format)
     if len(found) > 1:
         names = " and ".join(map(os.path.basename, found))
         raise InputError(f"{folder}: has {names}; remove one, or choose by --data_format")
     if not found:
         more = f" (nor one with {', '.join(extensions[1:])})" if extensions[1:] else ""
-        raise InputError(f"{os.path.join(folder, split + extensions[0])}: no such file{more}; check --data_dir")
+        raise InputError(
+            f"{os.path.join(folder, split + extensions[0])}: no such file{more}; check --data_dir{without_file(split)}"
+        )
     return found[0]
 
 

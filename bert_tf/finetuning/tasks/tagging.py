@@ -6,8 +6,9 @@ Letters: B batch, S sequence length, N rows, C labels.
 """
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf.config import BertConfig
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import LOSS, Columns, Split, Task
 from bert_tf.finetuning.tasks import conll_files, entity_scores, tag_schemes
 from bert_tf.finetuning.tasks.conll_files import Sentence
@@ -50,6 +52,7 @@ class TaggingTask(Task):
       features: a name in `tagging_heads.FEATURES`; "" to train the encoder.
       lstm_size: units of each direction of the head on features.
       activations_dir: see `Task`.
+      held_out: see `Task`.
     """
 
     source: TaggingSource
@@ -59,6 +62,7 @@ class TaggingTask(Task):
     features: str = ""
     lstm_size: int = 0
     activations_dir: str = ""
+    held_out: HeldOut | None = None
 
     kind = TAGGING
     name = NAME
@@ -93,13 +97,18 @@ class TaggingTask(Task):
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""
-        return self.source.facts()
+        return super().data_facts() | self.source.facts()
 
-    def files(self, split: str) -> list[str]:
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return self.source.has_dev
+
+    def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return [self.source.file(split)]
 
-    def read(self, split: str) -> Sequence[Sentence]:
+    def read_files(self, split: str) -> Sequence[Sentence]:
         """See `TaggingSource.read`; all types of entities must be the task's.
 
         Raises:
@@ -112,6 +121,19 @@ class TaggingTask(Task):
                 if prefix != tag_schemes.OUTSIDE and type_ not in self.types:
                     raise InputError(self._unknown(split, sentence.line + number, tag))
         return sentences
+
+    def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
+        """Returns the words of sentences, or of their documents with `document_context`, and the types of entities."""
+        contents = [content_of(*sentence.words) for sentence in examples]
+        if self.document_context:
+            numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
+            texts = {
+                number: " ".join(contents[i] for i, _ in group)
+                for number, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1])
+            }
+            contents = [texts[number] for number in numbers]
+        types = [{tag_schemes.split_tag(tag)[1] for tag in s.tags if tag != tag_schemes.OUTSIDE} for s in examples]
+        return contents, [tuple(sorted(found)) for found in types]
 
     def _unknown(self, split: str, line: int, tag: str) -> str:
         remedy = "mend it, or name all types with --entity_types"

@@ -7,6 +7,7 @@ from absl import logging
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.tasks import tag_schemes
 from bert_tf.finetuning.tasks.conll_files import Layout
 from bert_tf.finetuning.tasks.tagging import TAGGING, TaggingTask
@@ -40,7 +41,7 @@ def tagging_task(settings: NerSettings) -> TaggingTask:
     uses_features = features != _FINE_TUNING
     if not uses_features and (settings.lstm_size is not None or settings.activations_dir):
         raise InputError("--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")
-    return TaggingTask(
+    task = TaggingTask(
         source,
         _types(settings, known, source),
         parameters["tag_scheme"] if known else source.scheme_of("train"),
@@ -49,6 +50,7 @@ def tagging_task(settings: NerSettings) -> TaggingTask:
         _fact(settings, "lstm_size", parameters, _LSTM_SIZE) if uses_features else 0,
         (settings.activations_dir or os.path.join(settings.output_dir, "activations")) if uses_features else "",
     )
+    return with_dev_share(task, settings, known)
 
 
 def _run_in(output_dir: str) -> TaskDescription | None:

@@ -38,6 +38,11 @@ class TaggingSource:
         """Returns the path of a split's file."""
         return self.paths.get(split) or conll_files.find_file(self.data_dir, split)
 
+    @property
+    def has_dev(self) -> bool:
+        """Whether there is a file of the dev data."""
+        return bool(self.paths.get("dev") or conll_files.files_in(self.data_dir, "dev"))
+
     def facts(self) -> dict[str, Any]:
         """Returns what decides how the files are read, by the names of the flags."""
         return {

@@ -13,7 +13,13 @@ from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
 from bert_tf.finetuning.tasks.sources import Placed, Source, label_text
 from tfrecords.errors import InputError
 
-_DEV_SPLITS = ("validation", "validation_matched", "dev", "valid", "test")
+_DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
+# The usual order of two texts, by the names of their features.
+_PAIRS = (
+    ("premise", "hypothesis"), ("context", "hypothesis"), ("text", "hypothesis"), ("question", "sentence"),
+    ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
+    ("query", "document"), ("title", "text"), ("title", "description"),
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +36,7 @@ class TfdsSource(Source):
       label: feature of the label.
       kind: of the task, from the type of the label.
       labels: names of the classes; () if the set does not know them.
+      has_dev: whether the set has dev data, rather than test data that is used as such.
     """
 
     name: str
@@ -41,6 +48,7 @@ class TfdsSource(Source):
     label: str
     kind: str
     labels: tuple[str, ...]
+    has_dev: bool
 
     @property
     def has_pairs(self) -> bool:
@@ -69,6 +77,11 @@ class TfdsSource(Source):
         }
 
     def _read(self, split: str) -> list[Placed]:
+        if split == "dev" and not self.has_dev and self.splits["dev"] == "test":
+            logging.warning(
+                "%s has no validation split, so its test split is the dev data; give --dev_share or --tfds_splits for "
+                "other dev data", self.name,
+            )  # fmt: skip
         own, placed, unlabeled = self.splits[split], [], 0
         for number, row in enumerate(self._rows(own), 1):
             place = f"{self.name} {own} example {number}"
@@ -128,6 +141,7 @@ def open_set(
       InputError: there is no such set, or its features do not tell texts from label.
     """
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import read_only_builder
 
     try:
         with _quiet():
@@ -137,11 +151,15 @@ def open_set(
             f"--tfds_name={name}: TensorFlow Datasets cannot find it; the sets and their configurations are at "
             "www.tensorflow.org/datasets/catalog"
         ) from error
-    features = dict(builder.info.features.items())
+    # Of a set whose files alone are there, the library gives the features in another order in each process.
+    is_ordered = not isinstance(builder, read_only_builder.ReadOnlyBuilder)
+    features = dict(builder.info.features.items() if is_ordered else sorted(builder.info.features.items()))
     label = _label_feature(name, features, columns["label_column"])
-    text_a, text_b = _text_features(name, features, label, columns["text_a_column"], columns["text_b_column"])
+    given = (columns["text_a_column"], columns["text_b_column"])
+    text_a, text_b = _text_features(name, features, label, *given, is_ordered)
     kind, labels = _kind_of(name, label, features[label], is_regression)
-    found = TfdsSource(name, data_dir, builder, _splits(name, builder, splits), text_a, text_b, label, kind, labels)
+    parts, has_dev = _splits(builder, splits)
+    found = TfdsSource(name, data_dir, builder, parts, text_a, text_b, label, kind, labels, has_dev)
     logging.info("%s: %s from %s of %s", name, label, " and ".join(filter(None, (text_a, text_b))), found.splits)
     return found
 
@@ -158,8 +176,9 @@ def _label_feature(name: str, features: Mapping[str, Any], given: str | None) ->
 
 
 def _text_features(
-    name: str, features: Mapping[str, Any], label: str, text_a: str | None, text_b: str | None
+    name: str, features: Mapping[str, Any], label: str, text_a: str | None, text_b: str | None, is_ordered: bool
 ) -> tuple[str, str]:
+    """Returns the features of the first and of the second text; "" if there is none."""
     texts = [
         each
         for each, feature in features.items()
@@ -170,11 +189,22 @@ def _text_features(
             raise InputError(f"--tfds_name={name}: {given!r} is none of its texts, {', '.join(texts)}")
     if text_a:
         return text_a, text_b or ""
-    if len(texts) not in (1, 2):
-        raise InputError(
-            f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}); give --text_a_column and --text_b_column"
-        )
-    return texts[0], texts[1] if texts[1:] else ""
+    if len(texts) == 1:
+        return texts[0], ""
+    if len(texts) == 2 and (is_ordered or _are_numbered(*texts)):
+        return texts[0], texts[1]
+    for pair in _PAIRS:
+        if set(texts) == set(pair):
+            return pair
+    raise InputError(
+        f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}), and their order is unknown; give "
+        "--text_a_column and --text_b_column"
+    )
+
+
+def _are_numbered(first: str, second: str) -> bool:
+    """Whether two names differ in their last character alone, such as sentence1 and sentence2."""
+    return first[:-1] == second[:-1] and first[-1:] + second[-1:] in ("12", "01", "ab")
 
 
 def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
@@ -192,17 +222,17 @@ def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[
     return (REGRESSION if is_float or is_regression else CLASSIFICATION), ()
 
 
-def _splits(name: str, builder: Any, given: str) -> dict[str, str]:
+def _splits(builder: Any, given: str) -> tuple[dict[str, str], bool]:
+    """Returns the set's names of train, dev and test, and whether it has dev data."""
     known: Sequence[str] = list(builder.info.splits)
     if given:
         names = [part.strip() for part in given.split(",")]
         if not 1 <= len(names) <= 3 or not all(names):
             raise InputError(f"--tfds_splits={given}: name up to three splits, for train, dev and test")
-        return dict(zip(("train", "dev", "test"), [*names, *names[-1:] * 2], strict=False))
-    dev = next((split for split in _DEV_SPLITS if split in known), _DEV_SPLITS[0])
-    if dev == "test":
-        logging.warning("%s has no validation split, so its test split is the dev data; --tfds_splits chooses", name)
-    return {"train": "train", "dev": dev, "test": "test_matched" if "test_matched" in known else "test"}
+        return dict(zip(("train", "dev", "test"), [*names, *names[-1:] * 2], strict=False)), len(names) > 1
+    dev = next((split for split in _DEV_SPLITS if split in known), "test")
+    test = "test_matched" if "test_matched" in known else "test"
+    return {"train": "train", "dev": dev, "test": test}, dev != "test"
 
 
 def _text(place: str, value: bytes) -> str:

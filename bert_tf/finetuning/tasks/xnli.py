@@ -38,26 +38,26 @@ class XnliTask(GlueTask):
 
     def data_facts(self) -> dict[str, Any]:
         """Returns the languages."""
-        return {"xnli_language": list(self.languages)}
+        return super().data_facts() | {"xnli_language": list(self.languages)}
 
     def label_value(self, text: str) -> float:
         """See `ClassificationTask`."""
         return super().label_value(_SPELLINGS.get(text, text))
 
-    def read(self, split: str) -> list[Example]:
+    def read_files(self, split: str) -> list[Example]:
         """Reads the examples of the languages.
 
         Raises:
           InputError: see `GlueTask`; or a language is missing in the file.
         """
-        examples = super().read(split)
+        examples = super().read_files(split)
         if split == "train":
             return examples
         examples = [dataclasses.replace(example, id=None, group=example.id or "") for example in examples]
         for language in self.languages:
             if not any(example.group == language for example in examples):
                 found = ", ".join(sorted({example.group for example in examples} - {""})) or "no column 'language'"
-                raise InputError(f"--xnli_language={language}: {self.files(split)[0]} has only {found}")
+                raise InputError(f"--xnli_language={language}: {self.files_of(split)[0]} has only {found}")
         return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:

@@ -98,3 +98,38 @@ def test_flags_that_name_two_sets_are_refused(tmp_path):
             settings("glue/mrpc", tmp_path, **changes)
     with pytest.raises(InputError, match="need --tfds_name"):
         settings("", tmp_path, task_name="own", data_dir="d")
+
+
+def prepared(folder, name, texts, splits=("train", "validation")):
+    """Writes the files of a set whose code is not there; each text is the name of its feature and a number."""
+    features = {**dict.fromkeys(texts, tfds.features.Text()), "label": tfds.features.ClassLabel(names=["no", "yes"])}
+    rows = [(i, {**{text: f"{text} {i}" for text in texts}, "label": i % 2}) for i in range(20)]
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name, "1.0.0", data_dir=str(folder), features=tfds.features.FeaturesDict(features),
+        split_datasets=dict.fromkeys(splits, rows),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2"), ("question", "passage")])
+def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
+    prepared(tmp_path, "stored", names)
+    task = find_task(settings("stored", tmp_path))
+    assert (task.source.text_a, task.source.text_b) == names
+    assert task.read("train")[0].text_a.split()[0] == names[0]
+
+
+def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
+    prepared(tmp_path, "stored", ("zeta", "alpha"))
+    with pytest.raises(InputError, match="has 2 texts .alpha, zeta., and their order is unknown; give --text_a_column"):
+        find_task(settings("stored", tmp_path))
+    task = find_task(settings("stored", tmp_path, text_a_column="zeta", text_b_column="alpha"))
+    assert task.source.text_a == "zeta"
+
+
+def test_a_share_is_held_out_of_a_set_without_dev_data(tmp_path, caplog):
+    prepared(tmp_path, "stored", ("text",), ("train", "test"))
+    task = find_task(settings("stored", tmp_path, dev_share=0.2))
+    assert [len(task.read(split)) for split in ("train", "dev", "test")] == [16, 4, 20]
+    assert "validation" not in caplog.text
+    assert len(find_task(settings("stored", tmp_path)).read("dev")) == 20
+    assert "has no validation split, so its test split is the dev data; give --dev_share" in caplog.text

@@ -1,0 +1,237 @@
+"""`--dev_share`: dev data that is held out of the training data, for each kind of task."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from bert_tf.command_line import parse
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
+from bert_tf.finetuning.tasks.choice import choice_task
+from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.finetuning.tasks.squad import squad_task
+from bert_tf.finetuning.tasks.tagging_data import tagging_task
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.run_ner import main as run_ner
+from bert_tf.run_squad import main as run_squad
+from bert_tf.run_swag import main as run_swag
+from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
+from tfrecords.errors import InputError
+
+WORDS = ("man", "woman", "time", "years", "people", "said")
+LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3]) for i in range(60)]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "config.json"
+    shape = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=32, hidden_dropout_prob=0.0)
+    path.write_text(shape.to_json_string())
+    return path
+
+
+@pytest.fixture
+def flags(config, vocab_file, tmp_path):
+    def make(cls, *more, output="out"):
+        own = [f"--bert_config_file={config}", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path / output}"]
+        return parse(cls, [*own, "--max_seq_length=32", "--train_batch_size=8", "--num_train_epochs=1",
+                           "--max_query_length=8" if cls is SquadSettings else "--random_seed=0", *more])  # fmt: skip
+
+    return make
+
+
+def table(path, rows=LABELED, head="text\tlabel"):
+    path.write_text(head + "\n" + "".join("\t".join(row) + "\n" for row in rows))
+    return f"--train_data_path={path}"
+
+
+def conll(path, documents):
+    lines = []
+    for document in documents:
+        lines += ["-DOCSTART- O", ""] + [line for sentence in document for line in (*sentence, "")]
+    path.write_text("\n".join(lines) + "\n")
+    return f"--train_data_path={path}"
+
+
+DOCUMENTS = [
+    [[f"{w} O", f"{WORDS[d % 3]} B-PER" if (d + s) % 2 else "number O", f"{d} O"] for s, w in enumerate(WORDS[:3])]
+    for d in range(10)
+]
+
+
+def squad(path, contexts=12):
+    paragraphs = []
+    for number in range(contexts):
+        context = f"they said {WORDS[number % 6]} {number} ."
+        answers = [{"text": WORDS[number % 6], "answer_start": context.index(WORDS[number % 6], 9)}]
+        asked = [{"id": f"{number}-{n}", "question": f"what {n} ?", "answers": answers} for n in range(2)]
+        paragraphs.append({"context": context, "qas": asked})
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    return path
+
+
+def choices(path):
+    lines = [
+        {"context": f"the {WORDS[i % 6]} {i // 2}", "choices": [f"had {i}", "number"], "label": 0} for i in range(40)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"--train_data_path={path}"
+
+
+def parts(task):
+    """The examples of both parts, which are those of the training file in their order."""
+    train, dev = task.read("train"), task.read("dev")
+    whole = task.read_files("train")
+    assert [example for example in whole if example in train or example in dev] == whole
+    assert task.files("dev") == task.files("train") and task.fingerprint("dev") != task.fingerprint("train")
+    return train, dev
+
+
+def test_classes_are_held_out_in_proportion_and_texts_stay_together(flags, tmp_path):
+    train_file = table(tmp_path / "all.tsv")
+    task = find_task(
+        flags(ClassifierSettings, "--task_name=own", train_file, "--do_train", "--do_eval", "--dev_share=0.2")
+    )
+    train, dev = parts(task)
+    assert sorted(example.label for example in dev) == ["bad"] * 4 + ["good"] * 8
+    assert not {example.text_a for example in train} & {example.text_a for example in dev}
+    shuffled = random.Random(0).sample(LABELED, len(LABELED))
+    moved = table(tmp_path / "moved.tsv", shuffled)
+    again = find_task(
+        flags(
+            ClassifierSettings,
+            "--task_name=own",
+            moved,
+            "--do_train",
+            "--do_eval",
+            "--dev_share=0.2",
+            "--random_seed=7",
+        )
+    )
+    assert {(e.text_a, e.label) for e in again.read("dev")} == {(e.text_a, e.label) for e in dev}
+    other = find_task(
+        flags(
+            ClassifierSettings, "--task_name=own", moved, "--do_train", "--do_eval", "--dev_share=0.2", "--dev_seed=7"
+        )
+    )
+    assert {e.text_a for e in other.read("dev")} != {e.text_a for e in dev}
+
+
+def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
+    share = ("--task_name=own", "--do_train", "--do_eval", "--dev_share=0.25")
+    numbers = table(tmp_path / "scores.tsv", [(f"text {i}", str(i / 7)) for i in range(40)])
+    task = find_task(flags(ClassifierSettings, *share, numbers, "--regression"))
+    train, dev = parts(task)
+    assert len(dev) == 10 and task.mean == pytest.approx(sum(float(e.label) for e in train) / 30)
+    sets = table(tmp_path / "sets.tsv", [(f"text {i}", "common,rare" if i < 8 else "common") for i in range(40)])
+    task = find_task(flags(ClassifierSettings, *share, sets, "--multi_label", "--class_weights=balanced"))
+    assert sum("rare" in example.label for example in parts(task)[1]) == 2
+    assert len(task.class_weights) == 2
+
+
+def test_a_benchmark_and_a_joint_task_are_divided(flags, tmp_path):
+    head = "index\tsentence1\tsentence2\tlabel"
+    rows = [(str(i), f"text {i}", "he was there", ("entailment", "not_entailment")[i % 2]) for i in range(40)]
+    table(tmp_path / "train.tsv", rows, head)
+    own = ("--task_name=RTE", f"--data_dir={tmp_path}", "--do_train", "--do_eval", "--dev_share=0.1")
+    assert len(parts(find_task(flags(ClassifierSettings, *own)))[1]) == 4
+    (other := tmp_path / "other").mkdir()
+    table(other / "train.tsv", [(t, label) for t, label in [("good", "1"), ("bad", "0")] * 5], "sentence\tlabel")
+    joint = find_task(flags(ClassifierSettings, *own, "--joint_tasks=SST-2", f"--joint_data_dirs={other}"))
+    assert (len(joint.read("train")), len(joint.read("dev"))) == (36 + 10, 4)
+    assert joint.data_facts()["dev_share"] == 0.1
+
+
+def test_the_questions_on_a_context_stay_together(flags, tmp_path):
+    task = squad_task(flags(SquadSettings, f"--train_file={squad(tmp_path / 'all.json')}", "--do_train", "--do_eval",
+                            "--dev_share=0.25"))  # fmt: skip
+    train, dev = parts(task)
+    assert len(dev) == 6 and not {q.context for q in train} & {q.context for q in dev}
+
+
+def test_the_choices_on_a_context_stay_together(flags, tmp_path):
+    own = (choices(tmp_path / "all.jsonl"), "--do_train", "--do_eval", "--dev_share=0.2")
+    task = choice_task(flags(SwagSettings, *own))
+    train, dev = parts(task)
+    assert len(dev) == 8 and not {e.context for e in train} & {e.context for e in dev}
+
+
+def test_sentences_are_held_out_alone_or_with_their_document(flags, tmp_path):
+    own = (conll(tmp_path / "all.conll", DOCUMENTS), "--do_train", "--do_eval", "--dev_share=0.2")
+    _, dev = parts(tagging_task(flags(NerSettings, *own)))
+    assert len(dev) == 6 and sum("B-PER" in sentence.tags for sentence in dev) == 3
+    train, dev = parts(tagging_task(flags(NerSettings, *own, "--document_context")))
+    assert len(dev) == 6 and not {s.words[2] for s in train} & {s.words[2] for s in dev}
+    assert [sentence.starts_document for sentence in dev] == [True, False, False] * 2
+
+
+def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path):
+    own = ("--task_name=own", table(tmp_path / "train.tsv"), f"--data_dir={tmp_path}")
+    scores = run_classifier(flags(ClassifierSettings, *own, "--do_train", "--do_eval", "--dev_share=0.2"))
+    assert description.read(str(tmp_path / "out")).data["dev_share"] == 0.2
+    lines = (tmp_path / "out" / "dev_predictions.jsonl").read_text().splitlines()
+    assert len(lines) == 12
+    assert run_classifier(flags(ClassifierSettings, *own, "--do_eval")) == pytest.approx(scores)
+    for flag, message in (
+        ("--dev_share=0.3", r"--dev_share=0.3: .* was trained with 0.2; drop the flag"),
+        ("--dev_seed=1", "--dev_seed=1: .* was trained with 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            find_task(flags(ClassifierSettings, *own, "--do_eval", flag))
+    more = table(tmp_path / "more.tsv", [*LABELED, ("more", "bad")])
+    with pytest.raises(InputError, match="was trained on other files or with another --dev_share"):
+        find_task(flags(ClassifierSettings, "--task_name=own", more, "--do_eval", "--dev_share=0.2"))
+    shutil.copy(tmp_path / "train.tsv", tmp_path / "copy.tsv")
+    copied = ("--task_name=own", f"--train_data_path={tmp_path / 'copy.tsv'}", "--dev_share=0.2")
+    assert len(find_task(flags(ClassifierSettings, *copied, "--do_eval")).read("dev")) == 12
+    shutil.copy(tmp_path / "more.tsv", tmp_path / "dev.tsv")
+    resumed = find_task(flags(ClassifierSettings, *own, "--do_train", "--do_eval"))
+    assert (len(resumed.read("train")), len(resumed.read("dev"))) == (48, 61)
+    with pytest.raises(InputError, match=r"--dev_share=0.2: there is dev data already \(.*dev.tsv\)"):
+        find_task(flags(ClassifierSettings, *own, "--do_eval", "--dev_share=0.2"))
+
+
+@pytest.mark.slow
+def test_questions_have_a_dev_set_beside_the_test_set_and_in_an_ensemble(flags, tmp_path):
+    own = (f"--train_file={squad(tmp_path / 'all.json')}", "--dev_share=0.25")
+    test = squad(tmp_path / "test.json", 3)
+    scores = [
+        run_squad(flags(SquadSettings, *own, "--do_train", "--do_eval", "--do_predict", f"--predict_file={test}",
+                        f"--model_seed={seed}", output=f"member{seed}"))
+        for seed in (1, 2)
+    ]  # fmt: skip
+    assert scores[0].keys() == {"f1", "exact_match", "loss"}
+    assert len(json.loads((tmp_path / "member1" / "predictions.json").read_text())) == 6
+    members = f"--ensemble_checkpoints={tmp_path / 'member1'},{tmp_path / 'member2'}"
+    run_squad(flags(SquadSettings, own[0], own[1], "--do_eval", members, output="ensemble"))
+    assert len(json.loads((tmp_path / "ensemble" / "predictions.json").read_text())) == 6
+    more = f"--train_file={squad(tmp_path / 'more.json', 16)}"
+    with pytest.raises(InputError, match="member1: was trained on other files"):
+        run_squad(flags(SquadSettings, more, own[1], "--do_eval", members, output="ensemble"))
+
+
+@pytest.mark.slow
+def test_tags_and_choices_are_trained_and_evaluated(flags, tmp_path):
+    own = (conll(tmp_path / "all.conll", DOCUMENTS), "--dev_share=0.2", "--do_lower_case")
+    assert "f1" in run_ner(flags(NerSettings, *own, "--do_train", "--do_eval", output="ner"))
+    assert len((tmp_path / "ner" / "dev_predictions.txt").read_text().split("\n\n")) > 6
+    own = (choices(tmp_path / "all.jsonl"), "--dev_share=0.2")
+    scores = run_swag(flags(SwagSettings, *own, "--do_train", "--do_eval", output="swag"))
+    assert run_swag(flags(SwagSettings, *own, "--do_eval", output="swag")) == pytest.approx(scores)
+
+
+@pytest.mark.parametrize("share", ["0", "1", "-0.1", "1.5"])
+def test_a_share_out_of_range_is_refused(flags, share):
+    with pytest.raises(InputError, match="--dev_share=.*: must be above 0 and below 1"):
+        flags(ClassifierSettings, "--task_name=own", "--data_dir=d", "--do_train", f"--dev_share={share}")
+
+
+def test_missing_dev_data_names_the_flag(flags, tmp_path):
+    own = ("--task_name=own", table(tmp_path / "train.tsv"))
+    with pytest.raises(InputError, match="needs --eval_data_path or --data_dir, or --dev_share and the train"):
+        flags(ClassifierSettings, *own, "--do_train", "--do_eval")
+    task = find_task(flags(ClassifierSettings, *own, f"--data_dir={tmp_path}", "--do_train", "--do_eval"))
+    with pytest.raises(InputError, match=r"dev.tsv: no such file \(.*\); check --data_dir, or give --dev_share=0.1"):
+        task.read("dev")
