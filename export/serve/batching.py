@@ -6,7 +6,6 @@ the oldest waiting request chooses those of about its length, because a batch is
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -76,7 +75,8 @@ class Batcher:
             raise ServingError(Code.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is full")
         key = (id(version), tuple(sorted(fetches)), rows > 0, *self._kind(feeds))
         queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
-        task = _Task(feeds, rows, _length(feeds), time.monotonic(), asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        task = _Task(feeds, rows, _length(feeds), loop.time(), loop.create_future())
         queue.tasks.append(task)
         self._start_batches()
         return await task.answer
@@ -97,7 +97,8 @@ class Batcher:
             queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # clients leave
             if not queue.tasks:
                 del self._queues[key]
-        now = time.monotonic()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         by_age = sorted(self._queues.values(), key=lambda queue: queue.tasks[0].arrived)
         for queue in by_age:
             while self._idle_threads and queue.tasks and self._is_ready(queue, now):
@@ -107,7 +108,7 @@ class Batcher:
             if self._timer:
                 self._timer.cancel()
             delay = max(0.0, min(waiting) + self._batching.batch_timeout - now)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._start_batches)
+            self._timer = loop.call_later(delay, self._start_batches)
 
     def _is_ready(self, queue: _Queue, now: float) -> bool:
         waited = now - queue.tasks[0].arrived

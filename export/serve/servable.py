@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import math
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -24,22 +25,19 @@ class Servable:
       signatures: name to definition, as in the SavedModel.
     """
 
-    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0, most_seconds: float = 0):
+    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
         """Loads a SavedModel.
 
         Args:
           folder: of the version.
           intra_op_threads: threads for one op; 0 for one each core.
           inter_op_threads: ops at the same time; 0 for one each core.
-          most_seconds: after which a run is given up; 0 for no limit.
 
         Raises:
           tf.errors.OpError, OSError: the folder holds no SavedModel, or a damaged one.
         """
         config = tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=intra_op_threads,
-            inter_op_parallelism_threads=inter_op_threads,
-            operation_timeout_in_ms=int(most_seconds * 1000),
+            intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
         )
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
@@ -49,8 +47,13 @@ class Servable:
             self._session.close()
             raise
         self.signatures: Mapping[str, meta_graph_pb2.SignatureDef] = dict(graph.signature_def)
+        self._options: tf.compat.v1.RunOptions | None = None
         self._making_calls = threading.Lock()
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
+
+    def limit_runs(self, seconds: float) -> None:
+        """Gives up each later run after so many seconds."""
+        self._options = tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
 
     def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:
         """Computes tensors.
@@ -60,13 +63,13 @@ class Servable:
           fetches: names of tensors.
 
         Raises:
-          tf.errors.OpError, ServingError: an op fails.
+          tf.errors.OpError, ServingError: an op fails, or the run takes longer than `limit_runs` allows.
         """
         fed, fetched = tuple(sorted(feeds)), tuple(sorted(set(fetches)))
         with self._making_calls:  # the graph takes new calls from one thread at a time
             call = self._kept_calls(fed, fetched)
         try:
-            values = call(*(feeds[name] for name in fed))
+            values = call(*(feeds[name] for name in fed), options=self._options)
         except UnicodeDecodeError as error:  # an op's message quotes bytes of the request
             raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))

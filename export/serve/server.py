@@ -73,20 +73,19 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads and warms up a version; runs in a thread.
+    """Loads and warms up a version, without a limit of time; runs in a thread.
 
     Raises:
       Exception: the version cannot be loaded, or a recorded request fails.
     """
-    servable = Servable(
-        folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism, settings.max_run_seconds
-    )
+    servable = Servable(folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism)
     try:
         if settings.enable_model_warmup:
             replay(folder, servable)
     except BaseException:
         servable.close()
         raise
+    servable.limit_runs(settings.max_run_seconds)
     return servable
 
 

@@ -87,7 +87,7 @@ class ServeSettings:
         first=True,
     )
     max_request_rows: int = setting("most rows of a request", 4096)
-    max_run_seconds: float = setting("time after which a run of a model is given up", 120.0, first=True)
+    max_run_seconds: float = setting("time after which a request's run of a model is given up", 120.0, first=True)
     max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
     max_connections: int = setting(
         "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest", 512

@@ -12,6 +12,7 @@ from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.export.exports import PAIRS
 from tests.export.serving.running import Running
+from tests.waiting import PATIENCE
 
 TEXTS = [a for a, _ in PAIRS]
 
@@ -104,7 +105,7 @@ def test_classify_and_regress_answer_over_rest_and_grpc(server, signatures):
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name, request.model_spec.signature_name = "classes", "examples"
     request.input.example_list.examples.extend(examples(texts))
-    found = server.predictions.Classify(request, timeout=30).result.classifications
+    found = server.predictions.Classify(request, timeout=PATIENCE).result.classifications
     np.testing.assert_allclose([[one.score for one in row.classes] for row in found], expected, atol=1e-5)
 
     expected = signatures["scores"]["serving_default"](text_a=tf.constant(texts))["score"].numpy()
@@ -113,7 +114,7 @@ def test_classify_and_regress_answer_over_rest_and_grpc(server, signatures):
     np.testing.assert_allclose(json.loads(answer)["results"], expected, atol=1e-5)
     request = regression_pb2.RegressionRequest(input=request.input, model_spec=request.model_spec)
     request.model_spec.name = "scores"
-    found = server.predictions.Regress(request, timeout=30).result.regressions
+    found = server.predictions.Regress(request, timeout=PATIENCE).result.regressions
     np.testing.assert_allclose([one.value for one in found], expected, atol=1e-5)
 
 

@@ -4,12 +4,13 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 v1 = tf.compat.v1
 KINDS = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "bool", "string")
 
 
-def write_model(base: pathlib.Path, version: int, slowness: int = 1) -> pathlib.Path:
+def write_model(base: pathlib.Path, version: int) -> pathlib.Path:
     """Writes a version whose default signature computes x / 2 + version."""
     folder = base / str(version)
     temporary = base / f"temporary-{version}"
@@ -18,10 +19,21 @@ def write_model(base: pathlib.Path, version: int, slowness: int = 1) -> pathlib.
         session.run(bias.initializer)
         builder = v1.saved_model.Builder(str(temporary))
         builder.add_meta_graph_and_variables(
-            session, [tf.saved_model.SERVING], signature_def_map=dict(_signatures(bias, slowness))
+            session, [tf.saved_model.SERVING], signature_def_map=dict(_signatures(bias))
         )
         builder.save()
     return temporary.rename(folder)
+
+
+def write_warmup(folder: pathlib.Path, signature: str, name: str, values) -> None:
+    """Adds a warm-up request of a signature for each value of its input."""
+    (folder / "assets.extra").mkdir()
+    with tf.io.TFRecordWriter(str(folder / "assets.extra/tf_serving_warmup_requests")) as writer:
+        for value in values:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.model_spec.signature_name = signature
+            log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+            writer.write(log.SerializeToString())
 
 
 def _signature(inputs, outputs, method="predict"):
@@ -29,7 +41,7 @@ def _signature(inputs, outputs, method="predict"):
     return v1.saved_model.build_signature_def(*infos, f"tensorflow/serving/{method}")
 
 
-def _signatures(bias, slowness):
+def _signatures(bias):
     x = v1.placeholder(tf.float32, [None])
     y = x / 2 + bias
     yield "serving_default", _signature({"x": x}, {"y": y})
@@ -49,11 +61,27 @@ def _signatures(bias, slowness):
     yield "half", _signature({"x": x}, {"y": tf.cast(x, tf.float16), "z": tf.cast(x, tf.bfloat16)})
     yield from _example_signatures(bias)
     steps = v1.placeholder(tf.int32, [None])
-    most = tf.reduce_max(tf.concat([steps, [0]], 0)) * slowness
+    most = tf.reduce_max(tf.concat([steps, [0]], 0))
     matrix = tf.while_loop(
         lambda i, m: i < most, lambda i, m: (i + 1, tf.tanh(m @ m)), [tf.constant(0), tf.ones([64, 64])]
     )[1]
     yield "slow", _signature({"steps": steps}, {"done": steps + tf.cast(matrix[0, 0] * 0, tf.int32)})
+    yield from _held_signatures()
+
+
+def _held_signatures():
+    """`held` computes until it is told to end: `release` ends as many runs as it has rows.
+
+    `begun` answers how many runs of `held` have begun since the version was loaded.
+    """
+    begun, leave = (v1.FIFOQueue(10_000, [tf.int32], [[]], shared_name=name) for name in ("begun", "leave"))
+    x = v1.placeholder(tf.int32, [None])
+    with tf.control_dependencies([begun.enqueue(0)]):
+        leaving = leave.dequeue()
+    for name, waited_for in (("held", leaving), ("release", leave.enqueue_many(x))):
+        with tf.control_dependencies([waited_for]):
+            yield name, _signature({"x": x}, {"y": tf.identity(x)})
+    yield "begun", _signature({"x": x}, {"y": tf.zeros_like(x) + begun.size()})
 
 
 def _example_signatures(bias):

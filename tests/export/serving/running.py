@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -14,26 +13,46 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
 
 from bert_tf.command_line import parse
+from export.serve import inference
 from export.serve.server import Server, read_config
 from export.serve.settings import ServeSettings
+from tests.bert_tf.ports import free_hosts
+from tests.waiting import PATIENCE
 
 
-def free_ports() -> tuple[int, int]:
+def free_ports() -> list[int]:
     """Returns two different ports that nothing listens on."""
-    with socket.socket() as first, socket.socket() as second:
-        for found in (first, second):
-            found.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+    return [int(host.rpartition(":")[2]) for host in free_hosts(2)]
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test can put forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        """See `asyncio.AbstractEventLoop`."""
+        return super().time() + self.ahead
+
+    async def advance(self, seconds: float) -> None:
+        """Puts the clock forward, and runs what is due then."""
+        self.ahead += seconds
+        for _ in range(5):  # each runs what those before it have made ready
+            await asyncio.sleep(0)
 
 
 class Running:
-    """A running server. Its clients use real sockets."""
+    """A running server. Its clients use real sockets.
+
+    Its deadlines are so long that only a test that puts the clock forward sees them. gRPC's own have a real clock.
+    """
 
     def __init__(self, *flags: str):
         self.rest_port, self.grpc_port = free_ports()
         ports = [f"--rest_api_port={self.rest_port}", f"--port={self.grpc_port}"]
-        self.settings = parse(ServeSettings, ["--file_system_poll_wait_seconds=0.05", *ports, *flags])
-        self._loop = asyncio.new_event_loop()
+        patient = [f"--rest_api_timeout_in_ms={PATIENCE * 1000:.0f}", f"--shutdown_grace_seconds={PATIENCE}"]
+        self.settings = parse(ServeSettings, ["--file_system_poll_wait_seconds=0.05", *patient, *ports, *flags])
+        self._loop = Loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.server = Server(self.settings)
@@ -46,13 +65,42 @@ class Running:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def wait(self, coroutine):
-        return self.submit(coroutine).result(60)
+        return self.submit(coroutine).result(2 * PATIENCE)
+
+    def advance(self, seconds: float) -> None:
+        """Puts the server's clock forward."""
+        self.wait(self._loop.advance(seconds))
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that are let in and not answered yet."""
+        return self.server._service.admission.requests
+
+    @property
+    def connections(self) -> int:
+        """Number of connections over REST."""
+        return len(self.server._rest.server.connections)
+
+    @property
+    def begun(self) -> int:
+        """Number of runs of the signature `held` that have begun."""
+        return self._run("default", "begun", 1)[0]
+
+    def release(self, runs: int = 1, model: str = "default") -> None:
+        """Ends so many runs of `held`, also of requests that have been given up."""
+        self._run(model, "release", runs)
+
+    def _run(self, model: str, signature: str, rows: int) -> np.ndarray:
+        """Runs a model whatever limits the server has."""
+        servable = self.server._models.latest(model).servable
+        plan = inference.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
+        return plan.finish(servable.run(plan.feeds, plan.fetches))["y"]
 
     def stop(self) -> None:
         self._channel.close()
         self.wait(self.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join()
 
     def http(self, method: str, path: str, body=None, headers=None) -> tuple[int, dict, bytes]:
         """Sends a request; returns status, headers and body. A body that is no bytes is sent as JSON."""
@@ -60,7 +108,7 @@ class Running:
         url = f"http://127.0.0.1:{self.rest_port}{path}"
         request = urllib.request.Request(url, data, headers or {}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as error:
             return error.code, dict(error.headers), error.read()
@@ -73,13 +121,13 @@ class Running:
         status, _, answer = self.http("GET", path)
         return status, json.loads(answer)
 
-    def predict(self, model: str, signature: str = "", timeout: float = 20, **inputs) -> dict[str, np.ndarray]:
+    def predict(self, model: str, signature: str = "", timeout: float = PATIENCE, **inputs) -> dict[str, np.ndarray]:
         """Predicts over gRPC."""
         request = predict_pb2.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = model, signature
         for name, value in inputs.items():
             request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-        response = self.predictions.Predict(request, timeout=timeout)
+        response = self.predictions.Predict(request, timeout=timeout, wait_for_ready=True)
         return {name: tf.make_ndarray(tensor) for name, tensor in response.outputs.items()}
 
     def states(self, model: str) -> dict[int, str]:

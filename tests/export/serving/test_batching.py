@@ -10,6 +10,8 @@ from export.serve.batching import Batcher
 from export.serve.config_files import Batching
 from export.serve.errors import Code, ServingError
 from export.serve.versions import Version
+from tests.export.serving.running import Loop
+from tests.waiting import PATIENCE
 
 
 class Model:
@@ -21,7 +23,7 @@ class Model:
         self.go.set()
 
     def run(self, feeds, fetches):
-        self.go.wait(10)
+        self.go.wait()
         array = feeds["x"]
         self.batches.append(array)
         if array.dtype == object:
@@ -46,14 +48,14 @@ def run_all(batching: Batching, requests, model=None, first=None):
         version = Version("m", 1, servable=model)
         model.go.clear()
         busy = asyncio.ensure_future(batcher.run(version, {"x": requests[0] if first is None else first}, ["y"]))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # it queues
         waiting = [asyncio.ensure_future(batcher.run(version, {"x": one}, ["y"])) for one in requests]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # it queues
         model.go.set()
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         await busy
         batcher.close()
-        await asyncio.wait_for(version.unused(), 5)
+        await version.unused()
         return answers
 
     answers = asyncio.run(main())
@@ -105,20 +107,24 @@ def test_shapes_are_kept_apart_or_padded():
 
 
 def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
-    async def main():
-        model = Model()
-        version = Version("m", 1, servable=model)
-        batcher = Batcher(Batching(max_batch_size=2, batch_timeout=0.3, **ONE_THREAD))
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        await asyncio.gather(*(batcher.run(version, {"x": np.ones(1)}, ["y"]) for _ in range(2)))
-        full = loop.time() - start
-        await batcher.run(version, {"x": np.ones(1)}, ["y"])
-        batcher.close()
-        return full, loop.time() - start, [len(batch) for batch in model.batches]
+    loop, model, timeout = Loop(), Model(), 2 * PATIENCE
 
-    full, alone, sizes = asyncio.run(main())
-    assert full < 0.2 and alone >= 0.3 and sizes == [2, 1]
+    async def main():
+        version = Version("m", 1, servable=model)
+        batcher = Batcher(Batching(max_batch_size=2, batch_timeout=timeout, **ONE_THREAD))
+        await asyncio.gather(*(batcher.run(version, {"x": np.ones(1)}, ["y"]) for _ in range(2)))
+        assert loop.ahead == 0, "it is full"
+        alone = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))
+        await asyncio.sleep(0)
+        await loop.advance(timeout / 2)
+        assert [len(batch) for batch in model.batches] == [2] and not alone.done()
+        await loop.advance(timeout / 2)
+        await alone
+        batcher.close()
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert [len(batch) for batch in model.batches] == [2, 1]
 
 
 @pytest.mark.parametrize("feeds", [{"x": np.float32(1)}, {"x": np.ones(2), "z": np.ones(3)}])
@@ -134,9 +140,9 @@ def test_a_client_that_leaves_is_not_computed():
         batcher = Batcher(Batching(**ONE_THREAD))
         model.go.clear()
         busy = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # it queues
         left = asyncio.ensure_future(batcher.run(version, {"x": np.zeros(3)}, ["y"]))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # it queues
         left.cancel()
         model.go.set()
         await busy

@@ -178,7 +178,9 @@ def test_grpc_errors(server):
         for size in shape:
             request.inputs["x"].tensor_shape.dim.add(size=size)
         assert grpc_error(server.predictions.Predict, request)[0] == "INVALID_ARGUMENT"
-    assert grpc_error(server.predict, "half", "slow", steps=[30_000], timeout=0.2)[0] == "DEADLINE_EXCEEDED"
+    held = np.zeros(1, np.int32)
+    assert grpc_error(server.predict, "half", "held", x=held, timeout=0.2)[0] == "DEADLINE_EXCEEDED"
+    server.release(model="half")
 
 
 def example(x: float) -> tf.train.Example:

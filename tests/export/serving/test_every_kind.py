@@ -12,6 +12,7 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_
 from export.settings import ExportSettings
 from tests.export.serving.every_kind import GOOD, write_export
 from tests.export.serving.running import running
+from tests.waiting import PATIENCE
 from tfrecords.errors import InputError
 
 REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
@@ -225,12 +226,12 @@ def test_classify_and_regress_belong_to_their_kinds(server, model):
     for called, (call, request) in calls.items():
         request.model_spec.name, request.model_spec.signature_name = model, "examples"
         with pytest.raises(grpc.RpcError) as raised:
-            call(request, timeout=20)
+            call(request, timeout=PATIENCE)
         assert raised.value.code() in REFUSED, "no example"
         wrong = request.input.example_list.examples.add()
         wrong.features.feature["x"].float_list.value.append(1.0)
         with pytest.raises(grpc.RpcError) as raised:
-            call(request, timeout=20)
+            call(request, timeout=PATIENCE)
         assert raised.value.code() in REFUSED and len(raised.value.details().splitlines()) == 1
         if called == method:
             assert next(iter(GOOD[model])) in raised.value.details()
@@ -247,7 +248,7 @@ def test_tensors_that_lie_about_their_size_are_refused(server, model):
         for size in sizes:
             request.inputs[name].tensor_shape.dim.add(size=size)
         with pytest.raises(grpc.RpcError) as raised:
-            server.predictions.Predict(request, timeout=20)
+            server.predictions.Predict(request, timeout=PATIENCE)
         assert raised.value.code() in REFUSED, sizes
 
 

@@ -2,29 +2,21 @@
 
 import gc
 import shutil
-import time
 import weakref
 
 import grpc
 import pytest
-import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
+from tensorflow_serving.apis import model_management_pb2
 
 from bert_tf.command_line import parse
 from export.serve.servable import Servable
 from export.serve.server import read_config
 from export.serve.settings import ServeSettings
-from tests.export.serving.models import halves, write_model
+from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import Running, running
+from tests.waiting import PATIENCE, wait_until
 from tfrecords.errors import InputError
-
-
-def wait_until(condition, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def answered_version(server, model="m", path="") -> float:
@@ -42,38 +34,30 @@ def one_model(name: str, base, more: str = "") -> str:
     return f'name: "{name}" base_path: "{base}" model_platform: "tensorflow" {more}'
 
 
-def write_warmup(folder, *values: float) -> None:
-    (folder / "assets.extra").mkdir(exist_ok=True)
-    with tf.io.TFRecordWriter(str(folder / "assets.extra/tf_serving_warmup_requests")) as writer:
-        for value in values:
-            log = prediction_log_pb2.PredictionLog()
-            log.predict_log.request.model_spec.signature_name = "checked"
-            log.predict_log.request.inputs["x"].CopyFrom(tf.make_tensor_proto([value]))
-            writer.write(log.SerializeToString())
-
-
 def test_a_new_version_takes_over_and_a_broken_one_does_not(tmp_path):
-    base = tmp_path / "m"
+    base, made = tmp_path / "m", tmp_path / "made"
     base.mkdir()
+    made.mkdir()
     write_model(base, 1)
     with running("--model_name=m", f"--model_base_path={base}") as server:
         assert answered_version(server) == 1
-        write_warmup(write_model(base, 2), 1.0, 2.0)
+        write_warmup(write_model(made, 2), "checked", "x", [[1.0], [2.0]])
+        (made / "2").rename(base / "2")
         wait_until(lambda: answered_version(server) == 2)
         wait_until(lambda: server.states("m") == {2: "AVAILABLE", 1: "END"})
 
         broken = base / "3"
-        broken.mkdir()
-        (broken / "saved_model.pb").write_bytes(b"no graph")
+        (made / "3").mkdir()
+        (made / "3/saved_model.pb").write_bytes(b"no graph")
+        (made / "3").rename(broken)
         wait_until(lambda: server.states("m").get(3) == "END")
         status = server.get("/v1/models/m/versions/3")[1]["model_version_status"][0]["status"]
         assert status["error_code"] != "OK" and status["error_message"]
         assert answered_version(server) == 2, "the old version serves on"
         assert server.post("/v1/models/m/versions/3:predict", {"instances": [0.0]})[0] == 404
 
-        bad_warmup = write_model(tmp_path, 4)
-        write_warmup(bad_warmup, 1.0, -1.0)
-        bad_warmup.rename(base / "4")
+        write_warmup(write_model(made, 4), "checked", "x", [[1.0], [-1.0]])
+        (made / "4").rename(base / "4")
         wait_until(lambda: server.states("m").get(4) == "END")
         message = server.get("/v1/models/m/versions/4")[1]["model_version_status"][0]["status"]["error_message"]
         assert "tf_serving_warmup_requests, request 1:" in message and "x is negative" in message
@@ -112,7 +96,7 @@ def test_policies_labels_and_reloads(tmp_path):
             request = model_management_pb2.ReloadConfigRequest()
             text_format.Parse(text, request.config)
             try:
-                return server.models.HandleReloadConfigRequest(request, timeout=30).status.error_code, ""
+                return server.models.HandleReloadConfigRequest(request, timeout=PATIENCE).status.error_code, ""
             except grpc.RpcError as error:
                 return error.code().name, error.details()
 
@@ -138,7 +122,7 @@ def test_policies_labels_and_reloads(tmp_path):
         assert answered_version(server) == 3
 
 
-def test_the_configuration_file_is_polled_and_deleted_versions_leave(tmp_path):
+def test_the_configuration_file_is_polled_and_deleted_versions_leave(tmp_path, caplog):
     base = tmp_path / "m"
     base.mkdir()
     write_model(base, 1)
@@ -148,7 +132,7 @@ def test_the_configuration_file_is_polled_and_deleted_versions_leave(tmp_path):
     with running(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1") as server:
         assert answered_version(server) == 2
         file.write_text("model_config_list { config {")  # half written
-        time.sleep(1.2)
+        wait_until(lambda: "the configuration stays: " in caplog.text)
         file.write_text(config_text(one_model("m", base, "model_version_policy { all {} }")))
         wait_until(lambda: server.states("m").get(1) == "AVAILABLE")
         shutil.rmtree(base / "2")

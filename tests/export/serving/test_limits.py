@@ -1,6 +1,7 @@
 """What bounds the server: sizes, numbers, times; and how it stops."""
 
 import concurrent.futures
+import contextlib
 import gzip
 import http.client
 import json
@@ -10,17 +11,18 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.export.serving.models import halves, write_model
+from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import free_ports, running
+from tests.waiting import PATIENCE, wait_until
 
-LONG = 30_000  # steps; about a second of computation, which continues after its request has been given up
+PATH = "/v1/models/default:predict"
+HELD = {"signature_name": "held", "instances": [0]}
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +34,21 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(base):
-    flags = ["--max_request_mb=1", "--max_requests_in_flight=4", "--rest_api_timeout_in_ms=300",
-             "--rest_api_enable_cors_support", "--enable_grpc_healthcheck_service"]  # fmt: skip
+    flags = ["--max_request_mb=1", "--max_requests_in_flight=4", "--rest_api_enable_cors_support",
+             "--enable_grpc_healthcheck_service"]  # fmt: skip
     with running(f"--model_base_path={base}", *flags) as started:
         yield started
 
 
-def slow(server, steps=LONG):
-    return server.post("/v1/models/default:predict", {"signature_name": "slow", "instances": [steps]})
+@contextlib.contextmanager
+def asking(server, requests: int):
+    """Sends requests that compute until they are released; yields their futures."""
+    with concurrent.futures.ThreadPoolExecutor(requests) as pool:
+        yield [pool.submit(server.post, PATH, HELD) for _ in range(requests)]
 
 
 def test_large_bodies_are_refused_before_they_are_read(server):
-    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
         client.sendall(b"POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 413 ")
     bomb = gzip.compress(b" " * 50_000_000)
@@ -61,30 +66,30 @@ def test_long_headers_are_refused(server):
 
 
 def test_deadlines(server):
-    start = time.monotonic()
-    status, answer = slow(server)
-    assert (status, answer) == (504, {"error": "Deadline exceeded: no answer within 300 ms"})
-    assert time.monotonic() - start < 3
-    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=10) as client:
+    begun = server.begun
+    with asking(server, 1) as (held,):
+        wait_until(lambda: server.begun > begun)
+        server.advance(PATIENCE - 1)
+        assert not held.done()
+        server.advance(2)
+        assert held.result() == (504, {"error": "Deadline exceeded: no answer within 300000 ms"})
+    server.release()
+    wait_until(lambda: not server.requests)
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
         client.sendall(b"POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        wait_until(lambda: server.requests)
+        server.advance(PATIENCE + 1)
         assert client.recv(100).startswith(b"HTTP/1.1 408 ")
-    wait_for_an_answer(server)
-
-
-def wait_for_an_answer(server) -> dict:
-    """Returns the answer of a server that still computes what was given up."""
-    end = time.monotonic() + 30
-    while (answer := server.post("/v1/models/default:predict", {"instances": [1.0]}))[0] != 200:
-        assert time.monotonic() < end, answer
-        time.sleep(0.1)
-    return answer[1]
 
 
 def test_a_busy_server_refuses_and_recovers(server):
-    with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        statuses = [status for status, _ in pool.map(lambda _: slow(server), range(12))]
-    assert set(statuses) == {503, 504} and statuses.count(504) >= 4
-    assert wait_for_an_answer(server) == {"predictions": halves([1.0])}
+    begun = server.begun
+    with asking(server, 12) as futures:
+        wait_until(lambda: sum(future.done() for future in futures) == 8 and server.begun == begun + 4)
+        server.advance(PATIENCE + 1)
+    assert sorted(future.result()[0] for future in futures) == [503] * 8 + [504] * 4
+    server.release(4)
+    assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": halves([1.0])})
 
 
 def test_pages_of_other_origins_and_health(server):
@@ -100,22 +105,39 @@ def test_pages_of_other_origins_and_health(server):
 
 
 def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
-    flags = ["--max_run_seconds=0.5", "--rest_api_num_threads=1", "--grpc_max_threads=1"]
+    """What is given up would compute for ever."""
+    flags = ["--max_run_seconds=1", "--rest_api_num_threads=1", "--grpc_max_threads=1"]
     with running(f"--model_base_path={base}", *flags) as server:
-        begin = time.monotonic()
-        status, answer = slow(server, 100 * LONG)
+        status, answer = server.post(PATH, HELD)
         assert status == 504 and len(answer["error"].splitlines()) == 1
         with pytest.raises(grpc.RpcError) as raised:
-            server.predict("default", "slow", steps=np.full(1, 100 * LONG, np.int32))
+            server.predict("default", "held", x=np.zeros(1, np.int32))
         assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-        assert server.post("/v1/models/default:predict", {"instances": [1.0]})[0] == 200
-        assert time.monotonic() - begin < 15
+        wait_until(lambda: server.post(PATH, {"instances": [1.0]})[0] == 200)
+
+
+def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
+    steps = 5000  # a tenth of a second and more, whose limit is a thousandth
+    write_warmup(write_model(tmp_path, 1), "slow", "steps", [np.full(1, steps, np.int32)])
+    with running(f"--model_base_path={tmp_path}", "--max_run_seconds=0.001") as server:
+        assert server.states("default") == {1: "AVAILABLE"}
+        assert server.post(PATH, {"signature_name": "slow", "instances": [steps]})[0] == 504
+
+
+# Clients get so long, in seconds, to see that a server closes; it has this length for ten times slower machines.
+LAME_DUCK = 3.0
+COMMAND = f"""
+from bert_tf import command_line
+from export.serve import __main__, server
+server._LAME_DUCK_SECONDS = {LAME_DUCK}
+command_line.run(__main__.ServeSettings, __main__.main, __main__.__doc__)
+"""
 
 
 def start(base, *flags):
     """Starts the command; returns the process and its ports once it serves."""
     rest_port, grpc_port = free_ports()
-    command = [sys.executable, "-m", "export.serve", f"--model_base_path={base}", f"--rest_api_port={rest_port}",
+    command = [sys.executable, "-c", COMMAND, f"--model_base_path={base}", f"--rest_api_port={rest_port}",
                f"--port={grpc_port}", *flags]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
@@ -129,13 +151,11 @@ def start(base, *flags):
 
 def test_sigterm_under_load_loses_no_accepted_request(base):
     """Clients keep their connections, as in production; each stops at the first refused connection."""
-    process, port, _ = start(base, "--enable_batching")
-    counts = {"answered": 0, "lost": 0}
-    begun = threading.Barrier(5)
+    process, port, _ = start(base, "--enable_batching", f"--shutdown_grace_seconds={PATIENCE}")
+    answered, lost = [], []
 
     def client():
-        begun.wait()
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         while True:
             try:
                 if connection.sock is None:
@@ -143,33 +163,36 @@ def test_sigterm_under_load_loses_no_accepted_request(base):
             except OSError:
                 return  # the server has stopped listening: nothing was accepted
             try:
-                connection.request("POST", "/v1/models/default:predict", json.dumps({"instances": [1.0]}))
+                connection.request("POST", PATH, json.dumps({"instances": [1.0]}))
                 answer = connection.getresponse()
-                assert answer.status == 200 and json.loads(answer.read()) == {"predictions": [1.5]}
-                counts["answered"] += 1
-            except (OSError, http.client.HTTPException):
-                counts["lost"] += 1
+                answered.append((answer.status, json.loads(answer.read())))
+            except (OSError, http.client.HTTPException) as error:
+                lost.append(error)
                 return
 
     threads = [threading.Thread(target=client) for _ in range(4)]
     for thread in threads:
         thread.start()
-    begun.wait()
-    time.sleep(1.0)
+    wait_until(lambda: len(answered) > 100)
     os.kill(process.pid, signal.SIGTERM)
     for thread in threads:
-        thread.join(30)
-    assert process.wait(30) == 0
-    assert counts["lost"] == 0 and counts["answered"] > 20
+        thread.join(PATIENCE)
+    assert process.wait(PATIENCE) == 0
+    assert lost == [] and all(answer == (200, {"predictions": [1.5]}) for answer in answered)
 
 
 def test_a_request_that_outlasts_the_grace_does_not_keep_the_server(base):
     process, port, _ = start(base, "--shutdown_grace_seconds=1")
-    body = json.dumps({"signature_name": "slow", "instances": [300 * LONG]})
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("POST", "/v1/models/default:predict", body)
-    time.sleep(0.5)
-    begin = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("POST", PATH, json.dumps(HELD))
+    others = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+
+    def begun():
+        others.request("POST", PATH, json.dumps({"signature_name": "begun", "instances": [0]}))
+        return json.loads(others.getresponse().read()) == {"predictions": [1]}
+
+    wait_until(begun)
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(15) == 1 and time.monotonic() - begin < 8
+    assert process.wait(PATIENCE) == 1, "and the request has no end"
     connection.close()
+    others.close()

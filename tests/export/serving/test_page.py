@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import aiohttp
 import pytest
@@ -18,6 +19,7 @@ from export.serve import page
 from tests.export.serving.models import write_model
 from tests.export.serving.running import running
 from tests.export.serving.test_serving_page import Reviews
+from tests.waiting import PATIENCE, wait_until
 
 
 def test_names_cannot_leave_their_script(tmp_path):
@@ -102,7 +104,7 @@ class Browser:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
         while True:
-            message = await self._socket.receive_json(timeout=30)
+            message = await self._socket.receive_json(timeout=PATIENCE)
             if message.get("id") == self._number:
                 assert "error" not in message, message
                 return message["result"]
@@ -113,11 +115,10 @@ class Browser:
         return done["result"].get("value")
 
     async def until(self, script: str) -> None:
-        for _ in range(200):
-            if await self.run(script):
-                return
+        end = time.monotonic() + PATIENCE
+        while not await self.run(script):
+            assert time.monotonic() < end, f"{script}: {await self.run('document.body.innerText')}"
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{script}: {await self.run('document.body.innerText')}")
 
     async def key(self, key: str, modifiers: int = 0, text: str = "") -> None:
         codes = {"windowsVirtualKeyCode": {"Enter": 13, "Tab": 9}.get(key, 0)}
@@ -144,10 +145,7 @@ async def browser(url: str, profile: pathlib.Path):
     process = subprocess.Popen([program, *flags, "about:blank"], stderr=subprocess.DEVNULL)
     try:
         port_file = profile / "DevToolsActivePort"
-        for _ in range(600):
-            if port_file.exists() and port_file.read_text().strip():
-                break
-            await asyncio.sleep(0.1)
+        wait_until(lambda: port_file.exists() and port_file.read_text().strip())
         port = port_file.read_text().split()[0]
         async with aiohttp.ClientSession() as session:
             async with session.put(f"http://127.0.0.1:{port}/json/new?{url}") as answer:
@@ -156,7 +154,7 @@ async def browser(url: str, profile: pathlib.Path):
                 yield Browser(socket)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait()
 
 
 WIDE = "document.documentElement.scrollWidth <= innerWidth"

@@ -3,6 +3,7 @@
 import concurrent.futures
 import gzip
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +17,8 @@ import pytest
 
 from tests.export.serving.models import write_model
 from tests.export.serving.running import running
-from tests.export.serving.test_limits import start
+from tests.export.serving.test_limits import asking, start
+from tests.waiting import PATIENCE, wait_until
 
 PATH = "/v1/models/default:predict"
 
@@ -31,7 +33,7 @@ class Load:
         self._threads = [threading.Thread(target=self._ask, args=(port,)) for _ in range(clients)]
 
     def _ask(self, port: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         while not self._stop.is_set():
             try:
                 connection.request("POST", PATH, '{"instances": [0.0]}')
@@ -53,7 +55,7 @@ class Load:
     def __exit__(self, *exception):
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,7 @@ def test_hot_swaps_under_load_fail_no_request(tmp_path, swaps, flags):
     with running(f"--model_base_path={base}", *flags) as server, Load(server.rest_port) as load:
         for version in range(2, swaps + 2):
             write_model(base, version)
-            end = time.monotonic() + 60
-            while load.answers[-1:] != [version] and time.monotonic() < end:
-                time.sleep(0.01)
+            wait_until(lambda: load.answers[-1:] == [version])  # noqa: B023  it is called at once
             shutil.rmtree(base / str(version - 1))
     assert load.failures == []
     assert set(load.answers) == set(range(1, swaps + 2)), "each version has answered"
@@ -111,7 +111,7 @@ def hostile(source: random.Random) -> bytes:
 
 
 def send(port: int, request: bytes) -> str:
-    """Sends bytes, and leaves after the first bytes of the answer; returns the status, or "" without an answer."""
+    """Sends bytes, and leaves after the first bytes of the answer, or if there are none soon; returns the status."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as client:
             client.sendall(request)
@@ -129,12 +129,18 @@ def bombard(port: int, count: int, seed: int) -> set[str]:
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_hostile_requests_do_no_harm(tmp_path, count):
     write_model(tmp_path, 1)
-    with running(f"--model_base_path={tmp_path}", "--max_request_mb=2", "--rest_api_timeout_in_ms=2000") as server:
+    with running(f"--model_base_path={tmp_path}", "--max_request_mb=2") as server:
         statuses = set()
         for start_at in range(0, count, 500):
             statuses |= bombard(server.rest_port, min(500, count - start_at), start_at)
+        # a client may have left before a slow server answered
+        seeds = itertools.count(count)
+        wait_until(
+            lambda: (
+                {"200", "400", "404", "413"} <= statuses or statuses.update(bombard(server.rest_port, 100, next(seeds)))
+            )
+        )
         assert statuses <= {"", "200", "400", "404", "405", "408", "413", "503", "504", "501"}, statuses
-        assert {"200", "400", "404", "413"} <= statuses
         assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": [1.5]})
 
 
@@ -150,7 +156,7 @@ def test_memory_stays_flat_over_100000_requests(tmp_path):
         sizes = []
         for total in (10_000, 100_000):
             with Load(port, clients=8) as load:
-                while len(load.answers) < total:
+                while len(load.answers) < total and not load.failures:
                     time.sleep(0.1)
             assert load.failures == []
             bombard(port, 300, total)
@@ -159,26 +165,22 @@ def test_memory_stays_flat_over_100000_requests(tmp_path):
         assert sizes[1] < 1.05 * sizes[0]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("flags", [["--max_requests_in_flight=8"], ["--enable_batching"]])
-def test_overload_is_refused_and_accepted_requests_stay_quick(tmp_path, flags):
-    """80 clients at once, ten times as many as are let in: each gets an answer or 503 soon."""
+def test_overload_is_refused_at_once_and_accepted_requests_are_answered(tmp_path, flags):
+    """80 clients at once, ten times as many as are let in, while nothing that is let in comes to an end."""
     write_model(tmp_path, 1)
     if "--enable_batching" in flags:
         file = tmp_path / "batching.config"
         file.write_text("max_batch_size { value: 2 } max_enqueued_batches { value: 3 } num_batch_threads { value: 1 }")
         flags = [*flags, f"--batching_parameters_file={file}"]
     with running(f"--model_base_path={tmp_path}", *flags) as server:
-
-        def ask(_):
-            begin = time.monotonic()
-            status, _ = server.post(PATH, {"signature_name": "slow", "instances": [2000]})
-            return status, time.monotonic() - begin
-
-        with concurrent.futures.ThreadPoolExecutor(80) as pool:
-            results = list(pool.map(ask, range(240)))
-    accepted = [seconds for status, seconds in results if status == 200]
-    assert {status for status, _ in results} == {200, 503}
-    assert len(accepted) >= 8 and max(accepted) < 5
+        with asking(server, 80) as futures:
+            wait_until(lambda: sum(future.done() for future in futures) >= 72)
+            refused = [future.result()[0] for future in futures if future.done()]
+            server.release(80)
+        statuses = [future.result()[0] for future in futures]
+    assert set(refused) == {503} and set(statuses) == {200, 503}
+    assert statuses.count(200) in (7, 8), "the first batch may have one row"
