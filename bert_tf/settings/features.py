@@ -6,11 +6,12 @@ Paper: section 5.3.
 import dataclasses
 
 from bert_tf.command_line import check_values, require, require_positive, setting
-from bert_tf.settings.jobs import JobSettings
+from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
 # The original's default, the four top layers of Table 7; pooled sentences read the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
+_FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ class VectorSettings:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The numbers in `layers`, as given.
+        """The numbers in `layers`, as given; from Python a number or a list of numbers is taken too.
 
         Raises:
           InputError: one is not a whole number, or stands there twice.
@@ -80,6 +81,7 @@ class VectorSettings:
         text = self.layers
         if text is None:
             text = _SENTENCE_LAYERS if self.is_pooled else _TOKEN_LAYERS
+        text = ",".join(map(str, text)) if isinstance(text, list | tuple) else str(text)
         numbers = []
         for word in text.split(","):
             try:
@@ -109,17 +111,17 @@ class FeaturesSettings(JobSettings, VectorSettings):
     text_field: str = setting("--input_format=jsonl: field of the text", "text")
     text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
     id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
-    output_format: str = setting(
-        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact", "jsonl",
-        choices=("jsonl", "tfrecord", "npz", "parquet"), group="Output", first=True,
+    output_format: str | None = setting(
+        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact; default: as the end of --output_file "
+        "says, else jsonl", None, choices=_FORMATS, group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the written values of compact formats; the computation is in float32", "float32",
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
-        "--output_format=jsonl: write also the text, the word and the characters that each token comes from; compact "
-        "formats always have them", False, group="Output",
+        "--output_format=jsonl: write also the text, the word and the characters of the line (--input_format=jsonl: of "
+        "the field) that each token comes from; compact formats always have them", False, group="Output",
     )  # fmt: skip
 
     def __post_init__(self):
@@ -128,6 +130,8 @@ class FeaturesSettings(JobSettings, VectorSettings):
         self.check_devices()
 
     def _check_formats(self):
+        format = format_of_output(self.output_file, self.output_format, _FORMATS)
+        object.__setattr__(self, "output_format", format)
         is_json = self.output_format == "jsonl"
         require(
             not (is_json and self.dtype == "float16"),

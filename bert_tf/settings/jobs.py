@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from bert_tf.command_line import require, setting
@@ -9,6 +11,12 @@ from bert_tf.command_line import require, setting
 _MAX_WORKERS = 4096
 # Settings that do not affect the bytes of the output.
 IMMATERIAL = frozenset({"input_file", "output_file", "num_workers", "runner", "spark_master"})
+# The formats that the ends of file names mean, also some that nothing here writes.
+_EXTENSIONS = {
+    "jsonl": "jsonl", "json": "jsonl", "npz": "npz", "tfrecord": "tfrecord", "tfrecords": "tfrecord",
+    "parquet": "parquet", "csv": "csv", "tsv": "tsv", "npy": "npy", "h5": "h5", "gz": "gz", "bz2": "bz2", "xz": "xz",
+    "zip": "zip",
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +64,31 @@ class JobSettings:
     def with_absolute_paths(self) -> "JobSettings":
         """Returns the same settings for processes in other working directories."""
         return dataclasses.replace(self, **{name: _absolute(getattr(self, name)) for name in self.path_flags})
+
+
+def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
+    """Returns the format that the output is written in: what was given, or what the names of the files say.
+
+    Args:
+      output_file: value of `--output_file`.
+      given: value of `--output_format`; None if it was left out.
+      formats: those that can be written; names that say nothing mean the first.
+
+    Raises:
+      InputError: a name contradicts the format, or another name.
+    """
+    for path in map(str.strip, output_file.split(",")):
+        extension = os.path.splitext(re.sub("@[0-9]+$", "", path))[1].lower().removeprefix(".")
+        if named := _EXTENSIONS.get(extension):
+            known = ", .".join(formats)
+            require(named in formats, f"--output_file={path}: .{extension} is not written; name it .{known}")
+            require(
+                given in (None, named),
+                f"--output_file={path}: .{extension} contradicts the format {given}; rename the file, or give another "
+                "--output_format",
+            )
+            given = named
+    return given or formats[0]
 
 
 def _absolute(paths: str) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.command_line import check_values, require, require_positive, setting
-from bert_tf.settings.jobs import JobSettings
+from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
 LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
@@ -50,6 +50,7 @@ class ScoringSettings(JobSettings):
     def __post_init__(self):
         check_values(self)
         self.check_devices()
+        format_of_output(self.output_file, None, ("jsonl",))
         require_positive(self, "num_guesses", "batch_size")
         require(
             self.max_seq_length is None or self.max_seq_length >= 3,

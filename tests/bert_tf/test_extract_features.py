@@ -436,8 +436,22 @@ def _values(data: bytes) -> np.ndarray:
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one process"),
         ({"spark_master": "local"}, "needs --runner=spark"),
         ({"batch_size": 0}, "--batch_size=0: must be above 0"),
+        ({"output_file": "x.npz@2", "output_format": "jsonl"}, r"x.npz@2: .npz contradicts the format jsonl; rename"),
+        ({"output_file": "x.JSONL", "output_format": "parquet"}, "x.JSONL: .jsonl contradicts the format parquet"),
+        ({"output_file": "a.npz, b.tfrecord"}, "=b.tfrecord: .tfrecord contradicts the format npz"),
+        ({"output_file": "x.csv"}, "=x.csv: .csv is not written; name it .jsonl, .tfrecord, .npz, .parquet"),
     ],
 )
 def test_contradicting_flags_are_one_line(flags, message):
     with pytest.raises(InputError, match=message):
-        FeaturesSettings(input_file="a", output_file="b", init_checkpoint="c", **flags)
+        FeaturesSettings(**{"input_file": "a", "output_file": "b", "init_checkpoint": "c", **flags})
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [("x.npz", "npz"), ("x.npz@3", "npz"), ("a/x.tfrecords", "tfrecord"), ("x.parquet, y.parquet", "parquet"),
+     ("x.json", "jsonl"), ("x.txt", "jsonl"), ("x", "jsonl"), ("v1.2@2", "jsonl"), ("npz", "jsonl")],
+)  # fmt: skip
+def test_the_end_of_the_outputs_name_decides_its_format(name, form):
+    for given in ({"output_file": name}, {"output_file": "x", "output_format": form}):
+        assert FeaturesSettings(input_file="a", init_checkpoint="c", **given).output_format == form

@@ -186,6 +186,8 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
         ({"layers": "4"}, "no layer 4"),
         ({"layers": "1,x"}, "'x' is not a whole number"),
         ({"layers": "1,1"}, "twice"),
+        ({"layers": [-1, -1.5]}, "--layers=-1,-1.5: '-1.5' is not a whole number"),
+        ({"layers": 9}, "no layer 9"),
         ({"max_seq_length": 41}, "beyond max_position_embeddings=40"),
         ({"max_seq_length": 2}, "at least 3"),
         ({"normalize": True}, "--normalize is for pooled vectors"),
@@ -196,6 +198,11 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
 def test_a_wrong_setting_is_one_line(pretrained, settings, message):
     with pytest.raises(InputError, match=message):
         FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
+
+
+@pytest.mark.parametrize("layers, found", [(-1, (-1,)), ([-1, 0], (-1, 0)), ((1,), (1,)), ("-1, 0", (-1, 0))])
+def test_layers_are_a_number_a_list_or_a_flags_text(pretrained, layers, found):
+    assert FeatureExtractor(pretrained[0], layers=layers).layers == found
 
 
 @pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
