@@ -29,6 +29,7 @@ from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.runs import chosen_checkpoint, run_folder
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
+from jobs.progress import Progress
 from tfrecords.errors import InputError
 
 
@@ -160,12 +161,14 @@ class TextClassifier:
         if not isinstance(batch_size, int) or batch_size < 1:
             raise InputError(f"batch_size={batch_size!r}: must be a whole number above 0")
         parts = []
-        for start in range(0, len(examples), batch_size):
-            batch = examples[start : start + batch_size]
-            columns = {"segment_a": tf.constant([example.text_a for example in batch])}
-            if self._has_pairs:
-                columns["segment_b"] = tf.constant([example.text_b for example in batch])
-            parts.append(self._logits(columns).numpy())
+        with Progress("predicting", len(examples), "texts", compiles=True) as shown:
+            for start in range(0, len(examples), batch_size):
+                batch = examples[start : start + batch_size]
+                columns = {"segment_a": tf.constant([example.text_a for example in batch])}
+                if self._has_pairs:
+                    columns["segment_b"] = tf.constant([example.text_b for example in batch])
+                parts.append(self._logits(columns).numpy())
+                shown.update(len(batch))
         return np.concatenate(parts)
 
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -12,11 +12,12 @@ class Progress:
       what: a short name of the work.
       total: amount of work in `unit`; None if unknown.
       unit: name of the unit; "B" is shown in megabytes.
+      compiles: whether the first update includes compilation, which does not count towards the rate.
     """
 
-    def __init__(self, what: str, total: int | None, unit: str):
+    def __init__(self, what: str, total: int | None, unit: str, compiles: bool = False):
         self._what, self._total, self._unit = what, total, unit
-        self._bar = ProgressBar(what, total, unit, unit_scale=unit == "B", leave=False)
+        self._bar = ProgressBar(what, total, unit, compiles=compiles, unit_scale=unit == "B", leave=False)
 
     def __enter__(self) -> "Progress":
         return self
@@ -38,6 +39,8 @@ class Progress:
         line = f"{self._what}: {self._bar.done / scale:,.{digits}f}"
         if self._total is not None:
             line += f" of {self._total / scale:,.{digits}f}"
-        line += f" {unit}, {self._bar.rate / scale:,.{digits}f} {unit}/s"
+        line += f" {unit}"
+        if rate := self._bar.rate:
+            line += f", {rate / scale:,.{digits if rate >= scale else 1}f} {unit}/s"
         left = self._bar.time_left
         return f"{line}, {left} left" if left else line

@@ -1,11 +1,14 @@
 """Progress of long work: a bar on a terminal, else a log line every ten seconds."""
 
+import os
 import sys
 import time
 
 import tqdm
 
 SECONDS_BETWEEN_LINES = 10.0
+# The bar itself comes last, because a narrow terminal cuts the end of the line.
+_FORMAT = "{desc} {n_fmt}/{total_fmt} {unit}{postfix} {bar}"
 
 
 class ProgressBar:
@@ -16,24 +19,34 @@ class ProgressBar:
       total: units of work in all; None if that is unknown.
       unit: what is counted.
       done: units that an earlier run has done, which do not count in the rate.
+      compiles: whether the work before the first `advance` includes compilation; rate and time left then count from
+        its end.
       **options: of tqdm.
 
     Attributes:
       done: units done so far, by earlier runs too.
     """
 
-    def __init__(self, what: str, total: int | None, unit: str, done: int = 0, **options):
-        self.done, self._done_before, self._total = done, done, total
+    def __init__(self, what: str, total: int | None, unit: str, done: int = 0, compiles: bool = False, **options):
+        self.done, self._total, self._compiles = done, total, compiles
         self._start = self._last_line = time.monotonic()
+        self._done_at_start = done
         self._bar = tqdm.tqdm(
-            desc=what, total=total, unit=unit, initial=done, disable=not sys.stderr.isatty(), **options
-        )
+            desc=what, total=total, unit=unit, initial=done, disable=not _has_columns(sys.stderr), dynamic_ncols=True,
+            bar_format=_FORMAT, **options,
+        )  # fmt: skip
 
     def add_done_before(self, amount: int) -> None:
-        """Adds work that an earlier run has done."""
+        """Adds work that does not count in the rate, such as that of an earlier run."""
         self.done += amount
-        self._done_before += amount
+        self._done_at_start += amount
         self._bar.update(amount)
+
+    def end_compilation(self, amount: int) -> None:
+        """Adds work that included compilation, unless compilation has ended; rate and time left count from now on."""
+        if self._compiles:
+            self._compiles, self._start = False, time.monotonic()
+            self.add_done_before(amount)
 
     def advance(self, amount: int, note: str = "", is_last: bool = False) -> bool:
         """Adds work done.
@@ -46,10 +59,13 @@ class ProgressBar:
         Returns:
           Whether the caller is to log a line now; never on a terminal.
         """
-        self.done += amount
-        self._bar.update(amount)
-        if note:
-            self._bar.set_postfix_str(note)
+        if self._compiles:
+            self.end_compilation(amount)
+        else:
+            self.done += amount
+            self._bar.update(amount)
+        left = f"{self.time_left} left" if self.time_left else ""
+        self._bar.set_postfix_str(", ".join(filter(None, (left, note))), refresh=bool(note))
         now = time.monotonic()
         if not self._bar.disable or not (is_last or now - self._last_line > SECONDS_BETWEEN_LINES):
             return False
@@ -58,8 +74,9 @@ class ProgressBar:
 
     @property
     def rate(self) -> float:
-        """Units a second of this run."""
-        return (self.done - self._done_before) / (time.monotonic() - self._start)
+        """Units a second of this run; 0 if nobody can know yet."""
+        seconds = time.monotonic() - self._start
+        return (self.done - self._done_at_start) / seconds if seconds else 0.0
 
     @property
     def time_left(self) -> str:
@@ -70,6 +87,16 @@ class ProgressBar:
     def close(self) -> None:
         """Ends the bar."""
         self._bar.close()
+
+
+def _has_columns(file) -> bool:
+    """Returns whether a file is a terminal that has a width; a container or a session without a size has none."""
+    if not file.isatty():
+        return False
+    try:
+        return os.get_terminal_size(file.fileno()).columns > 0
+    except (OSError, ValueError):  # not a file of the operating system, as in a test or a notebook
+        return True
 
 
 def clock(seconds: float) -> str:

@@ -230,7 +230,7 @@ class Contents:
           InputError: the file is damaged, or a value is infinite or NaN.
         """
         paths, values, rounded = list(paths), {}, 0
-        bar = ProgressBar("reading", len(paths), " tensors", delay=_SECONDS_BEFORE_BAR, leave=False)
+        bar = ProgressBar("reading", len(paths), "tensors", delay=_SECONDS_BEFORE_BAR, leave=False)
         with contextlib.closing(bar):
             for path in paths:
                 value = _read_as_stored(self.tensors[path], self.source)

@@ -30,9 +30,9 @@ from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.tokenization import BertTokenizer
+from jobs.progress import Progress
 from tfrecords import writer
 from tfrecords.errors import InputError
-from tfrecords.progress_bar import ProgressBar
 
 _VERSION = 1
 _DTYPE = np.float16
@@ -226,8 +226,9 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
     logging.info("computing the activations of %d rows of %s (%.2f GB) in %s", len(parts.counts), name,
                  parts.size / 1e9, parts.folder)  # fmt: skip
     tf.io.gfile.makedirs(parts.folder)
-    bar = ProgressBar(f"activations of {name}", len(parts), "part", len(parts) - len(missing))
-    try:
+    rows_left = sum(len(parts.rows[number]) for number in missing)
+    with Progress(f"activations of {name}", len(parts.counts), "rows", compiles=True) as shown:
+        shown.start_at(len(parts.counts) - rows_left)
         results = _results(parts, inputs, model, strategy, missing[0])
         for number in range(missing[0], len(parts)):
             # Parts between two missing ones are read over, which happens only where somebody removed a file.
@@ -235,11 +236,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
             if number not in missing:
                 collections.deque(batches, maxlen=0)
                 continue
-            _write(parts, number, batches)
-            if bar.advance(1):
-                logging.info("activations of %s: %d of %d parts", name, bar.done, len(parts))
-    finally:
-        bar.close()
+            _write(parts, number, batches, shown)
 
 
 def _results(
@@ -265,7 +262,7 @@ def _results(
         yield row_ids, found
 
 
-def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.ndarray]], shown: Progress) -> None:
     whole = np.zeros(parts.array_shape(number), _DTYPE)
     starts = dict(zip(parts.rows[number].tolist(), parts.starts(number).tolist(), strict=True))
     for row_ids, found in batches:
@@ -273,6 +270,7 @@ def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.nd
             if row in starts:
                 count = parts.counts[row]
                 whole[starts[row] : starts[row] + count] = values[:count]
+        shown.update(sum(row in starts for row in row_ids.tolist()))
     with writer.atomic_path(parts.path(number)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         data = io.BytesIO()
         np.save(data, whole)

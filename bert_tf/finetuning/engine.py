@@ -267,6 +267,7 @@ def _predictions(
         prepared_run.batches(run, split, plan, parts),
         len(run.splits[split]),
         parts,
+        f"predicting {split}",
     )
 
 

@@ -149,7 +149,8 @@ def _predictions(run: PreparedRun, member: Member, config: BertConfig, splits: S
     for split in splits:
         size = run.settings.eval_batch_size if split == "dev" else run.settings.predict_batch_size
         make_batches = prepared_run.batches(run, split, prepared_run.evaluation_plan(run, split, size))
-        found[split], _ = evaluate_rows(objective, run.task, run.strategy, make_batches, len(run.splits[split]))
+        count, what = len(run.splits[split]), f"predicting {split}"
+        found[split], _ = evaluate_rows(objective, run.task, run.strategy, make_batches, count, what=what)
     return found
 
 

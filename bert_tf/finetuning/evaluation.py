@@ -12,6 +12,7 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.task import Task
 from bert_tf.training.batch_parts import side_by_side
+from jobs.progress import Progress
 
 
 def evaluate_rows(
@@ -21,6 +22,7 @@ def evaluate_rows(
     make_batches: Callable[[tf.distribute.InputContext], tf.data.Dataset],
     num_rows: int,
     parts: int = 1,
+    what: str = "predicting",
 ) -> tuple[np.ndarray, float]:
     """Computes the predictions and the mean loss of all rows.
 
@@ -31,6 +33,7 @@ def evaluate_rows(
       make_batches: returns the batches of a worker; see `batches.row_batches`.
       num_rows: N.
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
+      what: what the progress says.
 
     Returns:
       The predictions [N, ...] in the order of the rows, and the mean loss, which means nothing without labels.
@@ -38,13 +41,15 @@ def evaluate_rows(
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, task, strategy, parts)
     result, loss, weight = None, 0.0, 0.0
-    for batch in strategy.distribute_datasets_from_function(make_batches):
-        row_ids, predictions, losses, weights = (values.numpy() for values in objective.evaluation_step(batch))
-        if result is None:
-            result = np.zeros((num_rows, *predictions.shape[1:]), predictions.dtype)
-        real = row_ids < num_rows
-        result[row_ids[real]] = predictions[real]
-        loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
+    with Progress(what, num_rows, "rows", compiles=True) as shown:
+        for batch in strategy.distribute_datasets_from_function(make_batches):
+            row_ids, predictions, losses, weights = (values.numpy() for values in objective.evaluation_step(batch))
+            if result is None:
+                result = np.zeros((num_rows, *predictions.shape[1:]), predictions.dtype)
+            real = row_ids < num_rows
+            result[row_ids[real]] = predictions[real]
+            loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
+            shown.update(int(real.sum()))
     return result, loss / weight if weight else 0.0
 
 

@@ -165,9 +165,12 @@ class _Run:
 
     def _show(self) -> None:
         """Shows progress inside a loop, which can take minutes if steps are slow."""
-        if self.shown and self.shown.is_due:
-            output = self._trainer.train_loop_end()
-            self.shown.show(int(self._trainer.global_step.numpy()), _floats(output))
+        if not self.shown:
+            return
+        step = int(self._trainer.global_step.numpy())
+        self.shown.end_compilation(step)
+        if self.shown.is_due:
+            self.shown.show(step, _floats(self._trainer.train_loop_end()))
 
     def _report(self, output) -> None:
         step, failed = int(self._trainer.global_step.numpy()), self._trainer.failed_step

@@ -13,8 +13,6 @@ from tfrecords.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 
 # "1.20e-04" says no more than "1.2e-4"
 _ZEROS = re.compile(r"\.?0*e-0?")
-# The bar itself comes last, because a narrow terminal cuts the end of the line.
-_BAR = "{desc} {n_fmt}/{total_fmt} {remaining} left{postfix} {bar}"
 
 
 class Progress:
@@ -38,7 +36,7 @@ class Progress:
     ):
         self._output_dir, self._last_step, self._declared = output_dir, last_step, declared
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
-        self._bar = ProgressBar("train", last_step, "step", first_step, dynamic_ncols=True, bar_format=_BAR)
+        self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
         self._last_shown = time.monotonic()
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
@@ -51,6 +49,10 @@ class Progress:
         metrics_file.record(self._output_dir, metrics_file.TRAIN, step, values)
         self.show(step, values)
 
+    def end_compilation(self, step: int) -> None:
+        """Lets the time left count from this step on if it is the first, which includes compilation."""
+        self._bar.end_compilation(step - self._bar.done)
+
     @property
     def is_due(self) -> bool:
         """Whether nothing was shown for ten seconds."""
@@ -61,7 +63,8 @@ class Progress:
         self._last_shown = time.monotonic()
         described = describe(values, self._declared)
         if self._bar.advance(step - self._bar.done, described, is_last=step == self._last_step):
-            logging.info("step %d/%d, %s left  %s", step, self._last_step, self._bar.time_left, described)
+            left = f", {self._bar.time_left} left" if self._bar.time_left else ""
+            logging.info("step %d/%d%s  %s", step, self._last_step, left, described)
 
     def close(self) -> None:
         """Ends the bar."""

@@ -15,6 +15,7 @@ from bert_tf.input.record_order import Position
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.throughput import Throughput
+from jobs.progress import Progress
 
 # Training ends when more steps in a row than this are not finite.
 MOST_SKIPPED_IN_A_ROW = 10
@@ -296,9 +297,18 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             speed["skipped_steps"] = self._skipped[0]
         return self._measured() | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
 
+    def evaluate(self, num_steps: tf.Tensor):
+        """Evaluates at most so many steps, and shows the progress; returns the metrics."""
+        with Progress("evaluating", int(num_steps), "steps", compiles=True) as self._evaluation:
+            return super().evaluate(num_steps)
+
     def eval_begin(self):
         """Resets the metrics of training."""
         self._reset()
+
+    def eval_reduce(self, state=None, step_outputs=None):
+        """Counts a step."""
+        self._evaluation.update()
 
     def eval_end(self):
         """Returns the metrics of the evaluation."""

@@ -18,7 +18,7 @@ CONFIG = BertConfig(
 
 
 @pytest.mark.parametrize("features", ["embeddings", pytest.param("weighted_sum_last_four", marks=pytest.mark.slow)])
-def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path, monkeypatch, features):
+def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path, monkeypatch, caplog, features):
     monkeypatch.setattr(activations, "_PART_BYTES", 3000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)
@@ -27,7 +27,10 @@ def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path
     split = encoded_split(task, found, tokenizer, 24)
     model = FineTunedBert(CONFIG, task.head)
     strategy = tf.distribute.get_strategy()
-    stored = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        stored = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
+    assert f"activations of dev: {len(split)} of {len(split)} rows" in caplog.text
     assert len(stored.activations.parts) > 2 and len(split) > len(found)
     inputs = task.model_inputs(split.columns, tokenizer, 24)
     expected = model.activations(inputs).numpy()

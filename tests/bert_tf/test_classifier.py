@@ -42,7 +42,7 @@ def trained(checkpoint, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained):
+def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained, monkeypatch, caplog):
     model, output = trained
     assert model.labels == ("7", "10") and model.scores["accuracy"] == 1.0
     texts = [*PAIRS[:3], ("very " * 40, "long " * 40)]
@@ -50,7 +50,11 @@ def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained
     expected = model.probabilities(texts)
     assert expected.shape == (4, 2)
     np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-6)
-    np.testing.assert_allclose(TextClassifier.load(output).probabilities(texts, batch_size=1), expected, atol=1e-5)
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        again = TextClassifier.load(output).probabilities(texts, batch_size=1)
+    np.testing.assert_allclose(again, expected, atol=1e-5)
+    assert "predicting: 3 of 4 texts" in caplog.text
     page = (output / "report.html").read_text()
     assert "Confusion matrix" in page and "python -m" not in page, "no command has these texts"
     assert len((output / "dev_predictions.jsonl").read_text().splitlines()) == 2, "a tenth of 20 texts"

@@ -85,6 +85,13 @@ def test_predictions_have_a_file_with_header_and_labels_too(trained):
     assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
 
 
+def test_evaluation_and_prediction_show_their_progress(inputs, vocab_file, trained, monkeypatch, caplog):
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--do_predict"))
+    assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
+
+
 def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
     written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
     left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)

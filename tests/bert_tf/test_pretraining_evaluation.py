@@ -136,14 +136,16 @@ def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
     assert "Step 6 of 6" in page and page.count("<svg") == 9 and page.count('<div class="sample">') == 6
 
 
-def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(data, finished, monkeypatch):
+def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(data, finished, monkeypatch, caplog):
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
 
     monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
     before = (finished[0] / "metrics.jsonl").read_bytes()
-    results = run(data, finished[0], "--do_eval")
-    assert results == finished[1]
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        results = run(data, finished[0], "--do_eval")
+    assert results == finished[1] and "evaluating: 1 of " in caplog.text
     assert (finished[0] / "metrics.jsonl").read_bytes() == before
     assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6]
     assert (finished[0] / "fill_mask-eval.jsonl").exists()

@@ -56,7 +56,9 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
-    now[0] = 11.0
+    now[0] = 60.0  # of compilation
+    shown.end_compilation(0)
+    now[0] = 71.0
     with caplog.at_level(logging.INFO):
         shown.update(1000, RESULTS)
     shown.close()
@@ -81,7 +83,7 @@ def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    bar = progress_bar.ProgressBar("train", 10, "step", bar_format="{desc} {n_fmt}/{total_fmt} {bar}")
+    bar = progress_bar.ProgressBar("train", 10, "step")
     bar.advance(1)
     log_lines._BesideBars().write("saved ckpt-1\n")
     bar.close()

@@ -26,3 +26,16 @@ def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, 
         now[0] = 121.0
         shown.update(1)
     assert [record.getMessage() for record in caplog.records] == [expected]
+
+
+def test_what_includes_compilation_has_no_rate(monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO), progress.Progress("predicting", 100, "rows", compiles=True) as shown:
+        for now[0], rows in ((15.0, 10), (30.0, 6), (45.0, 15)):
+            shown.update(rows)
+    assert [record.getMessage() for record in caplog.records] == [
+        "predicting: 10 of 100 rows",
+        "predicting: 16 of 100 rows, 0.4 rows/s, 3:30 left",
+        "predicting: 31 of 100 rows, 0.7 rows/s, 1:38 left",
+    ]
