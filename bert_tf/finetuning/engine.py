@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import activations, description, lower_layers, prepared_run, sweep, sweep_results
+from bert_tf.finetuning import activations, data_summary, description, lower_layers, prepared_run, sweep, sweep_results
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.initial import output_order
@@ -63,6 +63,7 @@ def run_finetuning(
         settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy, parts)
+        data_summary.log(run)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:

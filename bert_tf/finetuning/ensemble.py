@@ -17,7 +17,7 @@ from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import description, dev_share, prepared_run
+from bert_tf.finetuning import data_summary, description, dev_share, prepared_run
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
@@ -115,6 +115,7 @@ def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: t
     own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
     run = prepared_run.prepare(prepared_run.with_trained_values(own), task, strategy)
     strategies.check_batch_sizes(strategy, run.settings)
+    data_summary.log(run)
     return run
 
 

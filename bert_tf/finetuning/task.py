@@ -109,6 +109,12 @@ class Task(abc.ABC):
     # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
     is_cached: bool = True
 
+    # What messages call examples and rows.
+    unit_names: tuple[str, str] = ("examples", "rows")
+
+    # Flags besides `max_seq_length` that keep more of long texts; None where the user has chosen what is cut.
+    truncation_remedies: Sequence[str] | None = ()
+
     # Whether "dev" and "test" are the same data, whose prediction files `keep_evaluation` writes too.
     test_is_dev: bool = False
 

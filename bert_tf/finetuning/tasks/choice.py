@@ -57,6 +57,7 @@ class ChoiceTask(Task):
     name = NAME
     labels = ()
     metrics = METRICS
+    unit_names = ("examples", "choices")
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses a model without a second segment."""

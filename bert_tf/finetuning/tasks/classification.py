@@ -22,6 +22,7 @@ from bert_tf.finetuning.tasks import evaluation_file, scores
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
+from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
 from bert_tf.training.metrics import Form, Metric
@@ -105,6 +106,11 @@ class ClassificationTask(Task):
                 f"--window_stride={stride}: a window of --max_seq_length={settings.max_seq_length} has {room} tokens "
                 "of text, so tokens between two windows would be lost; give a smaller stride"
             )
+
+    @property
+    def truncation_remedies(self) -> Sequence[str] | None:
+        """See `Task`."""
+        return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
     def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
         """Returns the texts of examples, and their labels; a score is no class."""

@@ -73,6 +73,11 @@ class JointTask(Task):
         return self.main.parameters
 
     @property
+    def truncation_remedies(self) -> Sequence[str] | None:
+        """See `Task`."""
+        return self.main.truncation_remedies
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """The loss, and what all tasks measure besides."""
         return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others))

@@ -69,6 +69,7 @@ class SquadTask(Task):
     name: ClassVar[str] = NAME
     labels: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    unit_names: ClassVar[tuple[str, str]] = ("questions", "windows")
 
     @property
     def test_is_dev(self) -> bool:

@@ -121,6 +121,9 @@ def encode_questions(
     contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
     asked = _ids([question.text for question in questions], tokenizer)
     answers = _ids([_first_answer(question) for question in questions], tokenizer)
+    if cut := sum(len(ids) > max_query_length for ids in asked):
+        logging.warning("%d of %d questions have more than --max_query_length=%d tokens, and the rest is cut off",
+                        cut, len(questions), max_query_length)  # fmt: skip
     rows, without_token = _Rows(), []
     for index, question in enumerate(questions):
         tokens, ids = contexts[question.context], asked[index][:max_query_length]

@@ -67,6 +67,7 @@ class TaggingTask(Task):
     kind = TAGGING
     name = NAME
     metrics = METRICS
+    unit_names = ("sentences", "rows")
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -167,10 +167,11 @@ def test_sentences_are_held_out_alone_or_with_their_document(flags, tmp_path):
     assert [sentence.starts_document for sentence in dev] == [True, False, False] * 2
 
 
-def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path):
+def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, caplog):
     own = ("--task_name=own", table(tmp_path / "train.tsv"), f"--data_dir={tmp_path}")
     scores = run_classifier(flags(ClassifierSettings, *own, "--do_train", "--do_eval", "--dev_share=0.2"))
     assert description.read(str(tmp_path / "out")).data["dev_share"] == 0.2
+    assert "train: 48 examples, 6 steps of 8; tokens: median " in caplog.text and "dev: 12 examples; " in caplog.text
     lines = (tmp_path / "out" / "dev_predictions.jsonl").read_text().splitlines()
     assert len(lines) == 12
     assert run_classifier(flags(ClassifierSettings, *own, "--do_eval")) == pytest.approx(scores)

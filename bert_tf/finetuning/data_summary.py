@@ -1,0 +1,67 @@
+"""What a run says of its data before it begins: examples, steps, lengths, and what is truncated.
+
+Letters: N rows, S sequence length.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.finetuning import prepared_run
+from bert_tf.finetuning.prepared_run import PreparedRun
+from bert_tf.finetuning.task import Split
+
+# Above these shares of truncated examples, or of lost tokens, a warning names the remedy.
+_MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
+
+
+def log(run: PreparedRun) -> None:
+    """Logs a line for each split that a run reads, and warns where much of the text is lost."""
+    settings, task = run.settings, run.task
+    for name, split in run.splits.items():
+        if name == "test" and split is run.splits.get("dev"):
+            continue
+        steps = ""
+        if name == "train" and not settings.sweep:
+            steps = f", {prepared_run.num_train_steps(run):,} steps of {settings.train_batch_size}"
+        if split.lengths is None or not len(split):
+            continue
+        lost = lost_tokens(split, settings.max_seq_length)
+        truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
+        logging.info("%s: %s%s; %s", name, _counts(split, *task.unit_names), steps, _lengths(split, lost, truncated))
+        share = lost.sum() / (lost + split.lengths).sum()
+        remedies = task.truncation_remedies
+        if remedies is not None and (truncated >= _MANY_EXAMPLES or share >= _MANY_TOKENS):
+            longer = settings.max_seq_length < run.config.max_position_embeddings
+            remedies = [*(["a larger --max_seq_length"] if longer else []), *remedies] or ["a model of more positions"]
+            logging.warning(
+                "%s: %.0f%% of the %s are truncated, and %.0f%% of the tokens are lost; %s %s",
+                name, 100 * truncated, task.unit_names[0], 100 * share,
+                "give" if settings.do_train else "train with", ", or ".join(remedies),
+            )  # fmt: skip
+
+
+def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
+    """Returns the number of tokens that each row lacks because its texts are too long, int64 [N].
+
+    Args:
+      split: encoded; texts that it does not hold as segments are never truncated, or were before.
+      max_seq_length: S.
+    """
+    first, second = (split.columns.get(name) for name in ("segment_a", "segment_b"))
+    if not isinstance(first, tf.RaggedTensor):
+        return np.zeros(len(split), np.int64)
+    lengths = first.row_lengths().numpy()
+    of_second = np.zeros_like(lengths) if second is None else second.row_lengths().numpy()
+    return np.maximum(0, lengths + of_second + 2 + (of_second > 0) - max_seq_length)
+
+
+def _counts(split: Split, examples: str, rows: str) -> str:
+    within = f" in {len(split):,} {rows}" if len(split) != len(split.examples) else ""
+    return f"{len(split.examples):,} {examples}{within}"
+
+
+def _lengths(split: Split, lost: np.ndarray, truncated: float) -> str:
+    median, most, longest = np.quantile(split.lengths + lost, [0.5, 0.95, 1], method="inverted_cdf").tolist()
+    cut = f"{100 * truncated:.1f}% truncated" if lost.any() else "none truncated"
+    return f"tokens: median {median}, 95% up to {most}, longest {longest}; {cut}"
