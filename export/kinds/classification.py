@@ -119,11 +119,14 @@ class ServedMultiLabel(_ServedClassification):
         """Decides on each label.
 
         Returns:
-          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold.
+          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold;
+          `labels` string [B, P], the names of these labels, with "" behind the last one where a row has fewer than P.
         """
         probabilities = tf.sigmoid(logits)
-        thresholds = tf.constant(self._description.parameters["thresholds"], tf.float32)
-        return {"probabilities": probabilities, "predicted": probabilities > thresholds}
+        predicted = probabilities > tf.constant(self._description.parameters["thresholds"], tf.float32)
+        names = tf.broadcast_to(tf.constant(self._description.labels, tf.string), tf.shape(predicted))
+        labels = tf.ragged.boolean_mask(names, predicted).to_tensor("")
+        return {"probabilities": probabilities, "predicted": predicted, "labels": labels}
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """See `ServedModel`."""

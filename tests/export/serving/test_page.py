@@ -60,6 +60,15 @@ class Kinds(tf.Module):
         chances = tf.one_hot(tf.zeros_like(context, tf.int32) + 1, tf.shape(choices)[1])
         return {"probabilities": chances, "choice": tf.cast(tf.argmax(chances, 1), tf.int32)}
 
+    @tf.function(input_signature=[text("text_a")])
+    def sets(self, text_a):
+        found = tf.cast(tf.strings.length(text_a) > 0, tf.int32)[0]
+        answer = {"probabilities": [[0.9, 0.2, 0.6]], "predicted": [[True, False, True]], "labels": [["kind", "old"]]}
+        return {
+            name: tf.constant(value)[:, : found * len(value[0])] if name == "labels" else tf.constant(value)
+            for name, value in answer.items()
+        }
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -72,7 +81,7 @@ def server(tmp_path_factory):
     model.asset = tf.saved_model.Asset(str(labels))
     tf.saved_model.save(model, str(base / "reviews/1"), signatures={"serving_default": model.answer})
     kinds = Kinds()
-    signatures = {name: getattr(kinds, name) for name in ("span", "tags", "masks", "choices")}
+    signatures = {name: getattr(kinds, name) for name in ("span", "tags", "masks", "choices", "sets")}
     tf.saved_model.save(kinds, str(base / "kinds/1"), signatures=signatures)
     listed = "".join(
         f'config {{ name: "{name}" base_path: "{base}/{name}" model_platform: "tensorflow" }}'
@@ -221,7 +230,7 @@ def test_answers_are_shown_as_people_want_to_see_them(server, tmp_path):
         async with browser(f"http://127.0.0.1:{server.rest_port}/", tmp_path) as tab:
             await tab.until("document.querySelector('textarea') !== null")
             await tab.run("find('model').value = 'kinds'; find('model').dispatchEvent(new Event('change'))")
-            await tab.until("find('signature').options.length === 4")
+            await tab.until("find('signature').options.length === 5")
             for name, (texts, script, expected) in ASKED.items():
                 await tab.run(f"find('signature').value = '{name}'; chooseSignature()")
                 await fill(tab, texts)
@@ -235,6 +244,11 @@ def test_answers_are_shown_as_people_want_to_see_them(server, tmp_path):
             shown = "[...find('answer').querySelectorAll('.bar')].map(bar => bar.innerText.replace(/\\s+/g, ' '))"
             assert await tab.run(shown) == ["one 0.000", "two 1.000", "three 0.000"]
             assert json.loads(await tab.run("find('answer').querySelector('pre').textContent"))["choice"] == 1
+            for texts, heading, best in [("good", "kind, old", 2), ("", "no label", 2)]:
+                await tab.run("find('signature').value = 'sets'; chooseSignature()")
+                await fill(tab, {"text_a": texts})
+                assert await tab.run("find('answer').querySelector('h2').innerText") == heading
+                assert await tab.run("find('answer').querySelectorAll('.best').length") == best
             await tab.run("find('signature').value = 'span'; chooseSignature()")
             await fill(tab, {"context": "nothing"})
             assert await tab.run("find('answer').querySelector('h2').innerText") == "no answer (probability 0.750)"

@@ -1,0 +1,47 @@
+"""Exports of models that give a text any number of labels."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoint_formats import run_record
+from bert_tf.classifier import TextClassifier
+from bert_tf.finetuning.tasks import multi_label
+from tests.bert_tf.classification import make_task
+from tests.export.exports import ask, export, put_together
+
+TEXTS = ["the man said", "word", "all of you", "", "they had 中文"]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory, vocab_file):
+    """The trained model and its export; each threshold lies between the probabilities of two texts."""
+    run = tmp_path_factory.mktemp("sets") / "run"
+    put_together(run, vocab_file, make_task(3, has_pairs=False), spread=0.3)
+    described = json.loads((run / "task.json").read_text())
+    described |= {"kind": multi_label.MULTI_LABEL, "labels": ["old", "élan", "kind"]}
+    (run / "task.json").write_text(json.dumps(described))
+    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 1, "num_schedule_steps": 1})
+    (run / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    ranked = np.sort(TextClassifier.load(str(run)).probabilities(TEXTS), axis=0)
+    multi_label.write_thresholds(str(run), described["labels"], (ranked[1:4] + ranked[2:5]).diagonal() / 2, step=1)
+    return TextClassifier.load(str(run)), export(run)
+
+
+def test_answers_are_the_trainers_and_name_the_labels(pair):
+    trained, served = pair
+    answers = ask(served, text_a=TEXTS)
+    np.testing.assert_allclose(answers["probabilities"], trained.probabilities(TEXTS), atol=1e-6)
+    named = [tuple(name.decode() for name in row if name) for row in answers["labels"]]
+    assert named == trained.predict(TEXTS)
+    assert len({len(row) for row in named}) > 1, "rows are padded"
+    assert [tuple(np.array(trained.labels)[row]) for row in answers["predicted"]] == named
+
+
+def test_rows_without_labels_and_empty_batches(pair):
+    trained, served = pair
+    without = [text for text, labels in zip(TEXTS, trained.predict(TEXTS), strict=True) if not labels]
+    assert ask(served, text_a=without[:1])["labels"].shape == (1, 0)
+    assert ask(served, text_a=[])["labels"].shape == (0, 0)
