@@ -1,14 +1,22 @@
 """The best of a run's checkpoints on its dev data.
 
+While it is one of the newest, it is a checkpoint like these. Later only its weights stay, as `best-STEP`, from which
+training cannot resume.
+
 Paper: appendix A.3 (choice on the dev set).
 """
 
 import os
+import re
+
+import tensorflow as tf
 
 from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.checkpoint_formats.tensor_bundle import damage
 from tfrecords.errors import InputError
+
+_WEIGHTS = re.compile(r"^best-\d+\.index$")
 
 
 def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
@@ -28,13 +36,26 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
     step = evaluations.read(folder).up_to(newest.step).best_step
     if step in (None, newest.step):
         return newest
-    prefix = latest.numbered(folder).get(step, "")
-    if reason := damage(prefix) if prefix else f"{folder}/ckpt-{step} is missing":
-        raise InputError(
-            f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
-            f"take the last one with {instead}"
-        )
-    return ResumePoint(prefix)
+    reason = f"{folder}/ckpt-{step} is missing"
+    for prefix in (prefix for prefix in (*latest.prefixes(folder), *weights(folder)) if latest.step_of(prefix) == step):
+        reason = damage(prefix)
+        if not reason:
+            return ResumePoint(prefix)
+    raise InputError(
+        f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
+        f"take the last one with {instead}"
+    )
+
+
+def weights_name(step: int) -> str:
+    """Returns the name of a checkpoint with only the weights of a step."""
+    return f"best-{step}"
+
+
+def weights(folder: str) -> list[str]:
+    """Lists the prefixes of a folder's checkpoints that hold only weights."""
+    names = [name.removesuffix(".index") for name in tf.io.gfile.listdir(folder) if _WEIGHTS.match(name)]
+    return [os.path.join(folder, name) for name in names]
 
 
 def _refuse_lost_evaluations(folder: str, instead: str) -> None:

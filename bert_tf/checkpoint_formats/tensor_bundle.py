@@ -198,6 +198,29 @@ def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     )
 
 
+def write_without_optimizer(source: str, target: str) -> None:
+    """Copies a checkpoint of TensorFlow 2, except the state of its optimizer.
+
+    Args:
+      source: its prefix.
+      target: prefix of the copy.
+
+    Raises:
+      InputError: the checkpoint cannot be read.
+    """
+    bundle = TensorBundle(source)
+    dropped = set(of_optimizer(bundle.shapes))
+    tensors = {name: bundle._value(name) for name in bundle.shapes if name not in dropped}
+    proto = trackable_object_graph_pb2.TrackableObjectGraph.FromString(tensors[_GRAPH])
+    for node in proto.nodes:
+        children = [child for child in node.children if child.local_name != "optimizer"]
+        attributes = [attribute for attribute in node.attributes if attribute.checkpoint_key not in dropped]
+        del node.children[:], node.attributes[:], node.slot_variables[:]
+        node.children.extend(children)
+        node.attributes.extend(attributes)
+    write_names(target, tensors | {_GRAPH: proto.SerializeToString()})
+
+
 class _Object(tf.__internal__.tracking.AutoTrackable):
     """An object with attributes."""
 

@@ -27,7 +27,7 @@ from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.layers import created_as_zeros
-from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
+from bert_tf.runs import checkpoint_tokenizer, checkpoint_watch, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, memory, metrics, metrics_file, progress, resume
 from bert_tf.training.session import session
@@ -95,17 +95,31 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     if not (settings.do_eval or settings.do_predict):
         _require_finite_loss(run, objective)
         return {}
-    found = resume.find(settings.output_dir, strategy)
-    run_folder.check_finished(settings.output_dir, found.step, settings.allow_unfinished)
+    step = _restore(run, model)
     run.keep_caches()
-    chosen = chosen_checkpoint.choose(settings.output_dir, found, settings.use_checkpoint)
-    run.task.check_checkpoint(settings.output_dir, chosen.step)
-    tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
     run = _with_activations(run, model, ("dev", "test"))
-    scores = _evaluate(run, objective, chosen.step, dev_outputs) if settings.do_eval else {}
+    scores = _evaluate(run, objective, step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
-        _predict(run, objective, chosen.step)
+        _predict(run, objective, step)
     return scores
+
+
+def _restore(run: PreparedRun, model: FineTunedBert) -> int:
+    """Gives a model the weights of the checkpoint that the settings choose; returns their step."""
+    settings, folder = run.settings, run.settings.output_dir
+    while True:
+        found = resume.find(folder, run.strategy)
+        run_folder.check_finished(folder, found.step, settings.allow_unfinished)
+        chosen = chosen_checkpoint.choose(folder, found, settings.use_checkpoint)
+        try:
+            step = chosen.step
+            run.task.check_checkpoint(folder, step)
+            tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+        except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
+            if checkpoint_watch.is_there(chosen.prefix):
+                raise
+            continue  # another process trains, and has replaced it in the meantime
+        return step
 
 
 def _check_batches(run: PreparedRun) -> None:

@@ -1,22 +1,23 @@
 """Adds checkpoints to a run's folder without risk to those already there.
 
 A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names it, and
-the oldest ones are deleted, except the best on the dev data. So the named checkpoint is complete after a kill, a power
-cut or a full disk.
+the oldest ones are deleted. Of the best on the dev data, the weights stay. So the named checkpoint is complete after a
+kill, a power cut or a full disk.
 """
 
 import contextlib
+import functools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations
+from bert_tf.checkpoint_formats import best, evaluations
 from bert_tf.checkpoint_formats.latest import ResumePoint, indexes, prefixes, step_of
-from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
+from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, write_without_optimizer
 from tfrecords import writer
 from tfrecords.errors import InputError
 
@@ -32,7 +33,7 @@ def at_step(folder: str, step: int) -> str:
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest ones, but never the best one.
+    """Adds a checkpoint to a folder, then deletes the oldest ones, but never the weights of the best one.
 
     Args:
       folder: the run's folder; local, or one that TensorFlow can write to.
@@ -52,12 +53,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
     try:
-        if _is_local(folder):
-            with _aside(folder) as aside:
-                checkpoint.write(os.path.join(aside, name))
-                _move(aside, name, folder)
-        else:  # an object store shows complete files only
-            checkpoint.write(prefix)
+        _write(folder, name, checkpoint.write)
         kept = [path for path in _by_step(folder) if step_of(path) <= step][-most:]
         _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
@@ -66,11 +62,43 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
             f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example free "
             "disk space, and run the same command again to resume from them"
         ) from error
-    best = evaluations.read(folder).best_step
-    for path in _by_step(folder):
-        if step_of(path) < step_of(kept[0]) and step_of(path) != best:
-            _remove(path)
+    _delete_older(folder, [step_of(path) for path in kept])
     return prefix
+
+
+def _delete_older(folder: str, kept: Sequence[int]) -> None:
+    """Deletes what is older than the kept checkpoints, except the weights that are the best for one of these."""
+    recorded = evaluations.read(folder)
+    wanted = {recorded.up_to(step).best_step for step in kept}
+    for prefix in _by_step(folder):
+        step = step_of(prefix)
+        if step < kept[0] and (step not in wanted or _keep_weights(folder, step)):
+            _remove(prefix)
+    for prefix in best.weights(folder):
+        if step_of(prefix) >= kept[0] or step_of(prefix) not in wanted:
+            _remove(prefix)
+
+
+def _keep_weights(folder: str, step: int) -> bool:
+    """Writes a checkpoint's weights to a checkpoint of their own; says whether it could."""
+    prefix = at_step(folder, step)
+    try:
+        _write(folder, best.weights_name(step), functools.partial(write_without_optimizer, prefix))
+    except (InputError, tf.errors.OpError, OSError) as error:
+        reason = " ".join(str(error).split())
+        logging.warning("%s: stays as it is, because its weights cannot be copied (%s)", prefix, reason)
+        return False
+    return True
+
+
+def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
+    """Writes a checkpoint of a name into a folder, so that it appears there complete or not at all."""
+    if not _is_local(folder):  # an object store shows complete files only
+        write(os.path.join(folder, name))
+        return
+    with _aside(folder) as aside:
+        write(os.path.join(aside, name))
+        _move(aside, name, folder)
 
 
 def tidy(folder: str, found: ResumePoint) -> None:
@@ -83,11 +111,11 @@ def tidy(folder: str, found: ResumePoint) -> None:
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
     _put_aside(folder, found)
-    whole = {os.path.basename(prefix) for prefix in prefixes(folder)}
+    whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
     for name in tf.io.gfile.listdir(folder):
         # another process that evaluates may be writing these
         half_written = writer.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
-        data_of = re.match(r"(ckpt-\d+)\.data-\d{5}-of-\d{5}$", name)
+        data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
         # a kill during deletion leaves data without its index
         if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
@@ -112,7 +140,7 @@ def delete_all(folder: str) -> None:
         return
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(os.path.join(folder, STATE_NAME))
-    for prefix in _by_step(folder):
+    for prefix in (*_by_step(folder), *best.weights(folder)):
         _remove(prefix)
 
 

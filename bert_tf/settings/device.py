@@ -48,11 +48,7 @@ class DeviceSettings:
         False,
         group="Training",
     )
-    keep_checkpoint_max: int = setting(
-        "number of the latest checkpoints to keep, the best on the dev data besides; 0: all",
-        5,
-        group="Run",
-    )
+    keep_checkpoint_max: int = setting("number of the latest checkpoints to keep; 0: all", 5, group="Run")
     random_seed: int = setting("seed of initial weights, data order and dropout", 12345, group="Training")
     deterministic: bool = setting(
         "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "

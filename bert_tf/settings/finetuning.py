@@ -46,6 +46,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Model",
         first=True,
     )
+    keep_checkpoint_max: int = setting(
+        "number of the latest checkpoints to keep, from which training resumes; of the best one on the dev data the "
+        "weights are kept besides; 0: all", 2, group="Run",
+    )  # fmt: skip
     allow_unfinished: bool = setting(
         "evaluate and predict with a checkpoint of unfinished training", False, group="Run"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import best, evaluations, latest
 from bert_tf.config import BertConfig
 from bert_tf.runs import run_checkpoints
 from bert_tf.training import metrics_file
@@ -182,9 +182,10 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(dat
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
 
-def test_killed_at_every_touch_of_a_file_while_saving_a_whole_checkpoint_is_there(server, tmp_path):
+def test_killed_at_every_touch_of_a_file_while_saving_the_newest_checkpoint_and_the_best_are_there(server, tmp_path):
     folder, count_file = tmp_path / "run", str(tmp_path / "count")
     folder.mkdir()
+    evaluations.write(str(folder), evaluations.Evaluations("f1", scores={1: {"f1": 1.0}}))
     saved, event, code = 0, 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         event += 1
@@ -194,8 +195,9 @@ def test_killed_at_every_touch_of_a_file_while_saving_a_whole_checkpoint_is_ther
         assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
         saved = found.step
         if found.prefix:
-            np.testing.assert_array_equal(contents(found.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], saved)
+            for each, step in ((found, saved), (best.find(str(folder), found, ""), 1)):
+                np.testing.assert_array_equal(contents(each.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], step)
     assert code == 0 and event > 20 and saved > run_checkpoints.KEPT + 2
     names = [f"ckpt-{step}" for step in range(saved - run_checkpoints.KEPT + 1, saved + 1)]
-    files = [f"{name}.{part}" for name in names for part in ("data-00000-of-00001", "index")]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*files, "checkpoint"])
+    files = [f"{name}.{part}" for name in ["best-1", *names] for part in ("data-00000-of-00001", "index")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*files, "checkpoint", evaluations.NAME])

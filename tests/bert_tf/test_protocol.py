@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import evaluations, latest, run_record
+from bert_tf.checkpoint_formats import best, evaluations, latest, run_record
 from bert_tf.checkpoint_formats.evaluations import Evaluations
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.checkpoint_formats.location import locate
@@ -190,10 +190,26 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
-    assert sorted(latest.numbered(str(tmp_path))) == [4, 9]
+    assert list(latest.numbered(str(tmp_path))) == [9] and best.weights(str(tmp_path)) == [f"{tmp_path}/best-4"]
     _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
     _assert_a_finished_run_stays_as_it_is(run, tmp_path, folder, monkeypatch)
     np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
+
+
+def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, tmp_path, plain, monkeypatch):
+    """By then the best one is another file, or the newest another step."""
+    folder = shutil.copytree(plain, tmp_path / "run")
+    monkeypatch.setattr(engine, "_evaluate", lambda run, objective, step, dev_outputs: step)
+    found = [ResumePoint(f"{folder}/ckpt-4"), ResumePoint(f"{folder}/ckpt-9")]
+    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: found.pop(0))
+    given = prepared(folder, "--nodo_train", "--do_eval", "--allow_unfinished")
+    assert engine._run(given, None) == 9 and not found
+    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: ResumePoint(f"{folder}/ckpt-9"))
+    for path in folder.glob("ckpt-9.index"):
+        os.truncate(path, 10)
+    monkeypatch.setattr(engine.resume, "find", lambda *arguments: ResumePoint(f"{plain}/ckpt-9"))
+    with pytest.raises(tf.errors.OpError):  # it is there, but damaged
+        engine._restore(given, None)
 
 
 def _assert_same_weights(ours, theirs):

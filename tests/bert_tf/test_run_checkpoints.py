@@ -3,11 +3,15 @@ import re
 import shutil
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras as keras
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import best, evaluations, latest
+from bert_tf.checkpoint_formats.latest import step_of
 from bert_tf.checkpoint_formats.location import locate
+from bert_tf.checkpoint_formats.tensor_bundle import of_optimizer
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_watch, run_checkpoints
 from bert_tf.runs.run_checkpoints import KEPT, ResumePoint
@@ -137,6 +141,66 @@ def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
     assert sorted(latest.numbered(folder)) == [*range(3, KEPT + 3), 20], "0 keeps all"
     run_checkpoints.save(folder, checkpoint(21), 21, 2)
     assert sorted(latest.numbered(folder)) == [20, 21]
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """A folder, and a function that adds the checkpoint of a step with moments, keeps two, and records its score."""
+    folder = str(tmp_path)
+    model, optimizer = keras.Sequential([keras.layers.Dense(100)]), keras.optimizers.Adam()
+    model.build([None, 3])
+    optimizer.build(model.trainable_variables)
+
+    def save(step, score):
+        for variable in (*model.variables, *optimizer.variables):
+            variable.assign(tf.cast(tf.fill(variable.shape, step), variable.dtype))
+        values = {"global_step": tf.Variable(step, dtype=tf.int64), "model": model, "optimizer": optimizer}
+        run_checkpoints.save(folder, tf.train.Checkpoint(**values), step, 2)
+        scores = {**evaluations.read(folder).scores, step: {"f1": score}}
+        evaluations.write(folder, evaluations.Evaluations("f1", scores=scores))
+
+    return folder, save
+
+
+def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more(evaluated):
+    folder, save = evaluated
+    size = None
+    for step, score in {1: 0.7, 2: 0.9, 3: 0.5, 4: 0.6, 5: 0.95}.items():
+        save(step, score)
+        size = size or sum(tf.io.gfile.stat(path).length for path in tf.io.gfile.glob(f"{folder}/ckpt-1.data*"))
+        assert sorted(latest.numbered(folder)) == [step - 1, step][-step:]
+        assert [step_of(path) for path in best.weights(folder)] == [2] * (step > 3)
+        assert best.find(folder, latest.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
+    (weights,) = tf.io.gfile.glob(f"{folder}/best-2.data*")
+    assert tf.io.gfile.stat(weights).length < size / 2, "of three values for each weight, one"
+    assert not of_optimizer(tf.train.load_checkpoint(f"{folder}/best-2").get_variable_to_shape_map())
+    model = keras.Sequential([keras.layers.Dense(100)])
+    model.build([None, 3])
+    status = tf.train.Checkpoint(model=model).restore(f"{folder}/best-2")
+    status.assert_existing_objects_matched().expect_partial()
+    assert np.unique(np.concatenate([variable.numpy().ravel() for variable in model.variables])) == [2]
+    os.truncate(f"{folder}/ckpt-5.index", 100)
+    assert best.find(folder, latest.find(folder), "").step == 2, "of the steps up to 4, to which training falls back"
+    os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
+    with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used \(.*best-2: cannot be read"):
+        best.find(folder, latest.find(folder), "")
+
+
+def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
+    folder, save = evaluated
+    save(1, 0.9)
+    save(2, 0.1)
+
+    def fail(source, target):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(run_checkpoints, "write_without_optimizer", fail)
+    save(3, 0.1)
+    assert "ckpt-1: stays as it is, because its weights cannot be copied (No space left on device)" in caplog.text
+    assert sorted(latest.numbered(folder)) == [1, 2, 3] and not best.weights(folder)
+    assert best.find(folder, latest.find(folder), "").step == 1
+    run_checkpoints.delete_all(folder)
+    assert not best.weights(folder) and not latest.numbered(folder)
 
 
 def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
