@@ -1,4 +1,4 @@
-"""A classifier of texts in Python: train it from lists, predict, load it again.
+"""A classifier of texts in Python: train it from lists, evaluate, predict, save and export it, load it again.
 
 Paper: section 4.1. It is what `run_classifier` trains, with the same settings and the same folder.
 
@@ -9,28 +9,36 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoints, report
-from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats import evaluations, latest, run_record, tokenizer_config
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, head_maker
+from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
 from bert_tf.finetuning.tasks.find import find_task
-from bert_tf.finetuning.tasks.memory_source import examples_of, memory_source
-from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, read_thresholds, sigmoid
+from bert_tf.finetuning.tasks.memory_source import evaluation_source, examples_of, memory_source
+from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME, read_thresholds, sigmoid
 from bert_tf.finetuning.tasks.reading import Reading
-from bert_tf.runs import chosen_checkpoint, run_folder
+from bert_tf.runs import chosen_checkpoint, run_checkpoints, run_folder
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import metrics_file
 from jobs.progress import Progress
 from tfrecords.errors import InputError
+
+# What a saved model has of its run's folder, beside the weights and the records that are written anew.
+_SAVED_FILES = (
+    checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS_NAME,
+    metrics_file.RESULTS_NAME,
+)  # fmt: skip
 
 
 class TextClassifier:
@@ -39,12 +47,11 @@ class TextClassifier:
     Attributes:
       folder: the run's folder, of a sweep its best trial's; `export_saved_model` serves it.
       labels: names of the classes; () for a regression.
-      scores: metrics on the dev data, where it was just trained.
+      scores: metrics of this checkpoint on the dev data; {} where it was not evaluated.
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
         self.folder = sweep_results.best_folder(_path(folder, "folder"), allow_unfinished=False)
-        self.scores = scores or {}
         described = description.read(self.folder)
         if described.kind not in (CLASSIFICATION, REGRESSION, MULTI_LABEL):
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
@@ -55,7 +62,8 @@ class TextClassifier:
         vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
         self._bilstm_head = described.bilstm_head
         self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
-        self._model = self._restored(use_checkpoint)
+        self._use_checkpoint, self._model = use_checkpoint, self._restored(use_checkpoint)
+        self.scores = scores or self._recorded_scores()
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(
             self._logits_of_texts, input_signature=[{name: tf.TensorSpec([None], tf.string) for name in names}]
@@ -106,9 +114,7 @@ class TextClassifier:
         Raises:
           InputError: texts, labels or settings are wrong.
         """
-        names = {field.name for field in dataclasses.fields(ClassifierSettings)}
-        if unknown := [name for name in settings if name not in names]:
-            raise InputError(f"{unknown[0]}: no such setting; `run_classifier --help` lists them")
+        _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
             raise InputError("dev_texts and dev_labels: give both or none")
         dev = None if dev_texts is None else (dev_texts, dev_labels)
@@ -154,6 +160,69 @@ class TextClassifier:
         of_logits = sigmoid if self._kind == MULTI_LABEL else probabilities
         return of_logits(self._all_logits(texts, batch_size))
 
+    def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
+        """Compares predictions with labels, by the metrics of `scores` except the loss.
+
+        Raises:
+          InputError: see `predict`; or a label is unknown, or of another kind than those of the training.
+        """
+        source = evaluation_source(texts, labels, self._kind, self.labels)
+        task = find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True), source)
+        examples = task.read("dev")
+        predictions = self._all_logits(texts, batch_size)
+        if self._kind == REGRESSION:
+            predictions = predictions * self._deviation + self._mean
+        columns = {"label_ids": tf.constant(task.label_ids(examples))}
+        return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
+
+    def save(self, folder: str) -> None:
+        """Writes the model into a new folder: its weights, without the state and the files of its training.
+
+        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint take the folder like that of the run.
+
+        Raises:
+          InputError: the folder is not empty.
+        """
+        folder = _path(folder, "folder")
+        if tf.io.gfile.exists(folder) and tf.io.gfile.listdir(folder):
+            raise InputError(f"{folder}: is not empty; give a new folder")
+        tf.io.gfile.makedirs(folder)
+        for name in filter(lambda name: tf.io.gfile.exists(os.path.join(self.folder, name)), _SAVED_FILES):
+            tf.io.gfile.copy(os.path.join(self.folder, name), os.path.join(folder, name))
+        run_record.write(folder, run_record.read_phases(self.folder), self._step)
+        recorded = evaluations.read(self.folder)
+        known = {step: scores for step, scores in recorded.scores.items() if step == self._step}
+        evaluations.write(folder, dataclasses.replace(recorded, scores=known))
+        step = tf.Variable(self._step, dtype=tf.int64)
+        run_checkpoints.save(folder, tf.train.Checkpoint(model=self._model, global_step=step), self._step)
+
+    def export(self, export_dir: str, **settings) -> str:
+        """Exports the model for serving; see `export_saved_model`.
+
+        Args:
+          export_dir: the version to write, or the model's folder, which gets the next version.
+          **settings: further fields of `ExportSettings`, such as `dtype` or `format`.
+
+        Returns:
+          The folder of the version.
+
+        Raises:
+          InputError: the settings or the folder do not fit.
+        """
+        from export.saved_model import export_saved_model  # above this package, and needed here alone
+        from export.settings import ExportSettings
+
+        _check_names(settings, ExportSettings, "export_saved_model")
+        given = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
+        return export_saved_model(ExportSettings(**given, export_dir=_path(export_dir, "export_dir")))
+
+    def _recorded_scores(self) -> dict[str, float]:
+        if recorded := evaluations.read(self.folder).scores.get(self._step):
+            return dict(recorded)
+        found = metrics_file.read_results(self.folder)
+        step = found.pop("global_step", None)
+        return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
+
     def _all_logits(self, texts: Sequence, batch_size: int) -> np.ndarray:
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
@@ -191,6 +260,12 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
+
+
+def _check_names(settings: Mapping, known: type, script: str) -> None:
+    names = {field.name for field in dataclasses.fields(known)}
+    if unknown := [name for name in settings if name not in names]:
+        raise InputError(f"{unknown[0]}: no such setting; `{script} --help` lists them")
 
 
 def _path(value, name: str) -> str:

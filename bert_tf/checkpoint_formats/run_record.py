@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import latest
+from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME = "run.json"
@@ -38,6 +40,27 @@ class Phase:
 def exists(folder: str) -> bool:
     """Whether a folder has the record of a run."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -> None:
+    """Writes the phases of a folder, atomically.
+
+    Args:
+      folder: of the run.
+      phases: in the order of their training.
+      saved_step: where the folder is a copy for use, with the weights of one step, that step.
+    """
+    entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
+    entries |= {} if saved_step is None else {"saved_step": saved_step}
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+
+
+def saved_step(folder: str) -> int | None:
+    """Returns the step whose weights a copy for use holds; None for the folder of a run."""
+    if not exists(folder):
+        return None
+    with tf.io.gfile.GFile(os.path.join(folder, NAME)) as file:
+        return json.load(file).get("saved_step")
 
 
 def read_phases(output_dir: str) -> list[Phase]:

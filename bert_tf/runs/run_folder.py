@@ -7,7 +7,6 @@ and optimizer. A later start must be the same run, or the next phase of it.
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Mapping, Sequence
 
@@ -114,7 +113,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: names the step.
     """
     last = _last_step(folder)
-    if trained_steps >= last or trained_steps == evaluations.read(folder).stopped_at:
+    if trained_steps >= last or trained_steps in (evaluations.read(folder).stopped_at, run_record.saved_step(folder)):
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
     if not trained_steps:
@@ -136,8 +135,8 @@ def warn_if_unfinished(checkpoint: str) -> None:
     folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
     if step < 0 or not run_record.exists(folder):
         return
-    newest = max([step, *latest.numbered(folder)])
-    if newest != evaluations.read(folder).stopped_at and newest < (last := _last_step(folder)):
+    newest, last = max([step, *latest.numbered(folder)]), _last_step(folder)
+    if newest < last and newest not in (evaluations.read(folder).stopped_at, run_record.saved_step(folder)):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
 
 
@@ -165,6 +164,11 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     phases = _begun(output_dir, trained_steps)
     if not phases:
         return 0
+    if run_record.saved_step(output_dir) is not None:
+        raise InputError(
+            f"--output_dir={output_dir}: holds a saved model, whose training cannot be continued; give another "
+            f"--output_dir, with --init_checkpoint={output_dir} to start from its weights"
+        )
     last = phases[-1]
     _refuse(output_dir, "model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
@@ -219,8 +223,7 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
         return done
-    entries = {"phases": [dataclasses.asdict(p) for p in phases]}
-    writer.write_text(os.path.join(output_dir, run_record.NAME), json.dumps(entries, indent=2) + "\n")
+    run_record.write(output_dir, phases)
     return done
 
 

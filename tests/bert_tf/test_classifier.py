@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import latest
+from bert_tf.checkpoint_formats.latest import step_of
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.tasks.find import find_task
@@ -58,6 +60,56 @@ def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained
     page = (output / "report.html").read_text()
     assert "Confusion matrix" in page and "python -m" not in page, "no command has these texts"
     assert len((output / "dev_predictions.jsonl").read_text().splitlines()) == 2, "a tenth of 20 texts"
+
+
+@pytest.mark.slow
+def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint, tmp_path):
+    model, output = trained
+    model.save(tmp_path / "saved")
+    names = {path.name for path in (tmp_path / "saved").iterdir()}
+    step = max(map(step_of, latest.prefixes(str(output))))
+    assert names == {
+        "bert_config.json", "vocab.txt", "tokenizer_config.json", "task.json", "run.json", "evaluations.json",
+        "eval_results.txt", "checkpoint", f"ckpt-{step}.index", f"ckpt-{step}.data-00000-of-00001",
+    }  # fmt: skip
+    again = TextClassifier.load(tmp_path / "saved")
+    assert again.scores == TextClassifier.load(output).scores == pytest.approx(model.scores)
+    np.testing.assert_array_equal(again.probabilities(PAIRS[:2]), model.probabilities(PAIRS[:2]))
+    assert again.export(tmp_path / "served/1") == str(tmp_path / "served/1")
+    serve = tf.saved_model.load(str(tmp_path / "served/1")).signatures["serving_default"]
+    first, second = map(list, zip(*PAIRS[:2], strict=True))
+    answers = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"]
+    np.testing.assert_allclose(answers, model.probabilities(PAIRS[:2]), atol=1e-5)
+    with pytest.raises(InputError, match="saved: is not empty; give a new folder"):
+        model.save(tmp_path / "saved")
+    with pytest.raises(InputError, match="holds a saved model, whose training cannot be continued"):
+        TextClassifier.train(PAIRS, LABELS, checkpoint, tmp_path / "saved", **OPTIONS)
+    with pytest.raises(InputError, match="chunk_size: no such setting; `export_saved_model --help` lists them"):
+        model.export(tmp_path / "other", chunk_size=3)
+
+
+@pytest.mark.slow
+def test_texts_with_labels_are_evaluated(trained):
+    model, _ = trained
+    assert model.evaluate(PAIRS, LABELS) == {"accuracy": 1.0, "macro_f1": 1.0}
+    assert model.evaluate(PAIRS[:4], ["7", "7", "7", "10"])["accuracy"] == 0.75
+    with pytest.raises(InputError, match=r"texts\[1\]: unknown label '8'; the task's labels are 7, 10"):
+        model.evaluate(PAIRS[:2], [7, 8])
+    with pytest.raises(InputError, match="labels: are of the kind regression, the model's of the kind classification"):
+        model.evaluate(PAIRS[:2], [7.0, 8.5])
+    with pytest.raises(InputError, match="2 texts, but 1 labels"):
+        model.evaluate(PAIRS[:2], [7])
+
+
+@pytest.mark.slow
+def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tmp_path):
+    texts, stars = ["the man", "who said so", "all of you"] * 4, [100.0, 200.0, 300.5] * 4
+    options = {"max_seq_length": 16, "num_train_epochs": 1.0, "train_batch_size": 6, "dev_share": 0}
+    model = TextClassifier.train(texts, stars, checkpoint, tmp_path, **options)
+    assert model.scores == TextClassifier.load(tmp_path).scores == {}
+    found = model.evaluate(texts, [round(number) for number in stars])
+    expected = np.corrcoef(model.predict(texts), np.round(stars))[0, 1]
+    assert found.keys() == {"pearson", "spearman", "r_squared"} and found["pearson"] == pytest.approx(expected, 1e-4)
 
 
 @pytest.mark.slow
@@ -189,5 +241,9 @@ def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
     )
     expected = [tuple(name for name, p in zip("ab", row, strict=True) if p > thresholds[name]) for row in found]
     assert model.predict(texts[:3]) == expected
+    found = model.evaluate(texts, labels)
+    assert {name: model.scores[name] for name in found} == pytest.approx(found)
+    model.save(tmp_path / "saved")
+    assert TextClassifier.load(tmp_path / "saved").predict(texts[:3]) == expected
     (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3

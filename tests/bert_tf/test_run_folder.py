@@ -215,6 +215,15 @@ def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, 
     assert caplog.messages == [f"{folder}/ckpt-{step}: step {step} of 10: its training is not finished"] * warned
 
 
+def test_a_copy_for_use_is_finished_and_is_not_trained_on(folder, caplog):
+    with pytest.raises(InputError, match="is of step 4 of 10; finish the training"):
+        run_folder.check_finished(folder, 4, False)
+    run_record.write(folder, run_record.read_phases(folder), 4)
+    run_folder.check_finished(folder, 4, False)
+    with pytest.raises(InputError, match=r"holds a saved model, .* to start from its weights"):
+        run_folder.begin(folder, FIRST, 4)
+
+
 def test_a_checkpoint_without_a_run_is_no_warning(folder, tmp_path, caplog):
     for path in (f"{folder}/model.safetensors", f"{tmp_path}/ckpt-1"):
         run_folder.warn_if_unfinished(path)

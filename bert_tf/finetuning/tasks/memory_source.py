@@ -40,7 +40,7 @@ class MemorySource(Source):
     @property
     def has_pairs(self) -> bool:
         """See `Source`."""
-        return self.splits["train"][0].example.text_b is not None
+        return next(iter(self.splits.values()))[0].example.text_b is not None
 
     @property
     def has_label_sets(self) -> bool:
@@ -106,6 +106,26 @@ def memory_source(
     order = np.random.default_rng(seed).permutation(len(placed))
     parts = {"train": np.sort(order[count:]), "dev": np.sort(order[:count])}
     return MemorySource({name: [placed[i] for i in part] for name, part in parts.items() if len(part)}, kind, names)
+
+
+def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> MemorySource:
+    """Returns the source of texts to evaluate a model of a kind and its classes on, as "dev".
+
+    Args:
+      texts: see `memory_source`.
+      labels: of the texts. A regression takes integers too.
+      kind: of the model.
+      names: of its classes; () for a regression.
+
+    Raises:
+      InputError: says which text or label is wrong, or that the labels are of another kind.
+    """
+    labels = _list_of(labels, "labels")
+    if kind == REGRESSION:
+        labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
+    if (found := _kind_of(labels)) != kind:
+        raise InputError(f"labels: are of the kind {found}, the model's of the kind {kind}; give labels of its kind")
+    return MemorySource({"dev": _placed(examples_of(texts, labels), "texts")}, kind, tuple(names))
 
 
 def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "texts") -> list[Example]:

@@ -60,13 +60,14 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     """
     known = description.of_run(settings)
     if known and known.task_name not in (*NAMES, IN_MEMORY):
-        if not settings.do_train:
+        if settings.do_train:
+            known = None
+        elif not source:
             raise InputError(
                 f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
                 f"--task_name={known.task_name} for its files, or predict other texts in Python with "
                 "bert_tf.classifier.TextClassifier.load"
             )
-        known = None
     if not source:
         make_source = _tfds_source if settings.tfds_name else _file_source
         source = make_source(settings, known)
