@@ -36,7 +36,7 @@ class ClassifierSettings(FineTuningSettings):
     )
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
-        "own (also: tsv) for your own data",
+        "own (also: tsv) for your own data; default: that of the run in --output_dir",
         "",
         first=True,
     )
@@ -194,7 +194,6 @@ class ClassifierSettings(FineTuningSettings):
             )
         else:
             require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
-            require(bool(self.task_name.strip()), "--task_name is empty; give it: own for your own data")
         self._require_data("data_dir", at=paths)
 
     def _check_tfds(self, has_paths: bool) -> None:

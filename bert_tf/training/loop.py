@@ -18,7 +18,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
 from bert_tf.runs import run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
-from bert_tf.training import resume, summaries
+from bert_tf.training import metrics_file, resume, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.metrics import NotFinite
 from bert_tf.training.progress import Progress
@@ -31,6 +31,8 @@ _STEPS_PER_LOOP_OFF_TPU = 50
 _RECORDS_NAMED = 8
 # Names the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
+# A loss above this multiple of the first one, and this much more, is not the noise of a batch.
+_DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
 
@@ -103,8 +105,19 @@ def train(
         if run.shown:
             run.shown.close()
     logging.info("saved %s", run.saved)
+    if run.shown:
+        _warn_if_diverged(settings.output_dir)
     # no worker may continue, or read the folder, before the last checkpoint is there
     workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
+
+
+def _warn_if_diverged(folder: str) -> None:
+    """Warns of a run whose loss is now well above that of its first step."""
+    rows = [row for row in metrics_file.read(folder, metrics_file.METRICS_NAME) if row["split"] == metrics_file.TRAIN]
+    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
+    if losses and losses[-1][1] > _DIVERGED_FACTOR * losses[0][1] + _DIVERGED_MORE:
+        logging.warning("training has diverged: the loss was %.4g at step %d and is %.4g at step %d; %s",
+                        losses[0][1], losses[0][0], losses[-1][1], losses[-1][0], _REMEDY)  # fmt: skip
 
 
 class _Run:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf import log_lines
 from bert_tf.finetuning.tasks import classification
 from bert_tf.pretraining import objective
-from bert_tf.training import metrics, metrics_file, progress
+from bert_tf.training import loop, metrics, metrics_file, progress
 from bert_tf.training.metrics import Metric
 from bert_tf.training.trainer import Trainer
 from tfrecords import progress_bar
@@ -204,3 +204,12 @@ def test_progress_between_parts_is_never_asked_of_one_of_several_workers(monkeyp
     monkeypatch.setattr(orbit.StandardTrainer, "create_train_loop_fn", lambda self: lambda iterator, steps: None)
     trainer.create_train_loop_fn()(None, tf.constant(4))
     assert len(calls) == shown
+
+
+@pytest.mark.parametrize(("losses", "is_doubted"), [((0.7, 3, 18_500), True), ((0.05, 0.9), False), ((9, 7), False)])
+def test_a_loss_that_has_grown_is_doubted(tmp_path, caplog, losses, is_doubted):
+    for step, loss in enumerate(losses, 1):
+        metrics_file.record(str(tmp_path), "train", step, {"loss": loss})
+    loop._warn_if_diverged(str(tmp_path))
+    assert ("training has diverged: the loss was 0.7 at step 1 and is 1.85e+04 at step 3; lower --learning_rate"
+            in caplog.text) == is_doubted  # fmt: skip

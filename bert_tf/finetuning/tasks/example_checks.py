@@ -1,15 +1,19 @@
 """Doubts about a user's examples: leaks between splits, contradictions, classes that cannot be learned."""
 
+import contextlib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from absl import logging
 
-from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.finetuning.tasks.classification import Example, parse_score
 from tfrecords.errors import InputError
 
 # A majority of this share is worth a line: always answering it scores as much.
 _LARGE_SHARE = 0.9
+# What may stand between the labels of a cell.
+_SEPARATORS = (",", ";", "|", "/", "+")
 
 
 def warn_of_texts(examples: Mapping[str, Sequence[Example]]) -> None:
@@ -63,6 +67,36 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
     if unseen:
         logging.warning("no example of train has the label %s; %d examples of dev have it", " or ".join(unseen),
                         sum(dev[label] for label in unseen))  # fmt: skip
+
+
+def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
+    """Warns of classes that are probably the same, or several ones that were not divided.
+
+    Args:
+      labels: names of all classes.
+      has_sets: whether an example has any number of them.
+    """
+    if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
+        logging.warning(
+            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if that is a "
+            "mistake, mend the labels in the files"
+        )
+    numbers: dict[float, list[str]] = {}
+    for label in sorted(set(labels)):
+        with contextlib.suppress(InputError):
+            numbers.setdefault(parse_score(label), []).append(label)
+    for same in numbers.values():
+        if len(same) > 1:
+            logging.warning("the classes %s are the same number; if that is a mistake, mend the labels in the files",
+                            " and ".join(map(repr, same)))  # fmt: skip
+    for separator in _SEPARATORS:
+        parts = {label: [part.strip() for part in label.split(separator)] for label in labels}
+        known = Counter(part for found in parts.values() for part in set(found))
+        if joined := [label for label, found in parts.items() if len(found) > 1 and all(known[p] > 1 for p in found)]:
+            logging.warning(
+                "the class %r looks like several labels; if it is, give %s--label_separator=%r",
+                joined[0], "" if has_sets else "--multi_label ", separator,
+            )  # fmt: skip
 
 
 def _counts(examples: Iterable[Example]) -> Counter:

@@ -12,7 +12,7 @@ from bert_tf.finetuning.tasks.own_data import NAMES, own_task
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
 from bert_tf.finetuning.tasks.sources import Source
-from bert_tf.settings import ClassifierSettings
+from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from tfrecords.errors import InputError
 
 
@@ -28,7 +28,7 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
     Raises:
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
-    reading = Reading.of_settings(settings)
+    reading, settings = Reading.of_settings(settings), _with_task_name(settings)
     task = own_task(settings, source) if source else _main_task(settings)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
@@ -41,6 +41,22 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
     ]
     check_joint(task, others)
     return JointTask(task, tuple(dataclasses.replace(other, reading=reading) for other in others))
+
+
+def _with_task_name(settings: ClassifierSettings) -> ClassifierSettings:
+    """Returns settings with the name of the folder's task, if they lack one that they need.
+
+    Raises:
+      InputError: there is no run in the folder.
+    """
+    if settings.task_name.strip() or settings.tfds_name or settings.input_meta_data_path:
+        return settings
+    known = description.of_run(settings)
+    if not known:
+        raise InputError(
+            "--task_name is empty, and --output_dir holds no run that tells it; give it: own for your own data"
+        )
+    return dataclasses.replace(settings, task_name=NAMES[0] if known.task_name == IN_MEMORY else known.task_name)
 
 
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:

@@ -4,7 +4,6 @@ What a later evaluation or prediction leaves out, columns, kind and labels, come
 """
 
 import dataclasses
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ from absl import logging
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
-from bert_tf.finetuning.tasks import class_weights, glue
+from bert_tf.finetuning.tasks import class_weights, example_checks, glue
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, parse_score
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.finetuning.tasks.own_task import OwnTask
@@ -100,6 +99,9 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
 
 def _file_source(settings: ClassifierSettings, known: TaskDescription | None) -> FileSource:
     facts = _facts(settings, known, _DEFAULTS)
+    for flag in ("text_a_column", "text_b_column"):
+        if facts[flag] == facts["label_column"]:
+            raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
     paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
     return FileSource(
         settings.data_dir,
@@ -151,11 +153,7 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, source:
     named = _named_labels(settings)
     labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
-    if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
-        logging.warning(
-            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if that is a "
-            "mistake, mend the labels in the files"
-        )
+    example_checks.warn_of_names(labels, source.has_label_sets)
     if len(set(labels)) < len(labels):
         flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
         raise InputError(f"{flag}: names a label twice")

@@ -122,16 +122,25 @@ def _parsed(path: str) -> Any:
         content = file.read()
     if not content.removeprefix(codecs.BOM_UTF8).strip():
         raise InputError(f"{path}: is empty; give a file of SQuAD's layout")
+    tables.refuse_binary(path, content)
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise tables.not_utf8(path, error) from error
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again"
-        ) from error
+        raise _not_json(path, error) from error
     except RecursionError as error:
         raise InputError(f"{path}: not SQuAD's layout, but lists within lists") from error
+
+
+def _not_json(path: str, error: json.JSONDecodeError) -> InputError:
+    """Returns the error of a file that is not JSON, or is several JSON texts."""
+    begin = error.doc.lstrip("\ufeff \t\r\n")
+    if not begin.startswith(("{", "[")):
+        return InputError(f"{path}: begins with {begin.split()[0]!r:.40}, not as JSON; give a file of SQuAD's layout")
+    if error.msg == "Extra data":
+        return InputError(f"{path}, line {error.lineno}: a second JSON text; give one text of SQuAD's layout")
+    return InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again")
 
 
 def _questions_of(paragraph: Any, place: str) -> list[tuple[Question, str]]:

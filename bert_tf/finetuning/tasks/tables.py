@@ -23,7 +23,17 @@ _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells stand in double quotes, give --quoted"
-_GZIP = b"\x1f\x8b"
+# How files begin that are no text, and what to do with them.
+_BINARY = {
+    b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
+    b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",
+    b"\xfd7zXZ": "is compressed with xz; unpack the file (unxz)",
+    b"PK\x03\x04": "is a workbook (.xlsx, .ods) or another zip archive; save the table as CSV in UTF-8",
+    b"\xd0\xcf\x11\xe0": "is an Excel workbook; save the table as CSV in UTF-8",
+    b"PAR1\x15": "is a Parquet file; write its table as CSV or JSON Lines",
+    b"\xff\xfe": "is UTF-16; save the file as UTF-8",
+    b"\xfe\xff": "is UTF-16; save the file as UTF-8",
+}
 _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
 
@@ -130,6 +140,7 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tupl
         raise InputError(f"{path}: is a folder, not a file; check its path")
     read = json_lines.read_columns if layout.format == "jsonl" else _read_delimited
     lines = list(decoded_lines(path))
+    refuse_same(path, columns, columns)
     rows = read(path, lines, layout, columns) if any(map(str.strip, lines)) else []
     if not rows:
         raise InputError(f"{path}: holds no example; add a line for each text")
@@ -145,16 +156,23 @@ def decoded_lines(path: str) -> Iterator[str]:
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check --data_dir")
     for number, line in enumerate(_lines(path), 1):
+        if number == 1:
+            refuse_binary(path, line)
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise not_utf8(f"{path}, line {number}", error) from error
 
 
+def refuse_binary(path: str, beginning: bytes) -> None:
+    """Raises an InputError if a file begins as no text does: compressed, or a workbook."""
+    for magic, what in _BINARY.items():
+        if beginning.startswith(magic):
+            raise InputError(f"{path}: {what}")
+
+
 def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
-    """Returns the error of a file, or its first line, that does not decode: it may be compressed."""
-    if error.object.startswith(_GZIP):
-        return InputError(f"{place}: is compressed with gzip; unpack the file (gunzip)")
+    """Returns the error of a file, or its line, that does not decode."""
     return InputError(f"{place}: not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8")
 
 
@@ -182,6 +200,7 @@ def _read_delimited(
         return []
     header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
     places = [column_index(path, column, header, layout.has_header, delimiter, quoted) for column in columns]
+    refuse_same(path, columns, places)
     for line, row in rows:
         check_width(path, line, row, len(header), delimiter, quoted)
     selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
@@ -191,6 +210,16 @@ def _read_delimited(
             "to the texts"
         )
     return selected
+
+
+def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
+    """Raises an InputError if two columns, which have these places in a file, are the same one."""
+    for column, place in zip(columns, places, strict=True):
+        if places.count(place) > 1:
+            raise InputError(
+                f"{path}: column {column!r} is named for two purposes; check --text_a_column, --text_b_column, "
+                "--label_column and --id_column"
+            )
 
 
 def check_width(

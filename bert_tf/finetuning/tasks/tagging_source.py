@@ -12,6 +12,8 @@ from bert_tf.finetuning.tasks.conll_files import Layout, Sentence
 from tfrecords.errors import InputError
 
 AUTO = "auto"
+# Words; the longest sentence of CoNLL-2003 has 124.
+_LONGEST_SENTENCE = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +79,7 @@ class TaggingSource:
         with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
         sentences = conll_files.read_sentences(path, self.layout, with_tags)
         self._known[split] = sentences
+        _warn_of_long(path, sentences)
         if with_tags:
             self._check_tags(path, sentences, self.scheme_of(split))
         logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
@@ -98,3 +101,11 @@ class TaggingSource:
             )
         logging.warning("%s: %d sentences have tags that %s does not allow, read as the official scorer does; the "
                         "first is on line %d: %s", path, len(faults), scheme.upper(), line, reason)  # fmt: skip
+
+
+def _warn_of_long(path: str, sentences: Sequence[Sentence]) -> None:
+    """Warns of sentences that are too long to be sentences."""
+    longest = max(sentences, key=lambda sentence: len(sentence.words))
+    if len(longest.words) > (_LONGEST_SENTENCE if len(sentences) > 1 else _LONGEST_SENTENCE // 4):
+        logging.warning("%s, line %d: a sentence of %d words; a blank line must end each sentence", path, longest.line,
+                        len(longest.words))  # fmt: skip

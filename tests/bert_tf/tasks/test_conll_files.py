@@ -54,7 +54,7 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("a\nb\n", "train.txt, line 1: has 1 columns, so that word and tag are the same one"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is no tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
-        (gzip.compress(b"a O\n", mtime=0), "train.txt, line 1: is compressed with gzip; unpack the file"),
+        (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack the file"),
         ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 numbers the words of each sentence; .* --word_column"),
     ],
 )
@@ -107,3 +107,14 @@ def test_predictions_are_what_the_official_scorer_reads(tmp_path):
     assert [s.words for s in again] == [s.words for s in sentences]
     conll_files.write_predictions(str(path), [Sentence(("New York", "x"), None, 1)], [["B-LOC", "O"]])
     assert path.read_text() == "New York\tB-LOC\nx\tO\n\n"
+
+
+def test_a_file_without_blank_lines_is_doubted(tmp_path, caplog):
+    source(tmp_path, "a O\n" * 300 + "\nb O\n").read("train")
+    assert "train.txt, line 1: a sentence of 300 words; a blank line must end each sentence" in caplog.text
+    caplog.clear()
+    source(tmp_path, "a O\n" * 60).read("train")
+    assert "a sentence of 60 words" in caplog.text
+    caplog.clear()
+    source(tmp_path, "a O\n" * 124 + "\nb O\n").read("train")
+    assert "blank line" not in caplog.text

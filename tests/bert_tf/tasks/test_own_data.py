@@ -1,5 +1,6 @@
 import contextlib
 import csv
+import dataclasses
 import json
 import re
 import tempfile
@@ -127,6 +128,49 @@ def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, c
     assert "or in the encoding of accents" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("labels", "changes", "message"),
+    [
+        (("1", "1.0", "2"), {}, "the classes '1' and '1.0' are the same number"),
+        (("a;b", "a", "b"), {"multi_label": True}, "the class 'a;b' looks like .* give --label_separator=';'"),
+        (("a|b", "b|c", "c|a"), {"multi_label": True}, r"the class 'a\|b' looks like"),
+        (("a;b", "a", "b"), {}, "give --multi_label --label_separator=';'"),
+        (("New York", "York", "1-2", "a/c", "2", "news"), {}, None),
+    ],
+)
+def test_classes_that_are_probably_the_same_or_several_are_doubted(tmp_path, caplog, labels, changes, message):
+    own(tmp_path, "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels), **changes)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (len(warnings) == 1 and re.search(message, warnings[0])) if message else not warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_a_column": "label"}, "--text_a_column=label: is the column of the label"),
+        ({"text_b_column": "label"}, "--text_b_column=label: is the column of the label"),
+        ({"text_a_column": "1"}, "train.tsv: column '1' is named for two purposes"),
+        ({"text_b_column": "text"}, "train.tsv: column 'text' is named for two purposes"),
+    ],
+)
+def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", **changes)
+
+
+def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
+    later = {"output_dir": str(tmp_path / "run"), "do_train": False, "do_predict": True}
+    with pytest.raises(InputError, match="--task_name is empty, and --output_dir holds no run that tells it"):
+        find_task(settings("", tmp_path, **later))
+    task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ckpt-3.index").touch()
+    for name in ("own", "texts", "MRPC"):
+        described = dataclasses.replace(description.describe(task, True, 8), task_name=name)
+        description.write(str(tmp_path / "run"), described)
+        assert find_task(settings("", tmp_path, **later)).name == name
+
+
 def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
     numbers = "text\tlabel\n" + "".join(f"a\t{i % 51}\n" for i in range(200))
     with pytest.raises(InputError, match=r"'label' has 51 different values in 200 examples, .*give --regression"):
@@ -166,7 +210,6 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
         ({"tune_thresholds": True}, "--tune_thresholds needs --do_eval"),
         ({"label_separator": ""}, "leave it out for a comma"),
         ({"data_dir": ""}, "--data_dir is empty"),
-        ({"task_name": ""}, "--task_name is empty"),
     ],
 )
 def test_flags_that_contradict_are_refused(changes, message):
@@ -227,7 +270,9 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
         ("csv", "text,label\n\n\n", "holds no example"),
         ("csv", "", "holds no example"),
-        ("csv", "text,label\na,x\n".encode("utf-16"), "line 1: not UTF-8"),
+        ("csv", "text,label\na,x\n".encode("utf-16"), "is UTF-16; save the file as UTF-8"),
+        ("csv", b"PK\x03\x04\x14\x00\x08\x00\n\xff", "is a workbook .*; save the table as CSV in UTF-8"),
+        ("tsv", b"\xd0\xcf\x11\xe0\xa1\n", "is an Excel workbook; save the table as CSV in UTF-8"),
         ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; mend or remove the line"),
         ("jsonl", '{"text": "a", "label": "x"}\n{"text": "a", "labels": "x"}\n', "line 2: .*no field 'label'"),
         ("jsonl", '{"text": 3, "label": "x"}\n', "line 1: the text is a number, not a string"),
