@@ -68,8 +68,12 @@ def of_spaces(texts: tf.Tensor) -> Words:
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops bytes that are not UTF-8, which a regular expression would take for characters."""
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+    """Drops bytes that are not UTF-8, which a regular expression would take for characters.
+
+    U+0000 becomes U+0001, which the tokenizer drops too: tensorflow-text takes it for the end of the text.
+    """
+    valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+    return tf.strings.regex_replace(valid, r"\x00", "\x01")
 
 
 def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:

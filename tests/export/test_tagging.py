@@ -91,6 +91,14 @@ def test_texts_without_words_and_an_empty_batch_are_answered(tagger):
     assert mixed["num_words"].tolist() == [0, 2, 0] and mixed["tags"][1].all() and not mixed["tags"][0].any()
 
 
+def test_a_text_goes_on_behind_u0000(tagger):
+    for signature, name in (("words", "words"), ("serving_default", "text")):
+        clean, answers = (ask(tagger[0], signature, **{name: [text]}) for text in ("the man said", "the man\0 said"))
+        assert answers["num_words"] == [3] and answers["start"].tolist() == [[0, 4, 9]]
+        for output in ("tags", "scores"):
+            np.testing.assert_array_equal(answers[output], clean[output])
+
+
 def test_running_text_is_split_and_its_offsets_count_characters(tagger):
     model = tagger[0]
     text = "Caf\u00e9\t“J. O'Brien's” 😀 (U.S.)  北京"
