@@ -1,4 +1,6 @@
-"""The configuration of a BERT encoder.
+"""The configuration of a BERT encoder; as a command, prints a bert_config.json of a named size.
+
+python -m bert_tf.config --size=mini --vocab_size=8000 > bert_config.json
 
 Paper: section 3 ("Model Architecture"), Table 6 for the sizes, section 5.1 for the attention's direction.
 
@@ -10,6 +12,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from bert_tf import command_line
+from bert_tf.command_line import setting
 from tfrecords.errors import InputError
 
 # google-research/bert's smaller models (tiny to medium) and the paper's two: (L, H, A)
@@ -245,3 +249,24 @@ def require_segments(config: BertConfig, config_file: str) -> None:
     """
     if config.type_vocab_size < 2:
         raise InputError(f"{config_file}: type_vocab_size={config.type_vocab_size}, but pairs of texts need 2")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigSettings:
+    """Settings of the command."""
+
+    flag_group = "Model"
+
+    size: str = setting(
+        f"{', '.join(_SIZES)}, or numbers of layers, hidden size and attention heads, such as L-6_H-768_A-3"
+    )
+    vocab_size: int = setting("tokens of the vocabulary", 30522, first=True)
+
+
+def main(settings: ConfigSettings) -> None:
+    """Prints a configuration."""
+    print(BertConfig.named(settings.size, settings.vocab_size).to_json_string(), end="")
+
+
+if __name__ == "__main__":
+    command_line.run(ConfigSettings, main, __doc__)

@@ -5,6 +5,8 @@ import re
 import pytest
 from official.legacy.bert import configs
 
+from bert_tf import config
+from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from tfrecords.errors import InputError
 
@@ -79,6 +81,13 @@ def test_sizes_by_their_numbers(layers, hidden, heads):
 
 def test_a_named_size_takes_another_vocabulary_size():
     assert BertConfig.named("tiny", vocab_size=99).vocab_size == 99
+
+
+@pytest.mark.parametrize("size", ["mini", "L-3_H-12_A-2"])
+def test_the_command_prints_a_file_of_a_size(size, tmp_path, capsys):
+    config.main(parse(config.ConfigSettings, [f"--size={size}", "--vocab_size=8000"]))
+    (tmp_path / "bert_config.json").write_text(capsys.readouterr().out)
+    assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == BertConfig.named(size, vocab_size=8000)
 
 
 def test_an_unknown_size_is_refused_with_the_known_ones():
