@@ -185,7 +185,7 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
     missing = [flag for flag in flags if not given[flag]]
     if missing:
         if not settings.init_checkpoint:
-            raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint whose folder has the file")
+            _refuse_missing(settings, missing)
         contents = open_checkpoint(settings.init_checkpoint)
         contents.require_config()
         files = {"bert_config_file": contents.config_file, "vocab_file": contents.vocab_file}
@@ -200,6 +200,17 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
             "--%s=%s, from the folder of %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
         )
     return dataclasses.replace(settings, **given)
+
+
+def _refuse_missing(settings: _Settings, missing: Sequence[str]) -> None:
+    if not settings.do_train:
+        latest.check_there(settings.output_dir)
+    if len(missing) > 1:
+        raise InputError(
+            f"no model is given; give --init_checkpoint=FOLDER, a pre-trained model with its configuration and "
+            f"vocabulary, or, to start from random weights, {' and '.join(f'--{flag}' for flag in missing)}"
+        )
+    raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint whose folder has the file")
 
 
 def read_config(path: str) -> BertConfig:

@@ -23,8 +23,10 @@ def main(settings: SwagSettings) -> dict[str, float]:
     settings.set_environment()
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
+    from bert_tf.finetuning.sweep import with_best_trial
     from bert_tf.finetuning.tasks.choice import choice_task
 
+    settings = with_best_trial(settings)
     return run_finetuning(settings, choice_task(settings), report.write)
 
 

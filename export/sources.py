@@ -59,6 +59,10 @@ def _of_run(settings: ExportSettings) -> Source:
       InputError: the folder holds no fine-tuning run and no finished sweep, or another task's.
     """
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
+    if latest.prefixes(folder) and not description.exists(folder):
+        raise InputError(
+            f"{folder}: holds no fine-tuned model; give --task_name=embeddings or fill_mask to export a pre-trained one"
+        )
     described = description.read(folder)
     kind = _kind(settings, folder, described)
     checkpoint = _checkpoint(settings, folder)

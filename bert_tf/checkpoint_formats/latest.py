@@ -96,6 +96,8 @@ def check_there(folder: str) -> None:
     Raises:
       InputError: names the folder.
     """
+    if not tf.io.gfile.exists(folder):
+        raise InputError(f"{folder}: no such folder; give a folder where training has saved a checkpoint")
     if not prefixes(folder):
         raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
 

@@ -67,7 +67,10 @@ def locate(path: str) -> Location:
         if not path.endswith(_OTHERS) and _is_older_format(path):
             return Location(path, False)
         raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")
-    raise InputError(f"{path}: no such checkpoint; give its prefix (without .index) or its folder")
+    raise InputError(
+        f"{path}: no such checkpoint; give its prefix (without .index), its folder, or hf://owner/model for a model of "
+        "the Hugging Face Hub"
+    )
 
 
 def _in_folder(folder: str) -> Location:

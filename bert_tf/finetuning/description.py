@@ -121,7 +121,8 @@ def read(folder: str) -> TaskDescription:
     """
     path = os.path.join(folder, NAME)
     if not exists(folder):
-        raise InputError(f"{path}: no such file; give a folder that a fine-tuning script has trained into")
+        what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"
+        raise InputError(f"{path}: {what}; give a folder that a fine-tuning script has trained into")
     with tf.io.gfile.GFile(path) as file:
         try:
             entries = json.load(file)

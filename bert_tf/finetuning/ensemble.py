@@ -111,6 +111,7 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
 
 def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: tf.distribute.Strategy) -> PreparedRun:
     """Reads and encodes the data with the vocabulary, casing and row length of the first model."""
+    run_folder.check_script(folder, settings.script, do_train=False)
     own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
     own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
     run = prepared_run.prepare(prepared_run.with_trained_values(own), task, strategy)

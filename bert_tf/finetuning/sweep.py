@@ -39,16 +39,19 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
     """Returns settings with the folder of the best trial if the folder is a sweep's; others as they are.
 
     Raises:
-      InputError: one run would be trained into a sweep's folder; or see `sweep_results.best_folder`, `refuse_lost`.
+      InputError: one run would be trained into a sweep's folder, or another script has trained there; or see
+        `sweep_results.best_folder`, `refuse_lost`.
     """
     folder = settings.output_dir
     sweep_results.refuse_lost(folder)
     if settings.sweep or not sweep_results.exists(folder):
+        run_folder.check_script(folder, settings.script, settings.do_train)
         return settings
     if settings.do_train:
         raise InputError(f"--output_dir={folder}: holds a sweep; add its flags to resume it, or give another folder")
     best = sweep_results.best_folder(folder, settings.allow_unfinished)
     logging.info("%s is a sweep; its best trial is %s", folder, best)
+    run_folder.check_script(best, settings.script, settings.do_train)
     return dataclasses.replace(settings, output_dir=best)
 
 

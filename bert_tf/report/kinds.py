@@ -20,8 +20,7 @@ class Kind:
       title: of the page.
       metrics: in the order of the page; those with a title are shown.
       settings: names of the settings that are always shown, if they are given.
-      script: that trains such runs.
-      settings_class: of the script.
+      settings_class: of the script that trains such runs.
       baselines: computes the value to beat of a metric, by its name, given the phases of a run; None if unknown.
       any_metric: whether metrics that are not declared are shown too, as a task's scores are.
     """
@@ -29,7 +28,6 @@ class Kind:
     title: str
     metrics: tuple[metrics.Metric, ...]
     settings: tuple[str, ...]
-    script: str
     settings_class: type
     baselines: Mapping[str, Callable[[Sequence[Phase]], float | None]] = dataclasses.field(default_factory=dict)
     any_metric: bool = False
@@ -50,7 +48,6 @@ PRETRAINING = Kind(
         "train_batch_size", "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype",
         "distribution_strategy", "random_seed", "init_checkpoint",
     ),
-    "bert_tf.run_pretraining",
     PretrainingSettings,
     {"next_sentence_accuracy": baselines.majority_of_pairs},
 )  # fmt: skip
@@ -61,7 +58,6 @@ FINE_TUNING = Kind(
         "task_name", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate",
         "warmup_proportion", "pooling", "long_text", "dtype", "distribution_strategy", "random_seed", "init_checkpoint",
     ),
-    "bert_tf.run_classifier",
     ClassifierSettings,
     any_metric=True,
 )  # fmt: skip
@@ -80,7 +76,6 @@ _BY_MODEL = {
             "train_batch_size", "num_train_epochs", "learning_rate", "warmup_proportion", "dtype",
             "distribution_strategy", "random_seed", "init_checkpoint",
         ),
-        script="bert_tf.run_squad",
         settings_class=SquadSettings,
     ),
     TAGGING: dataclasses.replace(
@@ -90,10 +85,9 @@ _BY_MODEL = {
             "num_train_epochs", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
             "init_checkpoint",
         ),
-        script="bert_tf.run_ner",
         settings_class=NerSettings,
     ),
-    "choice": dataclasses.replace(FINE_TUNING, script="bert_tf.run_swag", settings_class=SwagSettings),
+    "choice": dataclasses.replace(FINE_TUNING, settings_class=SwagSettings),
 }  # fmt: skip
 
 

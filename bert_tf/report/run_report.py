@@ -250,5 +250,5 @@ def _commands(kind: kinds.Kind, phases: Sequence[run_record.Phase]) -> str:
     for phase in phases:
         given = {name: value for name, value in phase.settings.items() if value not in (None, defaults.get(name))}
         flags = [f"--{name}={value}" for name, value in given.items()]
-        commands.append(" \\\n    ".join([f"python -m {kind.script}", *map(shlex.quote, flags)]))
+        commands.append(" \\\n    ".join([f"python -m bert_tf.{kind.settings_class.script}", *map(shlex.quote, flags)]))
     return folded("Command", f"<pre>{html.escape(chr(10).join(commands))}</pre>")

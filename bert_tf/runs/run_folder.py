@@ -18,6 +18,8 @@ from bert_tf.text.data_vocabulary import DataVocabulary
 from tfrecords import lock, writer
 from tfrecords.errors import InputError
 
+# The script that trains each kind of model; classifiers of all kinds have the same.
+_SCRIPTS = {"pretraining": "run_pretraining", "span": "run_squad", "tagging": "run_ner", "choice": "run_swag"}
 # Flags that fine-tuning computes the numbers of steps from.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
 
@@ -99,6 +101,26 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
         _refuse(output_dir, "model", phase.model, model)
     for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
         DataVocabulary(**known).refuse(vocabulary)
+
+
+def check_script(folder: str, script: str, do_train: bool) -> None:
+    """Refuses a folder that another script has trained into.
+
+    Args:
+      folder: of a run, or a new one.
+      script: the script that is running, as `run_squad`; "" for a caller from Python, for which any is right.
+      do_train: whether it trains.
+
+    Raises:
+      InputError: names the script that trained.
+    """
+    phases = run_record.read_phases(folder)
+    if not phases or not script or (trained_by := _SCRIPTS.get(phases[-1].model.get("model"), "run_classifier")) == script:
+        return
+    remedy = f"train in another folder, for example from this one as --init_checkpoint={folder}"
+    if not do_train:
+        remedy = f"give the folder of a run of {script}, or use {trained_by}"
+    raise InputError(f"{folder}: holds a run of {trained_by}, not of {script}; {remedy}")
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:

@@ -28,6 +28,7 @@ class ClassifierSettings(FineTuningSettings):
     """
 
     flag_group = "Data"
+    script: ClassVar[str] = "run_classifier"
 
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 

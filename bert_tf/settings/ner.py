@@ -26,6 +26,7 @@ class NerSettings(FineTuningSettings):
     """
 
     flag_group = "Data"
+    script: ClassVar[str] = "run_ner"
 
     default_lower_case: ClassVar[bool] = False
 

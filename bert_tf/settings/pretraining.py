@@ -1,6 +1,7 @@
 """Settings of `run_pretraining`: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
 from bert_tf.settings.training import TrainingSettings
@@ -11,6 +12,7 @@ class PretrainingSettings(TrainingSettings):
     """Settings of `run_pretraining`; names and defaults of google-research/bert."""
 
     flag_group = "Data"
+    script: ClassVar[str] = "run_pretraining"
 
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
     eval_input_file: str = setting(

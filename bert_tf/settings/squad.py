@@ -16,6 +16,7 @@ class SquadSettings(FineTuningSettings):
     """
 
     flag_group = "Evaluation"
+    script: ClassVar[str] = "run_squad"
 
     default_max_seq_length: ClassVar[int] = 384
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)

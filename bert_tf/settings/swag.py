@@ -1,6 +1,7 @@
 """Settings of `run_swag`: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import setting
 from bert_tf.settings.finetuning import FineTuningSettings
@@ -11,6 +12,7 @@ class SwagSettings(FineTuningSettings):
     """Settings of `run_swag`."""
 
     flag_group = "Data"
+    script: ClassVar[str] = "run_swag"
 
     data_dir: str = setting(
         "folder with train, dev (also named val or validation) and test, as .csv in SWAG's columns, or as .jsonl or "

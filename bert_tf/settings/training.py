@@ -1,6 +1,7 @@
 """Settings that pre-training and all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf.command_line import require_folder, require_positive, setting
 from bert_tf.settings.device import DeviceSettings
@@ -11,9 +12,14 @@ IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vo
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """The model, the folder and the loop of a training; names and defaults of google-research/bert."""
+    """The model, the folder and the loop of a training; names and defaults of google-research/bert.
+
+    Attributes:
+      script: name of the script, for messages and commands.
+    """
 
     flag_group = "Training"
+    script: ClassVar[str] = ""
 
     bert_config_file: str = setting(
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint",

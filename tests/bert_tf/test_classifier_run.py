@@ -275,7 +275,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inp
         (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
         (["--num_train_epochs=0.1"], "give no step"),
         ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 with --max_seq_length=24: the ids"),
-        (["--nodo_train", "--do_eval"], "no such checkpoint|holds no checkpoint"),
+        (["--nodo_train", "--do_eval"], "no such folder|holds no checkpoint"),
     ],
 )
 def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):

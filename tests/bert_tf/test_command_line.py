@@ -132,6 +132,14 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
     ],
 )
 def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_from(settings_class, arguments, files):
+    alone = dataclasses.replace(command_line.parse(settings_class, arguments), **dict.fromkeys(files, ""))
+    message = (
+        "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER, "
+    )
+    with pytest.raises(InputError, match=message):
+        checkpoints.settings_with_files(alone, *files)
+    with pytest.raises(InputError, match="^o: no such folder; give a folder where training has saved a checkpoint"):
+        checkpoints.settings_with_files(dataclasses.replace(alone, do_train=False, do_eval=True), *files)
     for file in files:
         rest = [word for word in arguments if not word.startswith(f"--{file}=")]
         parsed = command_line.parse(settings_class, rest)

@@ -100,7 +100,7 @@ def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_i
     with pytest.raises(InputError, match=message):
         latest.find(str(folder))
     assert latest.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
-    with pytest.raises(InputError, match="nothing: holds no checkpoint"):
+    with pytest.raises(InputError, match="nothing: no such folder"):
         latest.check_there(str(tmp_path / "nothing"))
 
 

@@ -6,9 +6,12 @@ import re
 import pytest
 import tensorflow as tf
 
+from bert_tf import run_classifier, run_ner, run_pretraining, run_squad, run_swag
 from bert_tf.checkpoint_formats import run_record
 from bert_tf.checkpoint_formats.run_record import Phase
+from bert_tf.command_line import parse
 from bert_tf.runs import run_folder
+from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings, SquadSettings, SwagSettings
 from tfrecords.errors import InputError
 
 FIRST = Phase(
@@ -54,6 +57,33 @@ def content(folder):
 def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
     assert run_record.read_phases(folder) == [FIRST]
     assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
+
+
+SCRIPTS = {
+    "run_classifier": (run_classifier, ClassifierSettings, ["--task_name=MRPC", "--data_dir=d"]),
+    "run_squad": (run_squad, SquadSettings, ["--train_file=t", "--predict_file=p"]),
+    "run_ner": (run_ner, NerSettings, ["--data_dir=d"]),
+    "run_swag": (run_swag, SwagSettings, ["--data_dir=d"]),
+    "run_pretraining": (run_pretraining, PretrainingSettings, ["--input_file=i"]),
+}
+KINDS = {
+    "classification": "run_classifier", "multi_label": "run_classifier", "regression": "run_classifier",
+    "span": "run_squad", "tagging": "run_ner", "choice": "run_swag", "pretraining": "run_pretraining",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_script_says_which_script_has_trained_a_folder(kind, tmp_path):
+    path = str(tmp_path / "run")
+    run_folder.begin(path, changed(FIRST, model={"model": kind}), 0)
+    save_a_checkpoint(path)
+    for name, (script, settings_class, words) in SCRIPTS.items():
+        if name == KINDS[kind]:
+            run_folder.check_script(path, name, do_train=False)
+            continue
+        for flag, remedy in (("--do_train", f"--init_checkpoint={path}"), ("--do_eval", f"use {KINDS[kind]}")):
+            with pytest.raises(InputError, match=f"holds a run of {KINDS[kind]}, not of {name}; .*{remedy}"):
+                script.main(parse(settings_class, [*words, f"--output_dir={path}", flag]))
 
 
 def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):

@@ -62,6 +62,8 @@ def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
     folders: dict[str, str] = {}
     for folder in run_dirs:
         task = description.read(folder).task_name
+        if task not in glue.TASK_NAMES:
+            raise InputError(f"{folder}: a run of {task}, which is not a task of GLUE; leave it out")
         if task in folders:
             raise InputError(f"{folder}: a run of {task}, as {folders[task]} is; give one of them")
         folders[task] = folder

@@ -54,15 +54,9 @@ def tagging_task(settings: NerSettings) -> TaggingTask:
 
 
 def _run_in(output_dir: str) -> TaskDescription | None:
-    """Returns the description of the run in a folder; None if there is none.
-
-    Raises:
-      InputError: the run is of another kind.
-    """
+    """Returns the description of the run in a folder; None if there is none, or one of another kind."""
     found = description.if_trained(output_dir)
-    if found and found.kind != TAGGING:
-        raise InputError(f"--output_dir={output_dir}: holds a run of {found.kind}, not of tags; give another folder")
-    return found
+    return found if found and found.kind == TAGGING else None
 
 
 def _fact(settings: NerSettings, name: str, trained: dict[str, Any], default: Any) -> Any:
