@@ -13,6 +13,8 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     inference_pb2,
+    input_pb2,
+    model_pb2,
     predict_pb2,
     regression_pb2,
 )
@@ -221,6 +223,46 @@ def test_grpc_classify_regress_and_multi_inference(server):
         ([("no", "regress")], "Requested signature not found in model graph: no"),
     ]:
         assert grpc_error(server.predictions.MultiInference, multi(*tasks))[1] == message
+
+
+def test_labels_choose_the_version_over_grpc(server):
+    spec = model_pb2.ModelSpec(name="half", version_label="stable")
+
+    def calls(signature: str):
+        given = model_pb2.ModelSpec(name="half", version_label=spec.version_label, signature_name=signature)
+        return given, input_pb2.Input(example_list=input_pb2.ExampleList(examples=[example(1.0)]))
+
+    def classify():
+        given, examples = calls("classify_x")
+        request = classification_pb2.ClassificationRequest(model_spec=given, input=examples)
+        answer = server.predictions.Classify(request)
+        return answer.result.classifications[0].classes[0].score, answer.model_spec.version.value
+
+    def regress():
+        given, examples = calls("regress_x")
+        answer = server.predictions.Regress(regression_pb2.RegressionRequest(model_spec=given, input=examples))
+        return answer.result.regressions[0].value, answer.model_spec.version.value
+
+    def multi_inference():
+        given, examples = calls("regress_x")
+        request = inference_pb2.MultiInferenceRequest(input=examples)
+        request.tasks.add(method_name="tensorflow/serving/regress", model_spec=given)
+        answer = server.predictions.MultiInference(request).results[0]
+        return answer.regression_result.regressions[0].value, answer.model_spec.version.value
+
+    def status():
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+        return 1.5, *(one.version for one in server.models.GetModelStatus(request).model_version_status)
+
+    def metadata():
+        request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+        return 1.5, server.predictions.GetModelMetadata(request).model_spec.version.value
+
+    for call in (classify, regress, multi_inference, status, metadata):
+        spec.version_label = "stable"
+        assert call() == (1.5, 1), call.__name__
+        spec.version_label = "nope"
+        assert grpc_error(call) == ("INVALID_ARGUMENT", "Unrecognized servable version label: nope"), call.__name__
 
 
 def test_grpc_status_and_metadata(server):

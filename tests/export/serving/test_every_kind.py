@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
+from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_pb2, regression_pb2
 
 from export.settings import ExportSettings
 from tests.export.serving.every_kind import GOOD, write_export
@@ -237,13 +237,60 @@ def test_classify_and_regress_belong_to_their_kinds(server, model):
             assert next(iter(GOOD[model])) in raised.value.details()
 
 
+def test_classify_regress_and_multi_inference_answer_as_predict(server, model):
+    answers = outputs_of(server, model, GOOD[model])
+    inputs = [{name: values[row] for name, values in GOOD[model].items()} for row in range(2)]
+    multi = inference_pb2.MultiInferenceRequest()
+    for row in inputs:
+        added = multi.input.example_list.examples.add()
+        for name, value in row.items():
+            texts = value if isinstance(value, list) else [value]
+            added.features.feature[name].bytes_list.value.extend(text.encode() for text in texts)
+    called = "regress" if model == "score" else "classify"
+    task = multi.tasks.add(method_name=f"tensorflow/serving/{called}")
+    task.model_spec.name, task.model_spec.signature_name = model, "examples"
+    if model not in ("classes", "pairs", "sets", "score"):
+        with pytest.raises(grpc.RpcError, match="signature method_name to be tensorflow/serving/classify. Was: "):
+            server.predictions.MultiInference(multi, timeout=20)
+        return
+    result = server.predictions.MultiInference(multi, timeout=20).results[0]
+    body = {"signature_name": "examples", "examples": inputs}
+    results = server.post(f"/v1/models/{model}:{called}", body)[1]["results"]
+    if model == "score":
+        request = regression_pb2.RegressionRequest(model_spec=task.model_spec, input=multi.input)
+        assert server.predictions.Regress(request, timeout=20).result == result.regression_result
+        found = [one.value for one in result.regression_result.regressions]
+        np.testing.assert_allclose([found, results], [answers["score"]] * 2, atol=1e-6)
+        return
+    request = classification_pb2.ClassificationRequest(model_spec=task.model_spec, input=multi.input)
+    assert server.predictions.Classify(request, timeout=20).result == result.classification_result
+    rows = [[(one.label, one.score) for one in row.classes] for row in result.classification_result.classifications]
+    for row, by_rest, probabilities in zip(rows, results, answers["probabilities"], strict=True):
+        labels, scores = zip(*row, strict=True)
+        assert labels == tuple(map(str, range(len(probabilities)))) == tuple(label for label, _ in by_rest)
+        np.testing.assert_allclose([scores, [score for _, score in by_rest]], [probabilities] * 2, atol=1e-6)
+
+
+def test_the_server_answers_as_the_export_does_in_process(server, model):
+    loaded = tf.saved_model.load(f"{server.settings.model_base_path}/1")
+    tensors = {name: tf.constant(value, tf.string) for name, value in GOOD[model].items()}
+    expected = loaded.signatures["serving_default"](**tensors)
+    answers = outputs_of(server, model, GOOD[model])
+    assert answers.keys() == expected.keys()
+    for name, value in answers.items():
+        if value.dtype == object:
+            assert value.tolist() == expected[name].numpy().tolist()
+        else:
+            np.testing.assert_allclose(value, expected[name], atol=1e-6)
+
+
 def test_tensors_that_lie_about_their_size_are_refused(server, model):
     name = next(iter(GOOD[model]))
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     for key, value in GOOD[model].items():
         request.inputs[key].CopyFrom(tf.make_tensor_proto(np.array(value, object)))
-    for sizes in ([-1], [10**15], [2**31, 2**31], [3] * 300):
+    for sizes in ([-1], [10**15], [2**31, 2**31], [3] * 300, [0] * 100, [1] * 100):
         del request.inputs[name].tensor_shape.dim[:]
         for size in sizes:
             request.inputs[name].tensor_shape.dim.add(size=size)
