@@ -188,7 +188,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     # The encoder's attribute in BertPretrainerV2, in the task models, and in BertPretrainer.
     model.encoder_network = model._network = model.encoder = encoder
     # For readers that restore the encoder itself as `model`.
-    for name in {place[0] for place in encoder_places}:
+    for name in dict.fromkeys(place[0] for place in encoder_places):
         setattr(model, name, getattr(encoder, name))
     if hasattr(model, "masked_lm"):
         objects["masked_lm"] = model.masked_lm

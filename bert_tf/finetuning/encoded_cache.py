@@ -114,7 +114,8 @@ def _read(path: str, examples: Sequence[Any]) -> Split:
 
 def _parsed(record: bytes) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     columns = {}
-    for name, feature in tf.train.Example.FromString(record).features.feature.items():
+    # the map of a record has another order in each process
+    for name, feature in sorted(tf.train.Example.FromString(record).features.feature.items()):
         dtype, values, *lengths = feature.bytes_list.value
         column = tf.io.parse_tensor(values, tf.as_dtype(dtype.decode()))
         if lengths:

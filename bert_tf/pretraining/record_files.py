@@ -208,7 +208,7 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
     if twice:
         raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give it once")
-    for path in {manifest.manifest_path(path) for path in files if path not in manifests}:
+    for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
         if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):
             name = path.removesuffix(manifest.SUFFIX)
             raise InputError(f"--{flag}: {name} is an unfinished set; run the command that makes it to its end first")

@@ -52,7 +52,9 @@ def test_a_cache_gives_what_encoding_gives_without_encoding(tokenizer, tmp_path,
     assert not list(tmp_path.iterdir())
     assert_same(cached_split("dev", task, examples, tokenizer, 16, str(tmp_path / "new")), expected)
     monkeypatch.setattr(encoded_cache, "encoded_split", None)
-    assert_same(cached_split("dev", task, examples, tokenizer, 16, str(tmp_path / "new")), expected)
+    again = cached_split("dev", task, examples, tokenizer, 16, str(tmp_path / "new"))
+    assert_same(again, expected)
+    assert list(again.columns) == sorted(again.columns), "the same order in each process"
 
 
 def test_another_text_label_vocabulary_length_or_task_is_another_cache(tokenizer, vocab_file, tmp_path):

@@ -79,7 +79,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
     if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
         logging.warning(
             "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if that is a "
-            "mistake, mend the labels in the files"
+            "mistake, fix the labels in the files"
         )
     numbers: dict[float, list[str]] = {}
     for label in sorted(set(labels)):
@@ -87,7 +87,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
             numbers.setdefault(parse_score(label), []).append(label)
     for same in numbers.values():
         if len(same) > 1:
-            logging.warning("the classes %s are the same number; if that is a mistake, mend the labels in the files",
+            logging.warning("the classes %s are the same number; if that is a mistake, fix the labels in the files",
                             " and ".join(map(repr, same)))  # fmt: skip
     for separator in _SEPARATORS:
         parts = {label: [part.strip() for part in label.split(separator)] for label in labels}

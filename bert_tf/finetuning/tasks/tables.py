@@ -23,7 +23,7 @@ _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells stand in double quotes, give --quoted"
-# How files begin that are no text, and what to do with them.
+# The first bytes of files that are not text, and what to do with such a file.
 _BINARY = {
     b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
     b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",

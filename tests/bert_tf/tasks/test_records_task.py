@@ -158,3 +158,11 @@ def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file
     run_classifier(settings(records, "--mode=predict", *common))
     rows = np.loadtxt(tmp_path / "run/test_results.tsv")
     assert rows.argmax(axis=1).tolist() == [label for _, _, label in TEXTS]
+
+
+def test_a_share_of_the_records_is_held_out(records):
+    task = find_task(settings(records, "--do_train", "--do_eval", "--eval_data_path=", "--dev_share=0.34"))
+    train, dev = (task.read(split).columns for split in ("train", "dev"))
+    assert len(train["label_ids"]) + len(dev["label_ids"]) == len(TEXTS)
+    assert sorted(dev["label_ids"].tolist()) == [0, 0, 1, 1]
+    assert not set(map(bytes, train["input_ids"])) & set(map(bytes, dev["input_ids"]))
