@@ -141,7 +141,7 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
     values = {}
     fields = dataclasses.fields(settings_class)
     missing = [f for f in fields if f.default is dataclasses.MISSING and flag_values[f.name].value is None]
-    described = [f"--{field.name} ({field.metadata['help']})" for field in missing]
+    described = [f"--{field.name} ({re.split('[;:]', field.metadata['help'])[0]})" for field in missing]
     require(not missing, f"give {', '.join(described)} (--help lists the flags)")
     for field in fields:
         value = flag_values[field.name].value

@@ -215,7 +215,7 @@ def read_json(path: str) -> dict:
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a bert_config.json")
+        raise InputError(f"{path}: no such file; give a bert_config.json, as python -m bert_tf.config prints")
     try:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)

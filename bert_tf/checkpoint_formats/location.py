@@ -63,7 +63,7 @@ def locate(path: str) -> Location:
     if tf.io.gfile.exists(path):
         _refuse_pickle(path)
         if os.path.basename(path) in (STATE_NAME, "bert_config.json", "config.json", "vocab.txt"):
-            return _in_folder(os.path.dirname(path) or ".")
+            return _in_folder(os.path.dirname(path) or os.getcwd())
         if not path.endswith(_OTHERS) and _is_older_format(path):
             return Location(path, False)
         raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")

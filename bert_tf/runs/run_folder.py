@@ -115,7 +115,8 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
       InputError: names the script that trained.
     """
     phases = run_record.read_phases(folder)
-    if not phases or not script or (trained_by := _SCRIPTS.get(phases[-1].model.get("model"), "run_classifier")) == script:
+    trained_by = _SCRIPTS.get(phases[-1].model.get("model"), "run_classifier") if phases else script
+    if script in ("", trained_by):
         return
     remedy = f"train in another folder, for example from this one as --init_checkpoint={folder}"
     if not do_train:
