@@ -18,6 +18,7 @@ from bert_tf.checkpoint_formats import (
     names,
     native,
     run_record,
+    sentence_transformers,
     tf1,
     tf_models,
     tokenizer_config,
@@ -89,6 +90,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
         else:
             _write(settings.format, folder, tensors, config, moments, step)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
+        sentence_transformers.copy(os.path.dirname(contents.source) or ".", folder)
         _write_record(folder, settings, entries, extended or vocabulary)
     kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
     kept.report(tensors, [])

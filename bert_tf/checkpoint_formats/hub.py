@@ -10,7 +10,10 @@ from tfrecords.errors import InputError
 
 SCHEME = "hf://"
 # Neither pickles nor files of other frameworks.
-_FILES = ["*config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt", "tokenizer.json"]
+_FILES = [
+    "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
+    "vocab.txt", "tokenizer.json",
+]  # fmt: skip
 
 
 @functools.cache

@@ -4,20 +4,17 @@ Letters: N texts, T tokens, L layers, H hidden size.
 """
 
 import dataclasses
-import json
 import os
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
 from tfrecords.errors import InputError
 
-_MODULES, _POOLING, _LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 # sentence-transformers' names of what `Pooling` computes, before and since its version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
-_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 SMALLEST_NORM = 1e-12
 
 
@@ -58,7 +55,8 @@ class Pooling:
 
 def is_stated(folder: str) -> bool:
     """Whether a checkpoint's folder says how sentence-transformers pools its vectors."""
-    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (_MODULES, _POOLING))
+    names = (sentence_transformers.MODULES, sentence_transformers.POOLING)
+    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
 
 
 def pooling_of(folder: str) -> Pooling:
@@ -67,27 +65,14 @@ def pooling_of(folder: str) -> Pooling:
     Raises:
       InputError: the folder does not say it, or says what cannot be computed here.
     """
-    path = os.path.join(folder, _MODULES)
-    kinds = {module.get("type", "").rsplit(".", 1)[-1]: module for module in _modules(path)}
-    if unknown := [kind for kind in kinds if kind not in _KNOWN_MODULES]:
+    kinds = sentence_transformers.read_modules(folder)
+    if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
+        path = os.path.join(folder, sentence_transformers.MODULES)
         raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
-    pooling = os.path.join(folder, kinds.get("Pooling", {}).get("path") or _POOLING, "config.json")
+    pooling = sentence_transformers.pooling_file(folder)
     if not tf.io.gfile.exists(pooling):
         raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
     return Pooling(_mode(read_json(pooling), pooling), "Normalize" in kinds)
-
-
-def _modules(path: str) -> list[dict]:
-    if not tf.io.gfile.exists(path):
-        return []
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            modules = json.load(file)
-        except ValueError as error:
-            raise InputError(f"{path}: not JSON: {error}; give --pooling and --normalize instead") from error
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise InputError(f"{path}: must contain a list of JSON objects; give --pooling and --normalize instead")
-    return modules
 
 
 def _mode(entries: dict, path: str) -> str:
@@ -108,7 +93,7 @@ def longest_sentence(folder: str, positions: int) -> int:
       folder: of the checkpoint. Since version 6, only its `tokenizer_config.json` has the length.
       positions: of the model, which are the length where the folder does not say it.
     """
-    path = os.path.join(folder, _LENGTH)
+    path = os.path.join(folder, sentence_transformers.LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
     known = (stated, tokenizer_config.read(folder).get("model_max_length"))
     lengths = [length for length in known if isinstance(length, int) and length >= 3]

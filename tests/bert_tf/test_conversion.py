@@ -14,6 +14,7 @@ from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import squad_results
@@ -31,6 +32,7 @@ from tests.bert_tf.checkpoint_formats.models import (
     save_original,
     values_of,
 )
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.reference import random_batch
 from tests.export.exports import put_together
 from tfrecords.errors import InputError
@@ -496,3 +498,47 @@ def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, c
         convert(source, tmp_path / format, format)
         assert (f"has no place for {source}/{name}, so its answers will differ" in caplog.text) == (format != "bert_tf")
     assert (tmp_path / "bert_tf" / name).exists()
+
+
+def write_sentence_transformer(folder, *kinds):
+    """Writes the files of a model that pools the maximum of at most 9 tokens, and what follows the pooling."""
+    modules = {"": "Transformer", "1_Pooling": "Pooling", **{f"{2 + i}_{kind}": kind for i, kind in enumerate(kinds)}}
+    entries = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules.items()]
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    files = {
+        "modules.json": entries, "1_Pooling/config.json": {"pooling_mode_max_tokens": True},
+        "sentence_bert_config.json": {"max_seq_length": 9}, "config_sentence_transformers.json": {"prompts": {}},
+    }  # fmt: skip
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    return files
+
+
+def test_the_pooling_of_sentence_transformers_goes_through_every_format(vocab_file, tmp_path):
+    write_pretrained(folder := tmp_path / "source", vocab_file)
+    files = write_sentence_transformer(folder, "Normalize")
+    texts = ["the men", "all of it and more of that for us"]
+    expected = FeatureExtractor(folder, sentence_vectors=True).sentences(texts)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)
+    for number, format in enumerate([*FORMATS, "bert_tf"]):
+        convert(folder, tmp_path / str(number), format)
+        folder = tmp_path / str(number)
+        extractor = FeatureExtractor(folder, sentence_vectors=True)
+        assert (extractor.settings.max_seq_length, extractor.settings.pooling) == (9, "max")
+        np.testing.assert_allclose(extractor.sentences(texts), expected, atol=1e-6)
+        assert {name: json.loads((folder / name).read_text()) for name in files} == files
+
+
+def test_modules_that_are_not_converted_are_named_and_paths_stay_in_the_output(source, tmp_path, caplog):
+    write_sentence_transformer(source, "Dense")
+    convert(source, tmp_path / "first", "bert_tf")
+    assert "modules.json names Dense, which is not converted, nor is the pooling" in caplog.text
+    assert not (tmp_path / "first/modules.json").exists()
+    write_sentence_transformer(source)
+    (tmp_path / "config.json").write_text("{}")
+    (source / "modules.json").write_text(json.dumps([{"type": "x.Pooling", "path": ".."}]))
+    convert(source, tmp_path / "a/b", "bert_tf")
+    assert not (tmp_path / "a/config.json").exists()
+    (source / "modules.json").write_text("{")
+    with pytest.raises(InputError, match=r"modules.json: not JSON: .*; copy it again, or delete it"):
+        convert(source, tmp_path / "c", "bert_tf")

@@ -158,6 +158,11 @@ def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
         encoder = checkpoints.load_encoder("hf://owner/loaded@v3")
     np.testing.assert_array_equal(encoder.pooler.kernel, random_values()["encoder/pooler/kernel"])
     assert [(a, k["revision"]) for a, k in asked] == [(("owner/loaded",), "v3")]
+    wanted = ["config.json", "model.safetensors", "vocab.txt", "modules.json", "1_Pooling/config.json"]
+    wanted += ["sentence_bert_config.json", "tokenizer_config.json", "config_sentence_transformers.json"]
+    left = ["pytorch_model.bin", "README.md", "onnx/model.onnx"]
+    taken = huggingface_hub.utils.filter_repo_objects([*wanted, *left], allow_patterns=asked[0][1]["allow_patterns"])
+    assert list(taken) == wanted
 
 
 def test_without_the_package_the_way_to_install_it_is_named(monkeypatch):

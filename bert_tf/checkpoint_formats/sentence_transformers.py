@@ -1,0 +1,62 @@
+"""The files that sentence-transformers keeps beside a checkpoint: how vectors are pooled, and the row length."""
+
+import json
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from tfrecords.errors import InputError
+
+MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
+KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+_REMEDY = "copy it again, or delete it and give --pooling and --normalize"
+_OTHERS = (LENGTH, "config_sentence_transformers.json")
+
+
+def read_modules(folder: str) -> dict[str, dict]:
+    """Reads the modules of a folder's `modules.json` by their kinds; {} if there is none.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    path = os.path.join(folder, MODULES)
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        try:
+            modules = json.load(file)
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON: {error}; {_REMEDY}") from error
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise InputError(f"{path}: must contain a list of JSON objects; {_REMEDY}")
+    return {str(module.get("type", "")).rsplit(".", 1)[-1]: module for module in modules}
+
+
+def pooling_file(folder: str) -> str:
+    """Returns the path of the configuration of the pooling.
+
+    Raises:
+      InputError: see `read_modules`.
+    """
+    path = read_modules(folder).get("Pooling", {}).get("path")
+    return os.path.join(folder, str(path or POOLING), "config.json")
+
+
+def copy(source: str, target: str) -> None:
+    """Copies the files from one folder to another; modules with weights of their own are left out with a warning.
+
+    Raises:
+      InputError: see `read_modules`.
+    """
+    if unknown := [kind for kind in read_modules(source) if kind not in KNOWN_MODULES]:
+        logging.warning("%s names %s, which is not converted, nor is the pooling",
+                        os.path.join(source, MODULES), unknown[0])  # fmt: skip
+        return
+    paths = [*(os.path.join(source, name) for name in (MODULES, *_OTHERS)), pooling_file(source)]
+    for path in filter(tf.io.gfile.exists, paths):
+        name = os.path.relpath(path, source)
+        if name.startswith(os.pardir):  # a path in `modules.json` may say anything
+            continue
+        tf.io.gfile.makedirs(os.path.dirname(os.path.join(target, name)))
+        tf.io.gfile.copy(path, os.path.join(target, name))
