@@ -13,11 +13,12 @@ class Progress:
       total: amount of work in `unit`; None if unknown.
       unit: name of the unit; "B" is shown in megabytes.
       compiles: whether the first update includes compilation, which does not count towards the rate.
+      delay: seconds before a bar appears.
     """
 
-    def __init__(self, what: str, total: int | None, unit: str, compiles: bool = False):
+    def __init__(self, what: str, total: int | None, unit: str, compiles: bool = False, delay: float = 0.0):
         self._what, self._total, self._unit = what, total, unit
-        self._bar = ProgressBar(what, total, unit, compiles=compiles, unit_scale=unit == "B", leave=False)
+        self._bar = ProgressBar(what, total, unit, compiles=compiles, delay=delay, unit_scale=unit == "B", leave=False)
 
     def __enter__(self) -> "Progress":
         return self

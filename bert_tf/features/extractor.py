@@ -18,10 +18,13 @@ from bert_tf.features.rows import RowMaker, Rows
 from bert_tf.features.texts import Text
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
+from jobs.progress import Progress
 from tfrecords.errors import InputError
 
 # Texts that are tokenized at once, and their bytes; vectors that are held at once.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
+# Few texts are extracted faster than anyone can look at a bar.
+_SECONDS_BEFORE_BAR = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +125,13 @@ class FeatureExtractor:
             raise InputError(
                 f"texts: is of type {type(texts).__name__}; give a list of strings, or of pairs of strings"
             )
-        return self.vectors(_text(text, number) for number, text in enumerate(texts))
+        return self._with_progress(texts if hasattr(texts, "__len__") else list(texts))
+
+    def _with_progress(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+        with Progress("extracting", len(texts), "texts", compiles=True, delay=_SECONDS_BEFORE_BAR) as progress:
+            for found in self.vectors(_text(text, number) for number, text in enumerate(texts)):
+                yield found
+                progress.update(len(found[0]))
 
     def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
         """Yields texts, their rows and the layers of all tokens, in bounded memory and in the given order."""

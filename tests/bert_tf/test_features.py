@@ -1,6 +1,7 @@
 """Vectors of texts in Python, beside the encoder on one row at a time and a plain alignment of characters."""
 
 import json
+import logging
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ from jobs.parts import PartTask, _groups
 from jobs.sources import Source, plan_sources
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
+from tfrecords import progress_bar
 from tfrecords.errors import InputError
 
 # Accents, an emoji, a combining mark, Chinese, a control character, an unknown word, nothing at all.
@@ -203,6 +205,16 @@ def test_a_wrong_setting_is_one_line(pretrained, settings, message):
 @pytest.mark.parametrize("layers, found", [(-1, (-1,)), ([-1, 0], (-1, 0)), ((1,), (1,)), ("-1, 0", (-1, 0))])
 def test_layers_are_a_number_a_list_or_a_flags_text(pretrained, layers, found):
     assert FeatureExtractor(pretrained[0], layers=layers).layers == found
+
+
+def test_vectors_of_many_texts_show_their_progress(extractor, monkeypatch, caplog):
+    monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("bert_tf.features.extractor._TEXTS", 2)
+    with caplog.at_level(logging.INFO, "absl"):
+        found = extractor.tokens(text for text in ["the men", "all", "of", "it", "said"])
+    assert len(found) == 5
+    counts = [message.split(" texts")[0] for message in caplog.messages if message.startswith("extracting")]
+    assert counts == ["extracting: 2 of 5", "extracting: 4 of 5", "extracting: 5 of 5"]
 
 
 @pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
