@@ -41,6 +41,7 @@ def export_saved_model(settings: ExportSettings) -> str:
     with precision.policy(settings.dtype):
         source = sources.load(settings)
         settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
+        logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)
         precision.store_matrices(source.model, settings.dtype)
         target = _write(source, settings)
     logging.info("exported %s to %s", source.checkpoint, target)

@@ -147,6 +147,8 @@ class _Run:
             self._save()
         if self._writes:
             facts, declared = trainer.throughput.describe(), trainer.objective.metrics
+            steps = f"steps {self.first_step + 1} to {num_train_steps}"
+            logging.info("training in %s: %s; the first takes longest, because it is compiled", self._folder, steps)
             self.shown = Progress(self._folder, self.first_step, num_train_steps, facts, declared)
         steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
         if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):

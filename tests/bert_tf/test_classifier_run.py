@@ -59,6 +59,12 @@ def trained(inputs, vocab_file, tmp_path_factory):
     return folder, metrics
 
 
+def test_a_run_says_where_it_trains_and_that_the_first_step_takes_longest(inputs, vocab_file, tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train", "--num_train_epochs=1"))
+    assert f"training in {tmp_path}: steps 1 to 3; the first takes longest" in caplog.text
+
+
 def test_a_run_learns_and_leaves_the_originals_files(trained):
     folder, metrics = trained
     assert metrics["accuracy"] == 1.0 and metrics["f1"] == 1.0 and metrics["loss"] < 0.3
