@@ -8,12 +8,15 @@ Letters: N texts, C classes.
 import dataclasses
 import functools
 import itertools
+import math
+import numbers
 import os
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf import checkpoints, report
 from bert_tf.checkpoint_formats import evaluations, latest, run_record, tokenizer_config
@@ -39,6 +42,8 @@ _SAVED_FILES = (
     checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS_NAME,
     metrics_file.RESULTS_NAME,
 )  # fmt: skip
+# Fewer texts than these get smaller batches, and as many epochs as these steps need.
+_FEW_TEXTS, _SMALL_BATCH, _ENOUGH_STEPS = 1000, 8, 200
 
 
 class TextClassifier:
@@ -103,10 +108,11 @@ class TextClassifier:
             any number of labels of a text.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
-          dev_texts: texts to evaluate on; None takes `dev_share` of `texts`, which then are not trained on.
+          dev_texts: texts to evaluate on; None holds out `dev_share` of `texts`, which then are not trained on.
           dev_labels: their labels.
-          dev_share: from 0, which evaluates nothing, to below 1.
-          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `class_weights`.
+          dev_share: from 0, which evaluates nothing, to below 1; see `--dev_share` of `run_classifier`.
+          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `class_weights`. With fewer
+            than 1,000 texts, the batch size and the number of epochs that are left out are `_for_few_texts`.
 
         Returns:
           The classifier with its `scores`.
@@ -117,13 +123,16 @@ class TextClassifier:
         _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
             raise InputError("dev_texts and dev_labels: give both or none")
-        dev = None if dev_texts is None else (dev_texts, dev_labels)
-        seed = settings.get("random_seed")
-        source = memory_source(texts, labels, dev, dev_share, seed if isinstance(seed, int) else 0)
-        given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": "dev" in source.splits} | settings
+        if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
+            raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
+        source = memory_source(texts, labels, None if dev_texts is None else (dev_texts, dev_labels))
+        share = None if source.has_dev or not dev_share else float(dev_share)
+        given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": source.has_dev or bool(share), "dev_share": share}
         paths = {"init_checkpoint": _path(checkpoint, "checkpoint"), "output_dir": _path(output_dir, "output_dir")}
-        parsed = ClassifierSettings(**paths, **given)
+        parsed = ClassifierSettings(**paths, **given | settings)
         task = find_task(parsed, source)
+        if not parsed.sweep:
+            parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.read("train")), settings))
         policy = keras.mixed_precision.global_policy()
         try:
             scores = run_finetuning(parsed, task, report.write)
@@ -260,6 +269,23 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
+
+
+def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
+    """Returns the batch size and the number of epochs that give enough steps, as far as they are not given.
+
+    Args:
+      count: of texts to train on.
+      given: the user's settings.
+    """
+    batch_size = given.get("train_batch_size", _SMALL_BATCH)
+    found = {"train_batch_size": batch_size, "num_train_epochs": max(3, math.ceil(_ENOUGH_STEPS * batch_size / count))}
+    found = {name: value for name, value in found.items() if name not in given}
+    if count >= _FEW_TEXTS or not found:
+        return {}
+    chosen = ", ".join(f"{name}={value}" for name, value in found.items())
+    logging.warning("%d texts to train on: %s, for enough steps; give both to choose them", count, chosen)
+    return found
 
 
 def _check_names(settings: Mapping, known: type, script: str) -> None:

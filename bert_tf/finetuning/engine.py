@@ -159,6 +159,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     """Trains; `dev_outputs` gets those of the newest evaluation and of the best one, which may be needed again."""
     settings, strategy = run.settings, run.strategy
     num_train_steps = prepared_run.num_train_steps(run)
+    prepared_run.warn_of_few_steps(settings, num_train_steps)
     phase = prepared_run.phase(run, num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         order = output_order(starts_from, run.task, objective.model.head_name)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest, run_record
@@ -25,6 +26,9 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory
 from tfrecords.errors import InputError
+
+# Fewer steps than these rarely train a head.
+_FEW_STEPS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +169,16 @@ def num_train_steps(run: PreparedRun) -> int:
             f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
         )
     return steps
+
+
+def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:
+    """Warns of a training that is too short for a new head to learn."""
+    if num_train_steps < _FEW_STEPS:
+        logging.warning(
+            "training has only %d steps (--num_train_epochs=%g, --train_batch_size=%d), and a new head rarely learns "
+            "in fewer than %d; give more epochs or smaller batches",
+            num_train_steps, settings.num_train_epochs, settings.train_batch_size, _FEW_STEPS,
+        )  # fmt: skip
 
 
 def num_warmup_steps(settings: FineTuningSettings, num_train_steps: int) -> int:

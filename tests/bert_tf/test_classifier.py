@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import classifier
 from bert_tf.checkpoint_formats import latest
 from bert_tf.checkpoint_formats.latest import step_of
 from bert_tf.classifier import TextClassifier
@@ -15,9 +16,14 @@ from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.memory_source import memory_source
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
+from tests.conftest import WORDS
 from tfrecords.errors import InputError
 
-PAIRS = [("the man", "who said so"), ("all of you", 'a "tab\t" and\nline')] * 10
+PAIRS = [
+    pair
+    for word in WORDS[:10]
+    for pair in ((f"the man {word}", "who said so"), (f"all of you {word}", 'a "tab\t" and\nline'))
+]
 LABELS = [7, 10] * 10
 
 
@@ -155,7 +161,7 @@ def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
         (["a", "b"], [1.0, float("nan")], r"the label of texts\[1\] is nan"),
         (["a", "b"], ["x", 1], "the labels mix integers and strings"),
         (["a", "\ud800"], ["x", "y"], r"texts\[1\]: has a lone surrogate"),
-        (["a", "b"], ["x", "y"], "dev_share=0.9: leaves none of 2 texts"),
+        (["a", "b"], ["x", "y"], "a dev share of 0.9 holds out none of 2 examples"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
@@ -185,13 +191,49 @@ def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp
         TextClassifier.train(["a", "b"], ["x", "y"], **given)
 
 
+def trained_with(monkeypatch, count, **settings):
+    """The settings of a training on so many texts, and its task, without the training."""
+    found = []
+    monkeypatch.setattr(classifier, "run_finetuning", lambda parsed, task, write_report: found.append((parsed, task)))
+    monkeypatch.setattr(TextClassifier, "__init__", lambda *arguments: None)
+    texts, labels = [f"text {number}" for number in range(count)], ["a", "b", "b", "b"] * (count // 4)
+    TextClassifier.train(texts, labels, "checkpoint", "nowhere", **settings)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "expected"),
+    [
+        (40, {}, (8, 45)),  # 36 of them are trained on
+        (800, {}, (8, 3)),
+        (1112, {}, (32, 3)),
+        (40, {"num_train_epochs": 2.0}, (8, 2)),
+        (40, {"train_batch_size": 4}, (4, 23)),
+        (40, {"train_batch_size": 32, "num_train_epochs": 3.0}, (32, 3)),
+        (40, {"sweep": True}, (32, 3)),
+    ],
+)
+def test_few_texts_get_enough_steps(monkeypatch, caplog, count, given, expected):
+    parsed, _ = trained_with(monkeypatch, count, **given)
+    assert (parsed.train_batch_size, parsed.num_train_epochs) == expected
+    changed = expected != (32, 3)
+    assert ("texts to train on: " in caplog.text) == changed
+
+
+def test_the_held_out_texts_have_the_classes_of_all_and_do_not_depend_on_the_order_or_the_seed(monkeypatch):
+    first, second = (trained_with(monkeypatch, 40, random_seed=seed, dev_share=0.2)[1] for seed in (1, 2))
+    dev = first.read("dev")
+    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.read("dev") == dev
+    assert not {example.text_a for example in dev} & {example.text_a for example in first.read("train")}
+
+
 def test_a_folder_that_is_no_path_is_refused():
     with pytest.raises(InputError, match="folder: is None; give a path"):
         TextClassifier.load(None)
 
 
 def task_of(texts, labels, dev=None, **settings):
-    source = memory_source(texts, labels, dev, 0.0, 0)
+    source = memory_source(texts, labels, dev)
     return find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir="none", do_train=True, **settings), source)
 
 

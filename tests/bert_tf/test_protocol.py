@@ -277,6 +277,12 @@ def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_f
     assert counted == [True, False]
 
 
+@pytest.mark.parametrize(("steps", "warned"), [(99, True), (100, False)])
+def test_few_steps_are_warned_of(caplog, steps, warned):
+    prepared_run.warn_of_few_steps(parsed("--num_train_epochs=2.5"), steps)
+    assert ("only 99 steps (--num_train_epochs=2.5, --train_batch_size=32), and a new head" in caplog.text) == warned
+
+
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
     plain = prepared_run.phase(prepared("out"), 12).optimizer
     for flag, message in [

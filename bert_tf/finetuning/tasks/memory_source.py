@@ -71,41 +71,30 @@ class MemorySource(Source):
         return self.splits[split]
 
 
-def memory_source(
-    texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None, dev_share: float, seed: int
-) -> MemorySource:
+def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None) -> MemorySource:
     """Returns the source of lists of texts and labels.
 
     Args:
       texts: strings, or pairs of strings.
       labels: strings or integers that name classes, floats to learn, or lists, tuples or sets of strings.
-      dev: texts and labels to evaluate on; None for a share of `texts`, which then are not trained on.
-      dev_share: that share, from 0 to below 1.
-      seed: draws it.
+      dev: texts and labels to evaluate on; None for none of their own.
 
     Raises:
       InputError: says which text or label is wrong.
     """
-    if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
-        raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
     placed = _placed(examples_of(texts, labels), "texts")
     names = () if kind == REGRESSION else _class_names(labels)
     if kind == REGRESSION and len(set(labels)) <= _FEW and all(float(label).is_integer() for label in labels):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
-    if dev is not None:
-        dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
-        if (found := _kind_of(dev_labels)) != kind:
-            raise InputError(f"dev_labels: are of a {found} and the labels of a {kind}; give labels of one kind")
-        return MemorySource({"train": placed, "dev": _placed(examples_of(dev_texts, dev_labels, "dev_texts"),
-                                                             "dev_texts")}, kind, names)  # fmt: skip
-    count = round(dev_share * len(placed)) or int(dev_share > 0)
-    if count >= len(placed):
-        raise InputError(f"dev_share={dev_share}: leaves none of {len(placed)} texts to train on; give more texts")
-    order = np.random.default_rng(seed).permutation(len(placed))
-    parts = {"train": np.sort(order[count:]), "dev": np.sort(order[:count])}
-    return MemorySource({name: [placed[i] for i in part] for name, part in parts.items() if len(part)}, kind, names)
+    if dev is None:
+        return MemorySource({"train": placed}, kind, names)
+    dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
+    if (found := _kind_of(dev_labels)) != kind:
+        raise InputError(f"dev_labels: are of a {found} and the labels of a {kind}; give labels of one kind")
+    placed_dev = _placed(examples_of(dev_texts, dev_labels, "dev_texts"), "dev_texts")
+    return MemorySource({"train": placed, "dev": placed_dev}, kind, names)
 
 
 def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> MemorySource:
