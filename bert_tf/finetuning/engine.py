@@ -16,7 +16,16 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import activations, data_summary, description, lower_layers, prepared_run, sweep, sweep_results
+from bert_tf.finetuning import (
+    activations,
+    data_summary,
+    description,
+    lower_layers,
+    prediction_files,
+    prepared_run,
+    sweep,
+    sweep_results,
+)
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.initial import output_order
@@ -340,5 +349,4 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
-    for path in run.task.write_predictions(run.settings.output_dir, split, predictions):
-        logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)
+    prediction_files.write(run.settings.output_dir, run.task, split, predictions)

@@ -17,7 +17,7 @@ from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import data_summary, description, dev_share, prepared_run
+from bert_tf.finetuning import data_summary, description, dev_share, prediction_files, prepared_run
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
@@ -173,6 +173,5 @@ def _write(
         metrics.require_finite(scores, "the ensemble")
     if "test" in means:
         split, predictions = task.by_example(run.splits["test"], means["test"])
-        for path in task.write_predictions(folder, split, predictions):
-            logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)
+        prediction_files.write(folder, task, split, predictions)
     return scores

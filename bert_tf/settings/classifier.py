@@ -72,6 +72,7 @@ class ClassifierSettings(FineTuningSettings):
     )
     label_file: str = setting("own data: file with one label a line, for labels with commas", "")
     id_column: str = setting("own data: column of test with a name for each example, for test_predictions.tsv", "")
+    predictions_with_texts: bool = setting("own data: write the texts into test_predictions.tsv too", False)
     data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
     class_weights: str = setting(
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "

@@ -198,15 +198,16 @@ class ClassificationTask(Task):
             best = np.argmax(rows, axis=1)
             named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
             named += [[names[number], self.labels[best[number]], *row] for number, row in enumerate(results)]
-        return self.write_tables(folder, results, named)
+        return self.write_tables(folder, split, results, named)
 
     @staticmethod
     def example_name(split: Split, number: int) -> str:
         """Returns the user's id of an example, else its number from 0."""
         return getattr(split.examples[number], "id", None) or str(number)
 
-    @staticmethod
-    def write_tables(folder: str, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]) -> list[str]:
+    def write_tables(
+        self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
+    ) -> list[str]:
         """Writes `test_results.tsv` and, with a header, `test_predictions.tsv`; returns their paths."""
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):

@@ -127,7 +127,7 @@ class MultiLabelTask(OwnTask):
         for number, row in enumerate(results):
             found = [label for label, is_above in zip(self.labels, above[number], strict=True) if is_above]
             named.append([self.example_name(split, number), json.dumps(found, ensure_ascii=False), *row])
-        return self.write_tables(folder, results, named)
+        return self.write_tables(folder, split, results, named)
 
 
 def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray, step: int | None) -> None:

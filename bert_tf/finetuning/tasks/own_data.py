@@ -82,6 +82,7 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
         task = MultiLabelTask(name, source, labels, scores, **more)
     else:
         task = OwnTask(name, source, labels, scores)
+    task = dataclasses.replace(task, writes_texts=settings.predictions_with_texts)
     task = with_dev_share(task, settings, known)
     if kind != REGRESSION:
         return dataclasses.replace(task, class_weights=_class_weights(settings, known, task))

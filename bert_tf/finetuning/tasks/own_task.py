@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import example_checks
 from bert_tf.finetuning.tasks.classification import ClassificationTask, Example
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
@@ -36,6 +37,7 @@ class OwnTask(ClassificationTask):
         weights and the learning rate whatever the range; predictions are in the user's range again.
       reading: see `ClassificationTask`.
       held_out: see `Task`.
+      writes_texts: whether `test_predictions.tsv` has the texts.
     """
 
     name: str
@@ -48,6 +50,7 @@ class OwnTask(ClassificationTask):
     deviation: float = 1.0
     reading: Reading = READ_AS_IN_THE_PAPER
     held_out: HeldOut | None = None
+    writes_texts: bool = False
 
     @property
     def has_pairs(self) -> bool:
@@ -117,3 +120,20 @@ class OwnTask(ClassificationTask):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns logits [B, C], or scores [B, 1] in the user's range."""
         return logits * self.deviation + self.mean if self.is_regression else logits
+
+    def write_tables(
+        self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Writes the tables; the one with a header names the user's column of ids, and may have the texts."""
+        rows = [[self.source.id_name, *named[0][1:]], *named[1:]]
+        if self.writes_texts:
+            heads = ("text_a", "text_b") if self.has_pairs else ("text",)
+            cells = [[_cell(text) for text in (each.text_a, each.text_b)[: len(heads)]] for each in split.examples]
+            rows = [[*row, *more] for row, more in zip(rows, [heads, *cells], strict=True)]
+        return super().write_tables(folder, split, results, rows)
+
+
+def _cell(text: str) -> str:
+    """Returns a text as a cell of a table with tabs: in quotes where it would not be read back as it is."""
+    needs_quotes = text.startswith('"') or any(character in text for character in "\t\n\r")
+    return '"' + text.replace('"', '""') + '"' if needs_quotes else text

@@ -36,6 +36,7 @@ class Source(abc.ABC):
       kind: of the task, if the source knows it; else "".
       labels: names of the classes, if the source knows them; else ().
       has_label_sets: whether an example has a tuple of labels instead of one.
+      id_name: heads the names of examples in tables.
       has_dev: whether there is dev data.
     """
 
@@ -44,6 +45,7 @@ class Source(abc.ABC):
     kind: str = ""
     labels: tuple[str, ...] = ()
     has_label_sets: bool = False
+    id_name: str = "index"
 
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
@@ -110,6 +112,11 @@ class FileSource(Source):
     def has_pairs(self) -> bool:
         """See `Source`."""
         return bool(self.text_b)
+
+    @property
+    def id_name(self) -> str:
+        """See `Source`; a column that is named by its number keeps the default."""
+        return self.id if self.id and not self.id.isdigit() else Source.id_name
 
     @property
     def has_dev(self) -> bool:

@@ -352,13 +352,27 @@ def test_labels_with_commas_come_from_a_file(tmp_path):
         find_task(settings("own", tmp_path, label_file="nowhere"))
 
 
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_predictions_may_have_the_texts(tmp_path, multi_label):
+    given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "0", "multi_label": multi_label}
+    texts = [("a", "b c"), ('"a" b', "tab\tand\nline"), ('say "a"', "")]
+    task = own(tmp_path, "text\tother\tlabel\na\tb\tx\nb\tc\ty\n", **given)
+    split = Split([Example(*pair, None, f"r{n}") for n, pair in enumerate(texts)], {}, np.arange(3))
+    task.write_predictions(str(tmp_path), split, np.zeros([3, 2], np.float32))
+    with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter="\t")
+    assert header[0] == "index" and header[-2:] == ["text_a", "text_b"], "a number names no column"
+    assert [tuple(row[-2:]) for row in rows] == texts and [row[0] for row in rows] == ["r0", "r1", "r2"]
+
+
 def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id")  # only test needs ids
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\n", "test")
     examples = task.read("test")
     assert [example.id for example in examples] == ["r1", "r2"]
     task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
-    assert (tmp_path / "test_predictions.tsv").read_text().splitlines()[1].startswith("r1\tx\t0.5")
+    lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
+    assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is also on line 2; remove one"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
