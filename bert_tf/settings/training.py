@@ -33,7 +33,7 @@ class TrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run")
     iterations_per_loop: int = setting(
         "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
-        "other devices run at most 50 steps at once",
+        "other devices run at most 50 steps at once; a short run a twentieth of its steps",
         1000, alias="steps_per_loop", group="Devices",
     )  # fmt: skip
 

@@ -28,6 +28,8 @@ from tfrecords.errors import InputError
 
 # Without a TPU a return to Python costs nothing, so loops are short enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
+# Each loop is a point of the curves, and a short run needs enough of them to show one.
+_FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
 # Names the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
@@ -150,15 +152,12 @@ class _Run:
             steps = f"steps {self.first_step + 1} to {num_train_steps}"
             logging.info("training in %s: %s; the first takes longest, because it is compiled", self._folder, steps)
             self.shown = Progress(self._folder, self.first_step, num_train_steps, facts, declared)
-        steps_per_loop = min(settings.iterations_per_loop, settings.save_checkpoints_steps, num_train_steps)
-        if not isinstance(trainer.strategy, tf.distribute.TPUStrategy):
-            steps_per_loop = min(steps_per_loop, _STEPS_PER_LOOP_OFF_TPU)
         summary_dir = os.path.join(self._folder, "train") if self._writes else None
         self._controller = orbit.Controller(
             strategy=trainer.strategy,
             trainer=trainer,
             global_step=trainer.global_step,
-            steps_per_loop=steps_per_loop,
+            steps_per_loop=_steps_per_loop(settings, num_train_steps, trainer.strategy),
             summary_manager=summaries.manager(summary_dir, trainer.global_step, trainer.objective.metrics),
             train_actions=[self._report],
         )
@@ -234,6 +233,14 @@ class _Run:
             entries, most = resume.checkpoint_entries(self._trainer, step), self._settings.keep_checkpoint_max
             run_checkpoints.save(self._folder, entries, step, most)
         self._saved_step = step
+
+
+def _steps_per_loop(
+    settings: PretrainingSettings | FineTuningSettings, num_train_steps: int, strategy: tf.distribute.Strategy
+) -> int:
+    """Returns how many steps to train at once; wherever a run resumes, so that it records the same points."""
+    steps = min(settings.iterations_per_loop, settings.save_checkpoints_steps, max(1, num_train_steps // _FEWEST_LOOPS))
+    return steps if isinstance(strategy, tf.distribute.TPUStrategy) else min(steps, _STEPS_PER_LOOP_OFF_TPU)
 
 
 def _floats(output) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Progress of a training run on the screen: a bar on a terminal, else a log line every ten seconds."""
+"""Progress of a training run on the screen: a bar on a terminal, else a log line every ten seconds and each tenth."""
 
 import math
 import re
@@ -38,6 +38,7 @@ class Progress:
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
         self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
         self._last_shown = time.monotonic()
+        self._tenths = 10 * first_step // last_step  # each has a line, since a short run ends within ten seconds
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
@@ -62,7 +63,8 @@ class Progress:
         """Shows the metrics of a loop, or of a part of it, without recording them; see `update`."""
         self._last_shown = time.monotonic()
         described = describe(values, self._declared)
-        if self._bar.advance(step - self._bar.done, described, is_last=step == self._last_step):
+        before, self._tenths = self._tenths, 10 * step // self._last_step
+        if self._bar.advance(step - self._bar.done, described, is_last=self._tenths > before):
             left = f", {self._bar.time_left} left" if self._bar.time_left else ""
             logging.info("step %d/%d%s  %s", step, self._last_step, left, described)
 

@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import logging
 import sys
@@ -64,6 +65,20 @@ def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     shown.close()
     line = caplog.records[-1].message
     assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
+
+
+def test_a_run_that_ends_within_ten_seconds_has_a_log_line_for_each_tenth(tmp_path, caplog, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(ticks) * 1e-6)
+    for last_step, every in ((7, 1), (30, 1), (100_000, 50)):
+        shown = progress.Progress(str(tmp_path), 0, last_step)
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            for step in range(every, last_step + 1, every):
+                shown.update(step, {"loss": 1.0})
+        shown.close()
+        steps = [int(message.split("/")[0].split()[-1]) for message in caplog.messages]
+        assert len(steps) == min(last_step, 10) and steps[-1] == last_step and len(set(steps)) == len(steps)
 
 
 def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch):
