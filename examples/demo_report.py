@@ -3,9 +3,9 @@
 import html
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
 from bert_tf.report import curves, run_report
+from bert_tf.report.kinds import PRETRAINING
+from bert_tf.report.page import page, scrolling
 
 
 def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[float]], answers: Sequence) -> str:
@@ -28,14 +28,16 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
         f"<tr><td>{html.escape(text)}</td><td>{html.escape(label)}</td><td class=number>{probability:.2f}</td></tr>"
         for text, label, probability in answers
     )
+    stage_table = f"<table><tr><th>stage</th><th class=number>seconds</th><th>result</th></tr>{rows}</table>"
+    served_table = f"<table><tr><th>raw string</th><th>label</th><th class=number>probability</th></tr>{served}</table>"
     body = f"""<p class="note">The English that CPython carries: the language reference and the standard
 library's docstrings. Modules held out for evaluation are seen by no stage of training.</p>
-<h2>Stages</h2><table><tr><th>stage</th><th>seconds</th><th>result</th></tr>{rows}</table>
+<h2>Stages</h2>{scrolling(stage_table)}
 <h2>Pre-training</h2>{pretraining_curves(recorded)}
 <h2>Fine-tuning: which package does a paragraph belong to?</h2>{accuracy_dots(scores)}
-<h2>Served</h2><table><tr><th>raw string</th><th>label</th><th class=number>probability</th></tr>{served}</table>
+<h2>Served</h2>{scrolling(served_table)}
 """
-    return run_report.page("From text to a served BERT", body)
+    return page("From text to a served BERT", body)
 
 
 def pretraining_curves(recorded: Sequence[dict]) -> str:
@@ -47,22 +49,14 @@ def pretraining_curves(recorded: Sequence[dict]) -> str:
         ("next_sentence_accuracy", "next-sentence accuracy", True),
     )
     drawn = [
-        curves.panel(title, run_report.curves_of(name, splits), percent=percent) for name, title, percent in panels
+        curves.panel(title, run_report.curves_of(name, splits, PRETRAINING.baselines.get(name)), percent=percent)
+        for name, title, percent in panels
     ]
     return f'<div class="curves">{"".join(f"<div>{svg}</div>" for svg in drawn)}</div>'
 
 
 def accuracy_dots(scores: dict[str, list[float]]) -> str:
     """Dev accuracy of every seed, with and without pre-training, beside the majority class."""
-    figure = Figure(figsize=(12, 1.9), layout="tight")
-    axis = figure.subplots()
-    for height, (kind, label) in enumerate((("scratch", "without pre-training"), ("pretrained", "pre-trained"))):
-        values = scores[kind]
-        axis.scatter(values, [height] * len(values), s=40, alpha=0.7)
-        axis.plot([sum(values) / len(values)] * 2, [height - 0.3, height + 0.3], color="black", linewidth=1)
-        axis.text(-0.01, height, label, transform=axis.get_yaxis_transform(), ha="right", va="center", fontsize=10)
-    axis.axvline(scores["majority"][0], color="grey", linestyle="--", linewidth=1)
-    axis.text(scores["majority"][0], 1.6, " majority class", fontsize=9, color="grey", va="center")
-    axis.set(yticks=[], ylim=(-0.6, 1.9))
-    axis.set_xlabel("dev accuracy; a dot a seed, a line the mean", fontsize=9)
-    return curves.svg(figure)
+    named = (("pre-trained", "pretrained"), ("without pre-training", "scratch"), ("majority class", "majority"))
+    rows = [(label, scores[name]) for label, name in named]
+    return scrolling(curves.dots("dev accuracy of every seed, and the mean", rows, percent=True))

@@ -17,6 +17,8 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
+# Share of the pairs whose second sentence is random: what one answer to all of them reaches, the accuracy must beat.
+RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line leaves out the total and the next-sentence loss, which say less than the other metrics.
 _MASKED_LM = (
     Metric("masked_lm_loss", "mlm loss", "masked_lm", "masked_lm/loss", "masked-LM loss, nats"),
@@ -35,6 +37,7 @@ _NEXT_SENTENCE = (
         "next_sentence_accuracy", "nsp acc", "next_sentence", "next_sentence/accuracy", "next-sentence accuracy",
         form=Form.FRACTION, higher_is_better=True,
     ),
+    Metric(RANDOM_NEXT_SHARE, tag="next_sentence/random_share"),
 )  # fmt: skip
 _TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
 METRICS = (_TOTAL, *_MASKED_LM, *_NEXT_SENTENCE)
@@ -102,10 +105,10 @@ class PretrainingObjective:
         counts = {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
         if self._next_sentence:
             counts["next_sentence"] = tf.reduce_sum(_next_sentence_weights(batch))
-        return {
-            "loss": {f"{task}_loss": count for task, count in counts.items()},
-            "metrics": {f"{task}_accuracy": count for task, count in counts.items()},
-        }
+        measured = {f"{task}_accuracy": count for task, count in counts.items()}
+        if self._next_sentence:
+            measured[RANDOM_NEXT_SHARE] = counts["next_sentence"]
+        return {"loss": {f"{task}_loss": count for task, count in counts.items()}, "metrics": measured}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
         """Sums each loss term and metric over the predictions of a batch, float32 []."""
@@ -121,18 +124,19 @@ class PretrainingObjective:
             "metrics": {"masked_lm_accuracy": tf.reduce_sum(weights * predicted)},
         }
         if self._next_sentence:
-            nll, right = _next_sentence_sums(batch, outputs["next_sentence_logits"])
+            nll, right, random = _next_sentence_sums(batch, outputs["next_sentence_logits"])
             sums["loss"]["next_sentence_loss"] = nll
-            sums["metrics"]["next_sentence_accuracy"] = right
+            sums["metrics"] |= {"next_sentence_accuracy": right, RANDOM_NEXT_SHARE: random}
         return sums
 
 
-def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the loss and the right answers of the next-sentence task; logits [B, 2], for packed rows [B, N, 2]."""
+def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Sums loss, right answers and random second sentences; logits [B, 2], for packed rows [B, N, 2]."""
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
-    return tf.reduce_sum(weights * nll), tf.reduce_sum(weights * predicted)
+    random = tf.cast(labels, tf.float32)
+    return tuple(tf.reduce_sum(weights * values) for values in (nll, predicted, random))
 
 
 def _next_sentence_weights(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -43,12 +43,14 @@ class Curve:
       points: (step, value) pairs; values that are not finite are left out.
       color: of the line.
       dots: whether to mark every point.
+      baseline: value of the same data that needs no learning, drawn as a dashed line; None for none.
     """
 
     label: str
     points: Sequence[tuple[float, float]]
     color: str = BLUE
     dots: bool = False
+    baseline: float | None = None
 
 
 def panel(
@@ -60,7 +62,6 @@ def panel(
     from_zero: bool = False,
     phases: Sequence[int] = (),
     last_step: int | None = None,
-    baseline: float | None = None,
 ) -> str:
     """Draws a small diagram over the steps.
 
@@ -72,7 +73,6 @@ def panel(
       from_zero: whether the values' axis begins at 0.
       phases: steps at which something changed, marked by a line.
       last_step: end of the steps' axis, which then begins at 0; None for that of the points.
-      baseline: value that needs no learning, marked by a dashed line; None for none.
 
     Returns:
       An SVG element.
@@ -88,22 +88,26 @@ def panel(
             # a line through one point would not be seen
             style = {"marker": "o", "markersize": 3.5} if curve.dots or len(steps) == 1 else {}
             axis.plot(steps, values, color=curve.color, linewidth=1.5, label=curve.label, **style)
-        if baseline is not None:
-            axis.axhline(baseline, color=GREY, linestyle="--", linewidth=1, label="majority label")
+            if curve.baseline is not None:
+                axis.axhline(curve.baseline, color=curve.color, linestyle="--", linewidth=1)
+        has_baseline = any(curve.baseline is not None for curve in curves)
+        if has_baseline:
+            axis.plot([], [], color=GREY, linestyle="--", linewidth=1, label="majority label")
         if log:
             _make_logarithmic(axis)
         elif percent:
             axis.yaxis.set_major_formatter(ticker.PercentFormatter(1.0))
         else:
             axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
-        if from_zero:
+        lowest = min((value for curve in curves for _, value in curve.points), default=-1)
+        if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # scores and losses of 0 need no room below
             axis.set_ylim(bottom=0)
         if last_step:
             axis.set_xlim(-0.02 * last_step, 1.02 * last_step)
         axis.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         axis.set_title(title)
-        if len(curves) > 1 or baseline is not None:
+        if len(curves) > 1 or has_baseline:
             axis.legend(frameon=False, fontsize=11)
         return svg(figure)
 

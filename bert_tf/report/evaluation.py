@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks import conll_files, entity_scores, evaluation_file
+from bert_tf.finetuning.tasks import conll_files, entity_scores, evaluation_file, tag_schemes
 from bert_tf.finetuning.tasks.scores import SCORES
 from bert_tf.finetuning.tasks.tagging import DEV_PREDICTIONS, TAGGING
 from bert_tf.report import classes, diagrams
@@ -43,13 +43,11 @@ def sections(folder: str) -> str:
 
 
 def _entities(path: str) -> str:
-    """Shows the counts and metrics of each type of entities."""
+    """Shows the counts and metrics of each type of entities, and the sentences with the most errors."""
     if not tf.io.gfile.exists(path):
         return ""
-    true, predicted = (
-        [sentence.tags for sentence in conll_files.read_sentences(path, conll_files.Layout(0, column))]
-        for column in (1, 2)
-    )
+    sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
+    true, predicted = ([sentence.tags for sentence in each] for each in (sentences, answers))
     found = entity_scores.compare(true, predicted)
     rows = [
         [type_ or entity_scores.NO_TYPE, *(f"{value:.3f}" for value in (counts.precision, counts.recall, counts.f1)),
@@ -58,7 +56,39 @@ def _entities(path: str) -> str:
     ]  # fmt: skip
     note = f"{found.words:,} words of the dev data; an entity is right if its type and its words are."
     head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
-    return f'<h2>Entities</h2><p class="note">{note}</p>{table(head, rows)}'
+    errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
+    return f'<h2>Entities</h2><p class="note">{note}</p>{table(head, rows)}{errors}'
+
+
+def _wrong_sentences(
+    words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> str:
+    """Shows the sentences with the most wrong entities, of equal ones the shortest first."""
+    wrong = []
+    for sentence, *tags in zip(words, true, predicted, strict=True):
+        known, found = map(tag_schemes.entities, tags)
+        missed, added = (
+            [one for one in these if one not in those] for these, those in ((known, found), (found, known))
+        )
+        if missed or added:
+            wrong.append((len(missed) + len(added), sentence, missed, added))
+    wrong.sort(key=lambda error: (-error[0], len(error[1])))
+    rows = [
+        [str(count), *(_named_entities(sentence, entities) for entities in both), _short(" ".join(sentence))]
+        for count, sentence, *both in wrong[:_MOST_ERRORS]
+    ]
+    note = (
+        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. One with wrong words or a wrong type is both "
+        "missed and added."
+    )
+    drawn = table(["errors", "missed", "added", "sentence"], rows, numbers=False) if rows else ""
+    return f'<h2>Worst sentences</h2><p class="note">{note}</p>{drawn}'
+
+
+def _named_entities(words: Sequence[str], entities: Sequence[tag_schemes.Entity]) -> str:
+    return _short(
+        ", ".join(f"{' '.join(words[e.start : e.end])} ({e.type or entity_scores.NO_TYPE})" for e in entities)
+    )
 
 
 def _label_sets(entries: Sequence[dict], labels: Sequence[str]) -> str:
@@ -70,12 +100,16 @@ def _label_sets(entries: Sequence[dict], labels: Sequence[str]) -> str:
     rows = [[label, *(f"{count[number]:,}" for count in counts)] for number, label in enumerate(labels)]
     wrong = _worst([entry for entry, right in zip(entries, np.all(truth == answers, axis=1), strict=True) if not right])
     listed = [[f"{e['loss']:.3g}", ", ".join(e["label"]), ", ".join(e["prediction"])] for e in wrong]
-    note = f"Of {np.sum(np.any(truth != answers, axis=1)):,} of {len(entries):,} examples, at least one label is wrong."
+    note = f"{np.sum(np.any(truth != answers, axis=1)):,} of {len(entries):,} examples have a wrong label."
     return "\n".join(
         [
             "<h2>Labels, found and missed</h2>" + table(["", "found", "missed", "added", "rightly absent"], rows),
             "<h2>Labels</h2>" + class_table(classes.class_metrics(truth, answers), labels),
-            calibration_section(np.maximum(chances, 1 - chances).ravel(), ((chances > 0.5) == truth).ravel()),
+            calibration_section(
+                np.maximum(chances, 1 - chances).ravel(),
+                ((chances > 0.5) == truth).ravel(),
+                "The answers are yes or no for each label, above and below a probability of 50%. ",
+            ),
             _errors(note, ["loss", "true", "predicted"], listed, wrong),
         ]
     )
@@ -217,10 +251,10 @@ def class_table(metrics: classes.ClassMetrics, labels: Sequence[str], averaged: 
     return table(["", "precision", "recall", "F1", "support"], rows)
 
 
-def calibration_section(confidence: np.ndarray, is_right: np.ndarray) -> str:
-    """Returns the expected calibration error and the reliability diagram; see `classes.calibration`."""
+def calibration_section(confidence: np.ndarray, is_right: np.ndarray, note: str = "") -> str:
+    """Returns the expected calibration error and the reliability diagram below a note; see `classes.calibration`."""
     found = classes.calibration(confidence, is_right)
-    note = (
+    note += (
         f"Expected calibration error {found.error:.4f}, 15 bins of equal width: the mean confidence is "
         f"{confidence.mean():.1%}, and {np.mean(is_right):.1%} of the answers are right."
     )

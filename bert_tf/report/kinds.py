@@ -21,7 +21,7 @@ class Kind:
       metrics: in the order of the page; those with a title are shown.
       settings: names of the settings that are always shown, if they are given.
       settings_class: of the script that trains such runs.
-      baselines: computes the value to beat of a metric, by its name, given the phases of a run; None if unknown.
+      baselines: computes the value to beat of a metric, by its name, given a split's entries; None if unknown.
       any_metric: whether metrics that are not declared are shown too, as a task's scores are.
     """
 
@@ -29,7 +29,7 @@ class Kind:
     metrics: tuple[metrics.Metric, ...]
     settings: tuple[str, ...]
     settings_class: type
-    baselines: Mapping[str, Callable[[Sequence[Phase]], float | None]] = dataclasses.field(default_factory=dict)
+    baselines: Mapping[str, Callable[[Sequence[Mapping]], float | None]] = dataclasses.field(default_factory=dict)
     any_metric: bool = False
 
     def shown(self, names: Iterable[str]) -> list[metrics.Metric]:

@@ -5,8 +5,9 @@ import html
 import os
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -16,7 +17,7 @@ from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
 from bert_tf.report.page import folded, page, table
 from bert_tf.settings import IN_MEMORY
-from bert_tf.training import metrics_file, progress
+from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -105,23 +106,17 @@ def render(
       answers: sections of the last evaluation of a fine-tuning; see `evaluation.sections`.
     """
     kind, splits = kinds.of_run(phases), by_split(recorded)
-    train = splits.get(metrics_file.TRAIN, [])
     step = max((entry["step"] for entries in splits.values() for entry in entries), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    starts = [entry for entry in recorded if entry["split"] == "start" and "peak_flops" in entry]
     parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
     if splits:
         every = [entry for entries in splits.values() for entry in entries]
         names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
-        shown = kind.shown(names)
-        parts += [
-            _metrics_table(shown, splits),
-            "<h2>Curves</h2>",
-            _panels(shown, splits, phases, step, {name: find(phases) for name, find in kind.baselines.items()}),
-        ]
-    if starts:
-        parts.append(_peak_note(starts[-1], train))
+        shown = [metric for metric in kind.shown(names) if not metric.is_speed]
+        parts += [_metrics_table(shown, splits), _panels(shown, splits, phases, step, kind)]
+    if speed := _speed(recorded):
+        parts.append(f'<p class="note">{html.escape(speed)}</p>')
     if looks:
         parts.append(samples.section(looks))
     if answers:
@@ -133,15 +128,25 @@ def render(
     return page(f"{kind.title}: {name}", "\n".join(parts))
 
 
-def _peak_note(start: Mapping, train: Sequence[Mapping]) -> str:
-    """Names the peak since the last start. Training measures it again if it proves too low."""
-    peaks = [entry["peak_flops"] for entry in train if entry["step"] > start["step"] and "peak_flops" in entry]
-    peak = (peaks or [start["peak_flops"]])[-1]
-    return (
-        f'<p class="note">Model FLOP utilization refers to {progress.abbreviated(peak, " ")}FLOP/s, '
-        f"{html.escape(start['peak_source'])}; a step computes "
-        f"{progress.abbreviated(start['flops_per_row'], ' ')}FLOP a row by formula.</p>"
-    )
+def _speed(recorded: Sequence[Mapping]) -> str:
+    """Describes the speed of training since the last start; "" if nothing was measured."""
+    start = next((entry for entry in reversed(recorded) if entry["split"] == metrics_file.START), {"step": 0})
+    train = [entry for entry in recorded if entry["split"] == metrics_file.TRAIN and entry["step"] > start["step"]]
+    told = []
+    for metric in metrics.TRAINING:
+        values = sorted(entry[metric.name] for entry in train if metric.is_speed and metric.name in entry)
+        if values:
+            low, middle, high = (_number(value, metric) for value in (values[0], np.median(values), values[-1]))
+            told.append(f"{middle} {metric.title}" + (f" ({low} to {high})" if low != high else ""))
+    sentences = [f"Speed of training, median of the loops since the last start: {', '.join(told)}."] if told else []
+    if "peak_flops" in start:
+        # training measures the peak again if it proves too low
+        peak = [start["peak_flops"], *(entry["peak_flops"] for entry in train if "peak_flops" in entry)][-1]
+        sentences.append(
+            f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}; a step "
+            f"computes {progress.abbreviated(start['flops_per_row'], ' ')}FLOP a row by formula."
+        )
+    return " ".join(sentences)
 
 
 def _panels(
@@ -149,18 +154,32 @@ def _panels(
     splits: Mapping[str, Sequence[Mapping]],
     phases: Sequence[run_record.Phase],
     last_step: int,
-    baselines: Mapping[str, float | None],
+    kind: kinds.Kind,
 ) -> str:
-    """Returns a panel for each metric that has points."""
-    begins, drawn = [phase.first_step for phase in phases[1:]], []
+    """Returns a panel for each metric that has several points; "" for none."""
+    begins, drawn = [phase.begun_at for phase in phases[1:]], []
     for metric in shown:
-        lines = curves_of(metric.name, splits)
-        if lines:
+        lines = curves_of(metric.name, splits, kind.baselines.get(metric.name))
+        if lines and metric.name == metrics.LEARNING_RATE:
+            trained_steps = int(lines[0].points[-1][0])
+            points = sorted([*lines[0].points, *_turns_of_rate(phases, trained_steps)], key=lambda point: point[0])
+            lines = [dataclasses.replace(lines[0], points=points)]
+        if any(len(line.points) > 1 for line in lines):  # the table has single values
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             options["last_step"] = last_step  # so that all panels have the same axis
-            options["baseline"] = baselines.get(metric.name)
             drawn.append(f"<div>{curves.panel(metric.title, lines, phases=begins, **options)}</div>")
-    return f'<div class="curves">{"".join(drawn)}</div>'
+    return f'<h2>Curves</h2><div class="curves">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
+    """Returns the first step and the one after the warm-up, each with its rate; loops of training may end elsewhere."""
+    points = []
+    for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
+        peak, total, warmup = (phase.optimizer[n] for n in ("learning_rate", "num_schedule_steps", "num_warmup_steps"))
+        schedule = optimization.WarmupLinearDecay(peak, total, warmup)
+        turns = sorted({phase.begun_at + 1, warmup + 1})
+        points += [(step, float(schedule(step - 1))) for step in turns if phase.begun_at < step <= end]
+    return points
 
 
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
@@ -172,14 +191,19 @@ def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
     return {split: entries for split, entries in splits.items() if entries}
 
 
-def curves_of(name: str, splits: Mapping[str, Sequence[Mapping]]) -> list[curves.Curve]:
-    """Returns the curves of a metric that have points, one for each split."""
+def curves_of(
+    name: str,
+    splits: Mapping[str, Sequence[Mapping]],
+    baseline: Callable[[Sequence[Mapping]], float | None] | None = None,
+) -> list[curves.Curve]:
+    """Returns the curves of a metric that have points, one for each split, each with the baseline of its entries."""
     made = [
         curves.Curve(
             _LABELS.get(split, split),
             [(entry["step"], entry[name]) for entry in entries if _is_number(entry.get(name))],
             _COLORS.get(split, curves.ORANGE),
             dots=split != metrics_file.TRAIN,
+            baseline=baseline and baseline(entries),
         )
         for split, entries in splits.items()
     ]
@@ -230,7 +254,7 @@ def _settings_table(names: Sequence[str], phases: Sequence[run_record.Phase]) ->
         f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "
         f"V={model['vocab_size']:,}, {model.get('directionality', 'bidi')}"
     )
-    head = ["", *(f"from step {phase.first_step:,}" for phase in phases)]
+    head = ["", *(f"from step {phase.begun_at:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]
     for name in names:
         values = [phase.settings.get(name) for phase in phases]

@@ -7,7 +7,7 @@ import time
 from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, VARIED, Results, Trial
 from bert_tf.report import curves
-from bert_tf.report.page import folded, page, table
+from bert_tf.report.page import folded, page, scrolling, table
 from tfrecords import writer
 
 
@@ -48,7 +48,7 @@ def render(name: str, results: Results) -> str:
             "<h2>Combinations</h2>",
             table(*_head_and_rows(results)),
             "<h2>Trials</h2>",
-            curves.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results)),
+            scrolling(curves.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results))),
         ]
     parts.append(folded("All trials", table(*_trials(results), numbers=False)))
     return page(f"Sweep: {name}", "\n".join(parts))

@@ -49,6 +49,7 @@ class Metric:
       higher_is_better: which of several evaluations is the best.
       log_scale: whether its curve has a logarithmic axis.
       from_zero: whether the axis of its curve begins at 0.
+      is_speed: whether the report states it in a line of text, under its title, instead of a curve.
       derived_from: names of the metrics that `derive` takes; () if the metric is measured.
       derive: computes the metric from the values of those that are there, float32 [] each. The values are means over
         the whole loop or evaluation, since a mean of exponentials would not be the exponential of the mean.
@@ -63,27 +64,29 @@ class Metric:
     higher_is_better: bool = False
     log_scale: bool = False
     from_zero: bool = False
+    is_speed: bool = False
     derived_from: tuple[str, ...] = ()
     derive: Callable[[Sequence[tf.Tensor]], tf.Tensor] | None = None
 
 
+LEARNING_RATE = "learning_rate"
 TRAINING = (
-    Metric("learning_rate", "lr", "learning_rate", "optimizer/learning_rate", "learning rate", from_zero=True),
+    Metric(LEARNING_RATE, "lr", "learning_rate", "optimizer/learning_rate", "learning rate", from_zero=True),
     Metric(
         "gradient_norm", "grad", "gradient_norm", "optimizer/gradient_norm", "gradient norm, before clipping",
         log_scale=True,
     ),
     Metric(
         "sequences_per_second", "seq/s", "speed", "speed/sequences_per_second", "sequences a second",
-        form=Form.RATE, higher_is_better=True, from_zero=True,
+        form=Form.RATE, higher_is_better=True, is_speed=True,
     ),
     Metric(
-        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens a second, without padding",
-        form=Form.RATE, higher_is_better=True, from_zero=True,
+        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens a second without padding",
+        form=Form.RATE, higher_is_better=True, is_speed=True,
     ),
     Metric(
         "model_flop_utilization", "mfu", "utilization", "speed/model_flop_utilization", "model FLOP utilization",
-        form=Form.PERCENT, higher_is_better=True, from_zero=True,
+        form=Form.PERCENT, higher_is_better=True, is_speed=True,
     ),
     # a fact rather than a metric: the log names it once
     Metric("peak_flops", tag="speed/peak_flops"),

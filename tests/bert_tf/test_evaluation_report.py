@@ -10,7 +10,7 @@ from sklearn import metrics
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split, encoded_split
-from bert_tf.finetuning.tasks import evaluation_file, scores, squad_results
+from bert_tf.finetuning.tasks import evaluation_file, scores, squad_results, tagging
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.squad_answers import Answers, Candidate
 from bert_tf.finetuning.tasks.squad_file import Answer, Question
@@ -146,7 +146,23 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
     cells = "".join(f'<td class="number">{count}</td>' for count in (2, 0, 1, 0))
-    assert f"<td>a</td>{cells}" in page and "Of 1 of 3 examples" in page and page.count("two") == 1
+    assert f"<td>a</td>{cells}" in page and "1 of 3 examples have a wrong label" in page and page.count("two") == 1
+
+
+def test_the_sentences_with_the_most_wrong_entities_come_first(tmp_path):
+    lines = [
+        "New B-LOC B-PER", "York I-LOC O", "<b> O O", "", "all O O", "right B-PER B-PER", "",
+        "a O B-LOC", "man O O", "so O O", "",
+    ]  # fmt: skip
+    (tmp_path / tagging.DEV_PREDICTIONS).write_text("\n".join(lines) + "\n")
+    labels = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    description.write(str(tmp_path), description.TaskDescription("tagging", "NER", labels, True, 16, {}))
+    page = evaluation.sections(str(tmp_path))
+    check_stands_alone(page)
+    assert "2 of 3 sentences have a wrong entity" in page and "all right" not in page
+    cells = ("2", "New York (LOC)", "New (PER)", "New York &lt;b&gt;")
+    first, second = page.index("<td>" + "</td><td>".join(cells)), page.index("<td>1</td><td></td><td>a (LOC)</td>")
+    assert first < second
 
 
 def test_of_many_classes_the_most_confused_pairs_are_shown():

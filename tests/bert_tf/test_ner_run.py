@@ -120,7 +120,12 @@ def test_predictions_have_every_line_of_the_file_and_the_scores_of_seqeval(input
 
 def test_the_report_shows_each_type_and_the_script(trained):
     page = (trained[0] / "report.html").read_text()
-    assert "<h2>Entities</h2>" in page and "<td>PER</td>" in page and "python -m bert_tf.run_ner" in page
+    assert (
+        "<h2>Entities</h2>" in page
+        and "<td>PER</td>" in page
+        and "<h2>Worst sentences</h2>" in page
+        and "python -m bert_tf.run_ner" in page
+    )
 
 
 def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path):

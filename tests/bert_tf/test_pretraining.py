@@ -39,6 +39,7 @@ def test_losses_and_accuracies_follow_their_definition():
         "masked_lm_accuracy": right / total,
         "next_sentence_loss": order_nll.mean(),
         "next_sentence_accuracy": (order.argmax(-1) == order_labels).mean(),
+        "next_sentence_random_share": order_labels.mean(),
     }
     assert got.keys() == expected.keys()
     for name, value in expected.items():

@@ -11,7 +11,8 @@ from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import __main__ as report_main
-from bert_tf.report import baselines, curves, run_report
+from bert_tf.report import curves, run_report
+from bert_tf.report.page import table
 from bert_tf.training import metrics_file
 
 pytestmark = pytest.mark.usefixtures("curves")
@@ -19,7 +20,7 @@ PHASE = run_record.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
     data={},
-    optimizer={"num_train_steps": 2000},
+    optimizer={"num_train_steps": 2000, "num_schedule_steps": 2000, "num_warmup_steps": 220, "learning_rate": 1e-4},
 )
 PAIRS = ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_accuracy")
 SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilization")
@@ -68,7 +69,9 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
                     "flops_per_row": 2.5e9})  # fmt: skip
     page = run_report.render("a <run>", [PHASE], results, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
     check_stands_alone(page)
-    assert page.count("<svg") == len(PAIRS) + len(SPEED)
+    assert page.count("<svg") == len(PAIRS) + 2, "speed is a line of text"
+    assert "the last start: 0.552 sequences a second (0.505 to 0.6), 0.552 tokens a second without padding" in page
+    assert "55.2% model FLOP utilization (50.5% to 60.0%). Model FLOP" in page
     assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
     assert "60.0% at step 1,000" in page, "accuracies are best where they are highest"
     assert "0.5 at step 0" in page, "losses where they are lowest"
@@ -91,21 +94,62 @@ def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
     page = run_report.render("mrpc", [phase], lines, [])
     check_stands_alone(page)
     assert "Fine-tuning: mrpc" in page and "dev, step 100" in page and "dev, best" in page
-    assert page.count("<svg") == 4 and "f1 macro" in page and "0.845 at step 100" in page and "note</td>" not in page
+    assert (
+        page.count("<svg") == 2
+        and "Speed" not in page
+        and "f1 macro" in page
+        and "0.845 at step 100" in page
+        and "note</td>" not in page
+    )
     assert "python -m bert_tf.run_classifier \\\n    --task_name=MRPC" in page
 
 
-def test_the_next_sentence_chart_has_the_line_of_the_majority_label(tmp_path):
-    for name, share, examples in (("a", 0.6, 100), ("b", 0.8, 300)):
-        (tmp_path / f"{name}.tfrecord").write_text("")
-        described = {"random_next_share": share, "examples": examples}
-        (tmp_path / f"{name}.tfrecord.manifest.json").write_text(json.dumps(described))
-    given = PHASE.settings | {"input_file": "gone", "eval_input_file": f"{tmp_path}/*.tfrecord"}
-    phase = dataclasses.replace(PHASE, settings=given)
-    assert baselines.majority_of_pairs([phase]) == pytest.approx(0.75)
-    results = entries("eval", (0, 10), PAIRS)
-    assert run_report.render("run", [phase], results, []).count("majority label") == 1
-    assert "majority label" not in run_report.render("run", [PHASE], results, [])
+def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, curves.Curve]]:
+    """The curves of a page by the titles of their panels and their labels."""
+    drawn, panel = {}, curves.panel
+
+    def note(title, lines, **options):
+        drawn[title] = {line.label: line for line in lines}
+        return panel(title, lines, **options)
+
+    monkeypatch.setattr(curves, "panel", note)
+    run_report.render("run", *args, [])
+    return drawn
+
+
+def test_each_next_sentence_curve_has_the_line_of_its_own_datas_majority_label(monkeypatch):
+    results = [
+        {"split": split, "step": step, "next_sentence_accuracy": 0.5, "next_sentence_random_share": share}
+        for split, step, share in (("train", 5, 0.2), ("train", 10, 0.5), ("eval", 0, 0.75), ("eval", 10, 0.75))
+    ]
+    lines = drawn_lines(monkeypatch, [PHASE], results)["next-sentence accuracy"]
+    assert lines["train"].baseline == pytest.approx(0.65) and lines["held out"].baseline == pytest.approx(0.75)
+    assert curves.panel("nsp", list(lines.values())).count("stroke-dasharray") == 3, "two lines and the legend's"
+    assert run_report.render("run", [PHASE], results, []).count("majority label") == 1
+    unknown = entries("eval", (0, 10), PAIRS)
+    assert "majority label" not in run_report.render("run", [PHASE], unknown, [])
+
+
+@pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
+def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch, loops):
+    def rate(step):  # of the schedule after the step before
+        return 1e-4 * ((step - 1) / 220 if step <= 220 else 1 - (step - 1) / 2000)
+
+    results = [{"split": "train", "step": step, "learning_rate": rate(step)} for step in loops]
+    for phases, turns in (([PHASE], {1, 221}), ([dataclasses.replace(PHASE, begun_at=250)], {251})):
+        points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
+        assert {step for step, _ in points} == turns | set(loops)
+        assert [step for step, _ in points] == sorted(step for step, _ in points)
+        assert [value for _, value in points] == pytest.approx([rate(step) for step, _ in points], rel=1e-5)
+
+
+def test_a_run_that_goes_on_with_another_schedule_shows_both(monkeypatch):
+    longer = PHASE.optimizer | {"num_train_steps": 4000, "num_schedule_steps": 4000, "learning_rate": 4e-4}
+    results = entries("train", (1000, 2000, 3000), ("learning_rate",))
+    phases = [PHASE, dataclasses.replace(PHASE, optimizer=longer, begun_at=2000)]
+    points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
+    assert [step for step, _ in points] == [1, 221, 1000, 2000, 2001, 3000]
+    assert dict(points)[2001] == pytest.approx(2e-4), "the second phase begins there"
 
 
 def test_blanks_whose_best_guess_has_not_changed_are_folded():
@@ -136,6 +180,17 @@ def test_a_single_point_is_visible_and_all_panels_end_at_the_last_step():
     assert ticks(one, "x") == ticks(many, "x") != []
 
 
+@pytest.mark.parametrize(("value", "has_negative"), [(0.0, False), (1.0, False), (-0.25, True)])
+def test_an_axis_begins_below_zero_only_for_values_that_do(value, has_negative):
+    drawn = ticks(curves.panel("f1", [curves.Curve("c", [(0, value), (1, value)])]), "y")
+    assert any(label.startswith("-") for label in drawn) == has_negative and drawn
+
+
+def test_long_texts_have_columns_that_a_phone_can_show():
+    drawn = table(["loss", "text"], [["1", "x" * 36], ["2", "short"]], numbers=False)
+    assert '<td class="text">xxx' in drawn and "<td>short</td>" in drawn and drawn.startswith('<div class="scroll">')
+
+
 def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
     loops = [{"split": "train", "step": step, "model_flop_utilization": 0.5, "peak_flops": peak}
@@ -150,18 +205,21 @@ def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
     [
         ([], 0),
         (entries("train", (50, 100), ("masked_lm_loss", "learning_rate")), 2),  # no next sentence, no evaluation
-        (entries("eval", (0,), PAIRS), 4),  # nothing trained yet
-        ([{"split": "train", "step": 1, "masked_lm_loss": float("nan")}], 1),  # diverged at once
+        (entries("eval", (0,), PAIRS), 0),  # nothing trained yet: the table has the values
+        (entries("eval", (0, 500), PAIRS), 4),
+        ([{"split": "train", "step": step, "masked_lm_loss": float("nan")} for step in (1, 2)], 1),  # diverged at once
     ],
 )
 def test_a_report_shows_what_there_is(results, panels):
     page = run_report.render("run", [PHASE], results, [])
     check_stands_alone(page)
-    assert page.count("<svg") == panels and "Fill in" not in page
+    assert page.count("<svg") == panels and ("Curves" in page) == (panels > 0) and "Fill in" not in page
 
 
 def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
-    longer = dataclasses.replace(PHASE, first_step=2000, settings=PHASE.settings | {"max_seq_length": 512})
+    longer = dataclasses.replace(
+        PHASE, first_step=2000, begun_at=2000, settings=PHASE.settings | {"max_seq_length": 512}
+    )
     results = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
     two, one = (run_report.render("run", phases, results, []) for phases in ([PHASE, longer], [PHASE]))
     assert "<td>128</td><td>512</td>" in two and "from step 2,000" in two
@@ -203,7 +261,8 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, re
     for folder in folders:
         folder.mkdir()
         write_run(folder, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
-        metrics_file.record(str(folder), "train", 50, {"masked_lm_loss": 5.0})
+        for step in (50, 100):
+            metrics_file.record(str(folder), "train", step, {"masked_lm_loss": 5.0})
     (folders[0] / "report.html").write_text("old")
     assert report_script.main(["report", *map(str, folders)]) == 0
     assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]

@@ -48,5 +48,6 @@ def test_the_report_stands_alone_and_escapes_what_it_shows():
     scores = {"pretrained": [0.7, 0.8], "scratch": [0.5, 0.6], "majority": [0.3]}
     page = demo_report.render([demo.Stage("text", 1.0, "a < b")], results, scores, [("<b>", "email", 0.875)])
     assert "a &lt; b" in page and "&lt;b&gt;" in page and "0.88" in page and page.count("<svg") == 4
+    assert page.count('<div class="scroll"><table>') == page.count("<table") == 2
     references = re.findall(r"(?:href|src)=[\"']([^\"']+)", page)
     assert all(reference.startswith("#") for reference in references)
