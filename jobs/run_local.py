@@ -142,7 +142,7 @@ class _Worker:
         self.pipe.close()
 
     def _died(self) -> ChildProcessError:
-        self.process.join(1)
+        self.process.join(60)  # its pipe is closed, so it is about to end
         code = self.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
         return ChildProcessError(

@@ -11,6 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
+import hypothesis
 import pytest
 
 WORDS = (
@@ -20,6 +21,13 @@ WORDS = (
     "now over such our man me even most made after also did many off before must well back through years much"
 ).split()
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+# Slow machines are no fault of the code: examples have no deadline, and may take long to draw.
+hypothesis.settings.register_profile(
+    "any_machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any_machine")
 
 
 def pytest_configure(config):

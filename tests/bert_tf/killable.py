@@ -6,6 +6,7 @@ killed by a signal being the signal's negative number.
 """
 
 import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -18,6 +19,22 @@ import time
 from bert_tf.checkpoint_formats import latest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+# A script that is given a pattern of file names, a module and its flags. It runs the module as a command, and is killed
+# when there are two such files and the next task is done.
+KILLED_JOB = """
+import glob, importlib, os, signal, sys
+from jobs.run_local import LocalRunner
+pattern, module, map_ = sys.argv.pop(1), sys.argv.pop(1), LocalRunner.map
+def killed(self, function, tasks):
+    for result in map_(self, function, tasks):
+        yield result
+        if len(glob.glob(pattern)) >= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+LocalRunner.map = killed
+importlib.import_module(module).run()
+"""
 
 
 class Server:
@@ -82,16 +99,18 @@ def _watch_files(event: int, count_file: str) -> None:
     tf.io.gfile.GFile.write = watched(tf.io.gfile.GFile.write, True)
 
 
-def _after(function, seconds: float, *args) -> None:
-    threading.Thread(target=lambda: (time.sleep(seconds), function(*args)), daemon=True).start()
+def _kill_once_there(prefix: str) -> None:
+    """Kills the process as soon as a checkpoint's first file appears."""
+    while not glob.glob(f"{glob.escape(prefix)}*"):
+        pass
+    _kill()
 
 
 def _disturb(order: dict) -> None:
     """What an order may ask for.
 
     event, count_file: see `_watch_files`.
-    while_writing: SIGKILL so many seconds after the second checkpoint begins to be written.
-    while_training: [signal, seconds after training begins, how often].
+    while_writing: SIGKILL while the second checkpoint is being written, or at the latest when it has been written.
     at_loop: [signal, after how many loops of steps]; what the last of them trained is not saved yet.
     largest_file: no file may become larger than so many bytes, once training has begun.
     """
@@ -108,21 +127,19 @@ def _disturb(order: dict) -> None:
     if "while_writing" in order:
         write, calls = tf.train.Checkpoint.write, []
 
-        def written(*args, **kwargs):
-            calls.append(args)
+        def written(checkpoint, prefix):
+            calls.append(prefix)
             if len(calls) == 2:
-                _after(_kill, order["while_writing"])
-            return write(*args, **kwargs)
+                threading.Thread(target=_kill_once_there, args=[prefix], daemon=True).start()
+                write(checkpoint, prefix)
+                _kill()
+            return write(checkpoint, prefix)
 
         tf.train.Checkpoint.write = written
     begin = loop.Progress.__init__
 
     def begun(*args, **kwargs):
         begin(*args, **kwargs)
-        if "while_training" in order:
-            number, seconds, times = order["while_training"]
-            for time_ in range(times):
-                _after(_kill, seconds * (time_ + 1), number)
         if "largest_file" in order:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)

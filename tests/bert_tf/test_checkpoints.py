@@ -121,7 +121,7 @@ def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
 
 
 def test_reading_a_large_checkpoint_shows_its_progress(pretrained, caplog, monkeypatch):
-    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level(logging.INFO, "absl"):
         checkpoints.load_encoder(str(pretrained[0]))
     assert f"{pretrained[0]}/ckpt-7: read 39 of 39 tensors" in caplog.text

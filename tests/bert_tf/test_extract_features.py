@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from bert_tf.settings import FeaturesSettings
 from jobs import parts
 from jobs.run_local import LocalRunner
 from jobs.runner import make_runner
+from tests.bert_tf.killable import KILLED_JOB
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
 from tfrecords import manifest
@@ -327,9 +327,9 @@ def test_too_little_room_is_told_after_the_first_part(folder, tmp_path, monkeypa
         extracted(folder, tmp_path / "out")
 
 
-def command(folder, output, **flags):
+def command(folder, output, how=("-m",), **flags):
     given = {"input_file": folder / "input.txt", "init_checkpoint": folder / "model", "output_file": output, **flags}
-    return [sys.executable, "-m", "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
+    return [sys.executable, *how, "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
 
 
 @pytest.mark.slow
@@ -338,24 +338,20 @@ def test_a_killed_command_resumes_to_the_same_bytes(folder, tmp_path):
     big.write_text((folder / "input.txt").read_text() * 40)
     flags = {"layers": -1, "num_workers": 2, "input_file": big, "max_seq_length": 24}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = command(folder, tmp_path / "out.jsonl", **flags)
-    process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
-    parts = tmp_path / "out.jsonl.work" / "parts"
-    while not (done := list(parts.glob("*.json"))):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    kept = {path: path.stat().st_mtime_ns for path in done}
-    time.sleep(1)  # its workers end with it
-    assert len(list(parts.glob("*.json"))) < 94
-    subprocess.run(words, env=environment, check=True, capture_output=True)
-    assert kept
+    output = tmp_path / "out.jsonl"
+    # this returns when its workers have ended, too
+    parts = f"{output}.work/parts"
+    words = command(folder, output, ("-c", KILLED_JOB, f"{parts}/*.json"), **flags)
+    killed = subprocess.run(words, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert 2 <= len(list(pathlib.Path(parts).glob("*.json"))) < 94
+    subprocess.run(command(folder, output, **flags), env=environment, check=True, capture_output=True)
     whole = subprocess.run(
         command(folder, tmp_path / "whole.jsonl", **flags), env=environment, check=True, capture_output=True, text=True
     )
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert "wrote vectors of" in whole.stderr and len(whole.stderr.splitlines()) <= 5
+    said = [line for line in whole.stderr.splitlines() if "/s" not in line]  # progress, if it takes long
+    assert "wrote vectors of" in whole.stderr and len(said) <= 5
 
 
 _MEMORY = """

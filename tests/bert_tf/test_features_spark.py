@@ -26,7 +26,7 @@ def run(folder, output, **flags):
     words = [sys.executable, "-m", "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=4000, check=False)
     assert done.returncode == 0, done.stderr
     return {path.name: path.read_bytes() for path in (folder / output).parent.glob("out-*")}
 

@@ -86,13 +86,13 @@ def finished(data, server, tmp_path_factory):
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
     rng, folder = random.Random(5), tmp_path / "run"
     kills, before = 0, 0
-    # before its first checkpoint, then in turn at a file, while a checkpoint is written, and at any moment
+    # before its first checkpoint, then in turn at a file, while a checkpoint is written, and between two of them
     disturbances = [
         {"event": 1},
         {"event": 5},
         {"event": rng.randint(6, finished[1] // 6)},
-        {"while_writing": rng.uniform(0, 0.02)},
-        {"while_training": [signal.SIGKILL, rng.uniform(0, 0.1), 1]},
+        {"while_writing": True},
+        {"at_loop": [signal.SIGKILL, 1]},
         {"event": rng.randint(6, finished[1] // 6)},
     ]
     for how in disturbances:

@@ -1,14 +1,17 @@
+import contextlib
+import itertools
 import json
 import socket
 import struct
 import threading
-import time
+import types
 
 import pytest
 
 from bert_tf.distributed import meeting
 from bert_tf.distributed.meeting import Cluster, meet
 from tests.bert_tf.ports import free_hosts
+from tests.waiting import PATIENCE, wait_until
 from tfrecords.errors import InputError
 
 
@@ -24,7 +27,7 @@ def hosts():
 
 @pytest.fixture(autouse=True)
 def _some_patience(monkeypatch):
-    monkeypatch.setattr(meeting, "_PATIENCE", 60.0)
+    monkeypatch.setattr(meeting, "_PATIENCE", PATIENCE)
 
 
 @pytest.fixture
@@ -57,21 +60,22 @@ class Worker(threading.Thread):
             self.outcome = str(error)
 
     def result(self) -> str:
-        self.join(90)
+        self.join(2 * PATIENCE)
         return self.outcome
 
 
 def call(hosts, index) -> socket.socket:
     """The call of a worker, once the first one listens."""
     host, _, port = hosts[0].rpartition(":")
-    end = time.monotonic() + 60
-    while True:
-        try:
-            connection = socket.create_connection((host, int(port)), timeout=60)
-            break
-        except ConnectionRefusedError:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+    connections = []
+
+    def listens():
+        with contextlib.suppress(ConnectionRefusedError):
+            connections.append(socket.create_connection((host, int(port)), timeout=PATIENCE))
+        return connections
+
+    wait_until(listens)
+    (connection,) = connections
     message = {"bert_tf": 1, "task": index, "hosts": hosts, "settings": {"learning_rate": 0.1}}
     connection.sendall(json.dumps(message).encode() + b"\n")
     return connection
@@ -105,7 +109,10 @@ def test_one_alone_waits_for_nobody():
 
 @pytest.mark.parametrize(("index", "missing"), [(0, "worker 1 (127"), (1, "worker 0 (127")])
 def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
-    monkeypatch.setattr(meeting, "_PATIENCE", 1.5)
+    ticks = itertools.count()  # hours
+    clock = types.SimpleNamespace(monotonic=lambda: 3600.0 * next(ticks), sleep=lambda seconds: None)
+    monkeypatch.setattr(meeting, "time", clock)
+    monkeypatch.setattr(meeting, "_PATIENCE", 3600.0)
     outcome = Worker(index, hosts[:2]).result()
     assert outcome.startswith(missing) and "has not connected within an hour" in outcome
     assert f"waiting for {missing}" in caplog.text
@@ -135,7 +142,7 @@ def test_workers_that_were_started_differently_are_refused_on_both_sides(hosts, 
 
 def test_two_processes_in_one_place_are_refused(hosts, arrived):
     started = [Worker(0, hosts), Worker(1, hosts)]
-    assert arrived.wait(60)
+    assert arrived.wait(PATIENCE)
     for worker in (*started, Worker(1, hosts)):
         assert "two processes are worker 1; give each its own index" in worker.result()
 
@@ -153,7 +160,7 @@ def test_one_that_dies_as_all_have_come_is_named(hosts, monkeypatch):
     monkeypatch.setattr(meeting, "_is_open", lambda connection: connection is not None and not called.set())
     chief = Worker(0, hosts)
     dying = call(hosts, 1)
-    assert called.wait(60)
+    assert called.wait(PATIENCE)
     dying.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of an end
     dying.close()
     other = Worker(2, hosts)

@@ -240,7 +240,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as trainer:
         try:
-            results = run(data, folder, "--do_eval", "--eval_timeout=300", *same)
+            results = run(data, folder, "--do_eval", "--eval_timeout=900", *same)
         finally:
             trainer.kill()
     assert len(evaluated) >= 2 and results == evaluated[-1][1]

@@ -1,10 +1,12 @@
 """`score_text`: pseudo-log-likelihoods and guesses for [MASK]."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.score_text import main as score_text
 from bert_tf.settings import ScoringSettings
 from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.killable import KILLED_JOB
 from tests.bert_tf.reference import random_pretrainer
 from tfrecords.errors import InputError
 
@@ -204,24 +207,22 @@ def test_a_killed_command_resumes_to_the_same_bytes(checkpoint, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS) * 800)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-    def command(name):
+    def command(name, how=("-m",)):
         flags = given(checkpoint, tmp_path, f"--output_file={tmp_path}/{name}@2", "--num_workers=2")
-        return [sys.executable, "-m", "bert_tf.score_text", *flags]
+        return [sys.executable, *how, "bert_tf.score_text", *flags]
 
-    process = subprocess.Popen(command("out"), env=environment, stderr=subprocess.DEVNULL)
-    work = tmp_path / "out.work/parts"
-    while not (done := list(work.glob("*.json"))):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
+    # this returns when its workers have ended, too
+    how = ("-c", KILLED_JOB, str(tmp_path / "out.work/parts/*.json"))
+    killed = subprocess.run(command("out", how), env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = list((tmp_path / "out.work/parts").glob("*.json"))
     kept = {path: path.stat().st_mtime_ns for path in done}
-    time.sleep(1)  # its workers end with it
-    assert len(list(work.glob("*.json"))) < 50 and not list(tmp_path.glob("out-*"))
+    assert 2 <= len(done) < 50 and not list(tmp_path.glob("out-*"))
     resumed = subprocess.Popen(command("out"), env=environment, stderr=subprocess.PIPE, text=True)
     while resumed.poll() is None and not list(tmp_path.glob("out-*")):  # parts are deleted with the whole work folder
-        now = {path: path.stat().st_mtime_ns for path in kept if path.exists()}
-        assert all(kept[path] == time_ns for path, time_ns in now.items()), "finished parts are not made again"
+        for path, written_at in kept.items():
+            with contextlib.suppress(FileNotFoundError):
+                assert path.stat().st_mtime_ns == written_at, "finished parts are not made again"
         time.sleep(0.01)
     _, log = resumed.communicate()
     assert resumed.returncode == 0 and "resuming the unfinished run" in log and "pseudo-perplexity" in log

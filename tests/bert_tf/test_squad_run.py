@@ -356,7 +356,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file
     for how in (
         {"event": 4},
         {"at_loop": [signal.SIGKILL, 2]},
-        {"while_writing": 0.0},
+        {"while_writing": True},
         {"at_loop": [signal.SIGTERM, 1]},
     ):
         code = server.do("squad", command(killed), count_file=str(tmp_path / "count"), **how)

@@ -93,7 +93,7 @@ class Run:
         )
         _runs.append(self.process)
 
-    def finish(self, seconds: float = 300) -> tuple[int, str]:
+    def finish(self, seconds: float = 3000) -> tuple[int, str]:
         """Exit code and all output; kills the process after so long."""
         try:
             output, _ = self.process.communicate(timeout=seconds)
@@ -112,7 +112,7 @@ class Run:
         return wait_for(holds)
 
 
-def wait_for(condition: Callable, seconds: float = 200):
+def wait_for(condition: Callable, seconds: float = 2000):
     """What the condition gives once that is true; looked at every few hundredths of a second."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -1,15 +1,16 @@
 import contextlib
+import errno
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
 from data_gen.run_local import LocalRunner
+from tests.waiting import wait_until
 from tfrecords.errors import InputError
 
 # Tasks are Python expressions, as workers can import no test: `runner.map(eval, ...)`.
@@ -17,8 +18,31 @@ PID = "__import__('os').getpid()"
 FAIL = "(_ for _ in ()).throw(__import__('tfrecords.errors').errors.InputError('as asked'))"
 
 
-def sleep(seconds, then="None"):
-    return f"(__import__('time').sleep({seconds}), {then})[1]"
+class Gate:
+    """A pipe with a name, at which tasks wait until the test, or another task, opens it."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self._path = str(path)
+        self.opened = f"open({self._path!r}, 'w').close()"
+
+    def passed(self, then: str = "None") -> str:
+        """A task that waits, and then has the value of an expression."""
+        return f"(open({self._path!r}).close(), {then})[1]"
+
+    def is_waited_at(self) -> bool:
+        """Tells whether a task waits, and lets it pass."""
+        try:
+            os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO, error
+            return False
+        return True
+
+
+@pytest.fixture
+def gate(tmp_path):
+    return Gate(tmp_path / "gate")
 
 
 def is_alive(pid):
@@ -29,25 +53,24 @@ def is_alive(pid):
     return state != "Z"
 
 
-def ends(pid, seconds=20):
-    limit = time.monotonic() + seconds
-    while is_alive(pid) and time.monotonic() < limit:
-        time.sleep(0.02)
-    return not is_alive(pid)
-
-
 @pytest.fixture(scope="module")
 def runner():
     with LocalRunner(2) as found:
         yield found
 
 
-def test_every_task_is_done_once_by_the_workers_and_answers_come_as_they_are_done(runner):
+def pids_of(runner, workers=2):
+    """Process ids of the workers: each gets the first of as many tasks."""
+    pids = {*runner.map(eval, [PID] * workers)}
+    assert len(pids) == workers
+    return pids
+
+
+def test_every_task_is_done_once_by_the_workers_and_answers_come_as_they_are_done(runner, gate):
     assert sorted(runner.map(eval, [f"{i}**2" for i in range(100)])) == [i**2 for i in range(100)]
     assert list(runner.map(eval, [])) == []
-    assert next(runner.map(eval, [sleep(1, "'slow'"), "'quick'"])) == "quick"
-    pids = set(runner.map(eval, [sleep(0.05, PID)] * 8))
-    assert len(pids) == 2 and os.getpid() not in pids
+    assert next(runner.map(eval, [gate.passed("'slow'"), "'quick'"])) == "quick"
+    assert os.getpid() not in pids_of(runner)
 
 
 def test_tasks_are_taken_one_by_one_as_workers_are_free(runner):
@@ -86,74 +109,73 @@ def test_what_a_task_raises_comes_home(runner):
         list(runner.map(eval, ["lambda: 1"]))
 
 
-def test_after_an_error_no_worker_works_on_and_no_old_answer_comes(runner, tmp_path):
-    late = tmp_path / "late"
+def test_after_an_error_no_worker_works_on_and_no_old_answer_comes(runner, gate, tmp_path):
+    begun = Gate(tmp_path / "begun")
     with pytest.raises(InputError):
-        list(runner.map(eval, [sleep(0.5, f"open({str(late)!r}, 'w').close() or 'stale'"), FAIL]))
+        list(runner.map(eval, [f"({begun.opened}, {gate.passed()})", begun.passed(FAIL)]))
+    assert not gate.is_waited_at()
     assert sorted(runner.map(eval, ["1", "2", "3"])) == [1, 2, 3]
-    time.sleep(0.7)
-    assert not late.exists()
 
 
-def test_an_abandoned_call_leaves_no_answers(runner):
-    answers = runner.map(eval, ["'first'", sleep(0.2, "'stale'"), sleep(0.2, "'stale'")])
+def test_an_abandoned_call_leaves_no_answers(runner, gate):
+    answers = runner.map(eval, ["'first'", gate.passed("'stale'"), gate.passed("'stale'")])
     assert next(answers) == "first"
     answers.close()
+    assert not gate.is_waited_at()
     assert sorted(runner.map(eval, ["1", "2", "3", "4"])) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
-def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how):
+def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
     with LocalRunner(2) as runner:
         other = next(runner.map(eval, [PID]))
         die = f"__import__('os').kill({PID}, __import__('signal').{how})"
-        started = time.monotonic()
         with pytest.raises(ChildProcessError, match=f"a worker process died .*{how}.*run the same command again"):
-            list(runner.map(eval, [die, sleep(60)]))
-        assert time.monotonic() - started < 30
+            list(runner.map(eval, [die, gate.passed()]))
     assert not is_alive(other)
 
 
 def test_a_worker_that_dies_while_it_is_idle_is_told():
     with LocalRunner(2) as runner:
-        for pid in {*runner.map(eval, [sleep(0.2, PID)] * 4)}:
+        for pid in pids_of(runner):
             os.kill(pid, signal.SIGKILL)
-            assert ends(pid)
+            wait_until(lambda: not is_alive(pid))  # noqa: B023  it is called at once
         with pytest.raises(ChildProcessError, match="SIGKILL"):
             list(runner.map(eval, ["1", "2"]))
 
 
 def test_workers_ignore_the_signals_that_the_terminal_sends_to_all(runner):
-    pids = {*runner.map(eval, [sleep(0.2, PID)] * 4)}
+    pids = pids_of(runner)
     for pid in pids:
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
-    time.sleep(0.2)
-    assert {*runner.map(eval, [sleep(0.2, PID)] * 4)} == pids
+    assert pids_of(runner) == pids
 
 
-def test_leaving_ends_busy_workers():
+def test_leaving_ends_busy_workers(gate):
     with LocalRunner(2) as runner:
-        pids = {*runner.map(eval, [sleep(0.2, PID)] * 4)}
-        answers = runner.map(eval, ["1", sleep(60), sleep(60)])
+        pids = pids_of(runner)
+        answers = runner.map(eval, ["1", gate.passed(), gate.passed()])
         next(answers)
-    assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
 
 
 @pytest.mark.slow
-def test_no_worker_outlives_a_killed_main():
+def test_no_worker_outlives_a_killed_main(gate, tmp_path):
+    begun = Gate(tmp_path / "begun")
+    computing = begun.passed("all(i == 0 for i in iter(int, 1))")
     program = f"""
         from data_gen.run_local import LocalRunner
         if __name__ == "__main__":
             with LocalRunner(3) as runner:
-                print(*set(runner.map(eval, [{sleep(0.3, PID)!r}] * 9)), flush=True)
-                list(runner.map(eval, ["all(i == 0 for i in iter(int, 1))", {sleep(600)!r}]))  # and one is idle
+                print(*set(runner.map(eval, [{PID!r}] * 3)), flush=True)
+                list(runner.map(eval, [{computing!r}, {gate.passed()!r}]))  # and one is idle
     """
     main = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
     pids = [int(word) for word in main.stdout.readline().split()]
     assert len(pids) == 3 and all(is_alive(pid) for pid in pids)
-    time.sleep(0.2)
+    wait_until(begun.is_waited_at)
     main.kill()
     main.wait()
     with contextlib.closing(main.stdout):
-        assert all(ends(pid) for pid in pids)
+        wait_until(lambda: not any(map(is_alive, pids)))

@@ -177,7 +177,7 @@ def test_an_error_of_the_code_comes_home_with_the_executors_traceback(spark, tmp
         env={**spark.ENVIRONMENT, "PYTHONPATH": root},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "ValueError: math domain error"

@@ -56,7 +56,11 @@ class Running:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.server = Server(self.settings)
-        self.wait(self.server.start(read_config(self.settings)))
+        try:
+            self.wait(self.server.start(read_config(self.settings)))
+        except BaseException:
+            self._end()
+            raise
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
         self.predictions = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self.models = model_service_pb2_grpc.ModelServiceStub(self._channel)
@@ -98,6 +102,9 @@ class Running:
 
     def stop(self) -> None:
         self._channel.close()
+        self._end()
+
+    def _end(self) -> None:
         self.wait(self.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
