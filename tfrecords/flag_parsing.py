@@ -11,7 +11,7 @@ from absl import flags
 from tfrecords import help_text
 from tfrecords.errors import InputError
 
-_SHORT_HELP, _FULL_HELP = frozenset({"help", "helpshort", "h", "?"}), "helpfull"
+_SHORT_HELP, _FULL_HELP = frozenset({"help", "helpshort", "h"}), frozenset({"helpfull", "helpful"})
 # absl's messages about a value, whose reasons are those of Python's functions.
 _WRONG_VALUE = re.compile(
     r"flag --(\w+)=(.*?): \W*(?:invalid literal|could not convert|value should be|Non-boolean|.* is not an? ).*",
@@ -40,11 +40,11 @@ def parse_flags(
     groups = help_text.of_module(flags.FLAGS, words[0]) if groups is None else groups
     try:
         given = _given(words[1:], flags.FLAGS)
-        asked = [name for name, *_ in given if name in _SHORT_HELP or name == _FULL_HELP]
-        if asked:
-            print_help(help_text.text(doc, groups, is_full=_FULL_HELP in asked))
+        asked = {name for name, *_ in given}
+        if asked & (_SHORT_HELP | _FULL_HELP):
+            print_help(help_text.text(doc, groups, is_full=bool(asked & _FULL_HELP)))
             sys.exit(0)
-        for warning in _doubtful(given):
+        for warning in _doubtful(given, groups):
             print(f"warning: {warning}", file=sys.stderr)
         return parse_values(flags.FLAGS, words)
     except InputError as error:
@@ -127,10 +127,14 @@ def _words_of_file(path: str, flag_values: flags.FlagValues) -> list[str]:
         raise InputError(_in_words(str(error), flag_values)) from error
 
 
-def _doubtful(given: Sequence[tuple[str, str | None, bool]]) -> list[str]:
+def _doubtful(
+    given: Sequence[tuple[str, str | None, bool]], groups: Mapping[str, Sequence[help_text.FlagHelp]]
+) -> list[str]:
     """Returns warnings about flags that are given twice with different values; flags may override those of a file."""
     warnings, seen = [], {}
-    for name, value, is_from_file in given:
+    names = {flag.alias: flag.name for members in groups.values() for flag in members}
+    for word, value, is_from_file in given:
+        name = names.get(word, word)
         if name in seen and seen[name] != value:
             warnings.append(f"--{name}={seen[name]} and --{name}={value} are given; the latter counts")
         if not is_from_file:

@@ -53,7 +53,7 @@ def write_or_refuse(output_dir: str) -> str:
     is_sweep = sweep_results.exists(output_dir)
     if not is_sweep and not run_record.read_phases(output_dir):
         raise InputError(
-            f"{output_dir}: no run has trained there; give the --output_dir of run_pretraining or run_classifier"
+            f"{output_dir}: no run has trained there; give the --output_dir of a script that trains"
         )
     files = [os.path.join(output_dir, name) for name in _METRICS]
     if not is_sweep and not any(

@@ -289,7 +289,7 @@ from tfrecords.errors import InputError
 @dataclasses.dataclass(frozen=True)
 class Settings:
     what: str = command_line.setting("what goes wrong")
-    times: int = command_line.setting("how often", 3)
+    times: int = command_line.setting("how often", 3, alias="count")
     def __post_init__(self):
         command_line.require(self.times > 0, f"--times={self.times}: must be above 0")
 
@@ -417,12 +417,12 @@ def test_a_defect_or_debug_shows_the_traceback(script, words):
     assert "Traceback" in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["--help", "-h", "-help", "--helpshort", "--helpfull"])
+@pytest.mark.parametrize("kind", ["--help", "-h", "-help", "--helpshort", "--helpfull", "--helpful"])
 def test_help_says_what_the_script_does_and_its_flags(script, kind):
     done = script("--times=no", kind)
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr, lines[0]) == (0, "", "Says what it does.")
-    assert {"--what what goes wrong (required)", "--times how often (default: 3)"} <= set(lines)
+    assert {"--what what goes wrong (required)", "--times how often (default: 3; also --count)"} <= set(lines)
 
 
 def test_help_in_a_flag_file_is_help(script, tmp_path):
@@ -445,6 +445,7 @@ def test_all_missing_flags_are_named_at_once_with_what_they_are():
         (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
         (["--times=3", "--times=3"], ""),
         (["--flagfile=f", "--times=3"], ""),
+        (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
         (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the latter counts\n"),
     ],
 )
