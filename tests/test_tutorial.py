@@ -95,7 +95,9 @@ def write_checkpoint(vocab_file: str) -> None:
 
 def write_own_data() -> None:
     label = ("good", "bad")
-    write("reviews.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in (*range(120), 0, 1)))
+    for split, count in {"train": 108, "test": 12}.items():
+        numbers = (*range(count), 0, 1)
+        write(f"reviews/{split}.csv", "text,label\n" + "".join(f"{text(i)},{label[i % 2]}\n" for i in numbers))
     write("sentences.txt", "the man said so\n\nnot one of these\n")
     write("blanks.txt", "the [MASK] said so\n")
     write("texts.txt", "".join(f"{text(i)}\n" for i in range(30)))
