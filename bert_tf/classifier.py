@@ -291,7 +291,7 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
 def _check_names(settings: Mapping, known: type, script: str) -> None:
     names = {field.name for field in dataclasses.fields(known)}
     if unknown := [name for name in settings if name not in names]:
-        raise InputError(f"{unknown[0]}: no such setting; `{script} --help` lists them")
+        raise InputError(f"{unknown[0]}: no such setting; `{script} --helpfull` lists them")
 
 
 def _path(value, name: str) -> str:
