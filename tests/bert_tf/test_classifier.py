@@ -90,7 +90,7 @@ def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint,
         model.save(tmp_path / "saved")
     with pytest.raises(InputError, match="holds a saved model, whose training cannot be continued"):
         TextClassifier.train(PAIRS, LABELS, checkpoint, tmp_path / "saved", **OPTIONS)
-    with pytest.raises(InputError, match="chunk_size: no such setting; `export_saved_model --help` lists them"):
+    with pytest.raises(InputError, match="chunk_size: no such setting; `export_saved_model --helpfull` lists them"):
         model.export(tmp_path / "other", chunk_size=3)
 
 
