@@ -189,7 +189,7 @@ def _text_features(
             raise InputError(f"--tfds_name={name}: {given!r} is none of its texts, {', '.join(texts)}")
     if text_a:
         if text_a == text_b:
-            raise InputError(f"--text_b_column={text_b}: is the column of the first text; name another, or drop the flag")
+            raise InputError(f"--text_b_column={text_b}: is the column of the first text; name another one")
         return text_a, text_b or ""
     if len(texts) == 1:
         return texts[0], ""
