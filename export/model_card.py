@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import evaluations, latest, run_record
-from bert_tf.training.metrics_file import RESULTS_NAME
+from bert_tf.training import metrics_file
 from export.sources import Source
 
 NAME = "model_card.md"
@@ -46,6 +46,7 @@ def text(source: Source, settings: Mapping[str, Any]) -> str:
         },
         "Data": {**described.data, **data},
         "Scores on the dev data": _scores(source),
+        **_other_scores(source),
         "Checkpoint": {"file": os.path.basename(source.checkpoint), "sha256": _sha256(source.checkpoint)},
         "Versions": {name: _version(name) for name in _PACKAGES},
         "Settings of the export": settings,
@@ -64,16 +65,25 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Source) -> dict[str, float]:
-    """Returns the scores of this checkpoint, or those of the last evaluation if training recorded none."""
-    step = latest.step_of(source.checkpoint) if evaluations.exists(source.folder) else None
-    recorded = evaluations.read(source.folder).scores.get(step) if step is not None else None
-    if recorded:
-        return dict(recorded)
-    path = os.path.join(source.folder, RESULTS_NAME)
-    if not tf.io.gfile.exists(path):
-        return {}
-    with tf.io.gfile.GFile(path) as file:
-        return dict(line.split(" = ", 1) for line in file.read().splitlines() if " = " in line)
+    """Returns the scores of this checkpoint on the dev data: those of training, else of the last evaluation."""
+    found = evaluations.read(source.folder)
+    step, data = latest.step_of(source.checkpoint), {"data": found.data} if found.data else {}
+    if recorded := found.scores.get(step):
+        return data | dict(recorded)
+    return data | results if (results := _results(source.folder, step)) else {}
+
+
+def _other_scores(source: Source) -> dict[str, dict[str, float]]:
+    """Returns the scores of this checkpoint on data that is not the dev data, by the title of their section."""
+    step = latest.step_of(source.checkpoint)
+    found = {name: _results(folder, step) for name, folder in metrics_file.other_data(source.folder).items()}
+    return {f"Scores on {name}, which is not the dev data": results for name, results in found.items() if results}
+
+
+def _results(folder: str, step: int) -> dict[str, float]:
+    """Returns the last evaluation of a folder; {} if that is of another step."""
+    results = metrics_file.read_results(folder)
+    return results if results.get("global_step", step) == step else {}
 
 
 def _sha256(checkpoint: str) -> str:

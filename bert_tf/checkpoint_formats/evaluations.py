@@ -1,4 +1,4 @@
-"""The evaluations of a run during its training, and what follows from them: the best checkpoint, and an early end.
+"""The dev data of a run, its evaluations during training, and what follows: the best checkpoint, and an early end.
 
 `evaluations.json` is replaced as a whole after each evaluation. Best checkpoint and early end are computed from it
 alone, so they never contradict the evaluations, whenever the run is killed.
@@ -25,14 +25,14 @@ class Evaluations:
       metric: name of the main metric; "" before the first evaluation.
       higher_is_better: whether a higher value of it is better.
       patience: evaluations in a row without a better value that end training; 0 for never.
-      data: fingerprint of the dev data.
+      data: identifies the dev data by name, number of examples and hash; "" if the run has none yet.
       scores: metrics by name, by the step of their checkpoint, in ascending order.
     """
 
     metric: str = ""
     higher_is_better: bool = True
     patience: int = 0
-    data: tuple[str, ...] = ()
+    data: str = ""
     scores: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -77,7 +77,7 @@ def read(folder: str) -> Evaluations:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)
         scores = {int(entry["step"]): entry["scores"] for entry in entries["evaluations"]}
-        metric, data = entries["metric"], tuple(entries["data"])
+        metric, data = entries["metric"], str(entries["data"])
         if any(not isinstance(values[metric], (int, float)) for values in scores.values()):
             raise TypeError(f"{metric} is not a number")
         ascending = dict(sorted(scores.items()))

@@ -20,6 +20,7 @@ from bert_tf.finetuning import (
     activations,
     data_summary,
     description,
+    evaluated_data,
     lower_layers,
     prediction_files,
     prepared_run,
@@ -38,7 +39,7 @@ from bert_tf.input.record_order import Position
 from bert_tf.modeling.layers import created_as_zeros
 from bert_tf.runs import checkpoint_tokenizer, checkpoint_watch, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import batch_parts, flops, loop, memory, metrics, metrics_file, progress, resume
+from bert_tf.training import batch_parts, flops, loop, memory, metrics, resume
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -78,9 +79,14 @@ def run_finetuning(
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                changes = settings.do_train or settings.do_eval  # a prediction changes nothing that the report shows
+                # a prediction without labels changes nothing that the report shows
+                changes = settings.do_train or settings.do_eval or _scores_test(run)
                 if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
+
+
+def _scores_test(run: PreparedRun) -> bool:
+    return "test" in run.splits and run.task.is_labeled(run.splits["test"].examples)
 
 
 def _has_results(folder: str) -> bool:
@@ -203,6 +209,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         settings,
         strategy,
         run.task,
+        run.data_ids.get("dev", ""),
         num_train_steps,
         found.step,
         lambda step: _evaluate(run, objective, step, dev_outputs),
@@ -303,25 +310,25 @@ def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
-    """Evaluates on the dev split and writes `eval_results.txt` with the original's names.
+    """Evaluates on the dev split and writes `eval_results.txt` with the original's names; see `evaluated_data`.
 
     The model runs only if `dev_outputs` lack the step; they get what it computes. The files are always written, since
     they may be those of another step.
     """
-    folder = run.settings.output_dir
+    settings, folder = run.settings, run.settings.output_dir
+    data = evaluated_data.find(folder, run.data_ids["dev"], settings)
     is_new = step not in dev_outputs
     if is_new:
-        dev_outputs[step] = _predictions(run, objective, "dev", run.settings.eval_batch_size)
+        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
     predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
+        evaluated_data.become_dev(folder, data)
         if is_new:
-            logging.info("%s dev, step %d: %s", run.task.name, step, progress.describe(scores, run.task.metrics))
-            metrics_file.record(folder, "dev", step, scores)
-        results = {"global_step": step, **{f"eval_{name}": value for name, value in scores.items()}}
-        metrics_file.write_results(folder, results)
-        run.task.keep_evaluation(folder, split, predictions, step)
+            more = evaluated_data.announce(data, run.task, split, predictions, scores, f"step {step}")
+            evaluated_data.record(folder, data, step, scores, more)
+        evaluated_data.keep(data, run.task, split, predictions, scores, step)
     metrics.require_finite(scores, f"step {step} of {folder}")
     return scores
 
@@ -337,12 +344,12 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
-    """Predicts the test split and lets the task write its files.
+    """Predicts the test split and lets the task write its files; scores it if its labels are known.
 
     Raises:
       NotFinite: the weights predict nothing.
     """
-    predictions, _ = _predictions(run, objective, "test", run.settings.predict_batch_size)
+    predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
     metrics.require_finite(
         {"predictions": float(np.sum(predictions, dtype=np.float64))}, f"step {step} of {run.settings.output_dir}"
     )
@@ -350,3 +357,10 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
     prediction_files.write(run.settings.output_dir, run.task, split, predictions)
+    if run.task.is_labeled(split.examples):
+        data = evaluated_data.find_test(run.settings.output_dir, run.data_ids["test"])
+        task = evaluated_data.without_tuning(run.task, run.settings)
+        scores = {**task.scores(split, predictions), "loss": loss}
+        more = evaluated_data.announce(data, task, split, predictions, scores, f"step {step}")
+        evaluated_data.record(run.settings.output_dir, data, step, scores, more)
+        evaluated_data.keep(data, task, split, predictions, scores, step)

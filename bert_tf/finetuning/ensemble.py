@@ -13,18 +13,19 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf.checkpoint_formats import evaluations, latest, run_record
 from bert_tf.checkpoint_formats.latest import ResumePoint
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import data_summary, description, dev_share, prediction_files, prepared_run
+from bert_tf.finetuning import data_summary, description, dev_share, evaluated_data, prediction_files, prepared_run
+from bert_tf.finetuning.evaluated_data import EvaluatedData
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import metrics, metrics_file, progress, traced_graphs
+from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
 from tfrecords import writer
 from tfrecords.errors import InputError
@@ -67,6 +68,8 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
     with session(settings, strategy):
         task.check_checkpoint(settings.output_dir, None)
         run = _prepared(settings, task, members[0].folder, strategy)
+        if settings.do_eval:
+            _dev_data(run, settings, members)  # refuses before anything is computed
         configs = [_checked_config(run, member, members[0]) for member in members]
         splits = ["dev"] if settings.do_eval else []
         splits += ["test"] if settings.do_predict and not (task.test_is_dev and settings.do_eval) else []
@@ -160,6 +163,7 @@ def _write(
     run: PreparedRun, settings: FineTuningSettings, members: Sequence[Member], means: dict[str, np.ndarray]
 ) -> dict[str, float]:
     folder, task, scores = settings.output_dir, run.task, {}
+    who = f"ensemble of {len(members)}"
     tf.io.gfile.makedirs(folder)
     paths = [run_folder.resolved_path(member.prefix) for member in members]
     entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
@@ -167,11 +171,27 @@ def _write(
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
         scores = task.scores(split, predictions)
-        logging.info("%s dev, ensemble of %d: %s", task.name, len(members), progress.describe(scores, task.metrics))
-        metrics_file.write_results(folder, {f"eval_{name}": value for name, value in scores.items()})
-        task.keep_evaluation(folder, split, predictions, None)
+        data = _dev_data(run, settings, members)
+        evaluated_data.become_dev(folder, data)
+        evaluated_data.announce(data, task, split, predictions, scores, who)
+        evaluated_data.keep(data, task, split, predictions, scores, None)
         metrics.require_finite(scores, "the ensemble")
     if "test" in means:
         split, predictions = task.by_example(run.splits["test"], means["test"])
         prediction_files.write(folder, task, split, predictions)
+        if task.is_labeled(split.examples):
+            data = evaluated_data.find_test(folder, run.data_ids["test"], _dev_of(members))
+            task = evaluated_data.without_tuning(task, settings)
+            found = task.scores(split, predictions)
+            evaluated_data.announce(data, task, split, predictions, found, who)
+            evaluated_data.keep(data, task, split, predictions, found, None)
     return scores
+
+
+def _dev_data(run: PreparedRun, settings: FineTuningSettings, members: Sequence[Member]) -> EvaluatedData:
+    return evaluated_data.find(settings.output_dir, run.data_ids["dev"], settings, _dev_of(members))
+
+
+def _dev_of(members: Sequence[Member]) -> str:
+    """Returns the dev data of the first model that was trained beside any."""
+    return next(filter(None, (evaluations.read(member.folder).data for member in members)), "")

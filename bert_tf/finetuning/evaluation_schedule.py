@@ -14,6 +14,7 @@ from absl import logging
 
 from bert_tf.checkpoint_formats import evaluations
 from bert_tf.distributed import strategies, workers
+from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
 from tfrecords.errors import InputError
@@ -36,16 +37,19 @@ class EvaluationSchedule:
     An evaluation that is recorded is not repeated. One that a kill prevented takes place when the run resumes, before
     training continues. So a run records the same evaluations however often it is killed.
 
+    The data is named as the run's dev data in `evaluations.json`, also if it is evaluated after training only.
+
     Args:
       settings: of the run.
       strategy: where it trains; all workers call the same methods.
-      task: gives the dev data, and says of its metrics whether higher is better.
+      task: says of its metrics whether higher is better.
+      data: that it is evaluated on, see `evaluated_data.identify`; "" for none.
       num_train_steps: of the run.
       trained_steps: step of the checkpoint that it resumes from; the folder's evaluations of later ones are dropped.
       evaluate: evaluates the weights at a step on all workers, and returns the metrics, the main one first.
 
     Raises:
-      InputError: the dev data has changed since the folder's first evaluation.
+      InputError: the dev data has changed, and checkpoints or thresholds are chosen on it.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class EvaluationSchedule:
         settings: FineTuningSettings,
         strategy: tf.distribute.Strategy,
         task: Task,
+        data: str,
         num_train_steps: int,
         trained_steps: int,
         evaluate: Callable[[int], Mapping[str, float]],
@@ -61,15 +66,22 @@ class EvaluationSchedule:
         self._steps = evaluation_steps(settings, num_train_steps)
         self._higher_is_better = {metric.name: metric.higher_is_better for metric in task.metrics}
         self._recorded = evaluations.Evaluations()
-        if not self._steps:
+        if not data:
             return
-        recorded = evaluations.read(self._folder).up_to(trained_steps)
-        data = tuple(task.fingerprint("dev"))
-        if recorded.scores and recorded.data != data:
+        recorded = evaluations.read(self._folder).up_to(trained_steps) if trained_steps else evaluations.Evaluations()
+        is_other = recorded.data and not evaluated_data.is_same(recorded.data, data)
+        if is_other and self._steps:
             raise InputError(
-                f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({', '.join(recorded.data)}, "
-                f"now {', '.join(data)}); restore that data, or delete this file to choose among later checkpoints"
+                f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({recorded.data}, now {data}); "
+                "restore that data, or delete this file to choose among later checkpoints"
             )
+        if is_other:
+            evaluated_data.refuse_tuning(data, recorded.data, settings)
+            return
+        if not self._steps:
+            if strategies.is_chief(strategy):
+                evaluations.write(self._folder, dataclasses.replace(recorded, data=data))
+            return
         if missing := [step for step in self._steps if step < trained_steps and step not in recorded.scores]:
             logging.warning(
                 "%s has no evaluation of step %s; the best checkpoint is chosen among those of other steps",
@@ -78,8 +90,7 @@ class EvaluationSchedule:
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
         # all workers have read the file when the chief writes it
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})
-        if recorded.scores:
-            self._write()
+        self._write()
 
     def __call__(self, step: int) -> None:
         """Evaluates the weights at a step, if an evaluation is due there and is not recorded yet."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fractions
+import functools
 import os
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.config import BertConfig
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import description, encoded_cache, lower_layers
+from bert_tf.finetuning import description, encoded_cache, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import head_maker
@@ -54,6 +55,12 @@ class PreparedRun:
     strategy: tf.distribute.Strategy
     caches: list[Callable[[], None]]
     most_parts: int = 1
+
+    @functools.cached_property
+    def data_ids(self) -> dict[str, str]:
+        """Identifies the evaluated splits; see `evaluated_data.identify`."""
+        splits = {name: split for name, split in self.splits.items() if name != "train"}
+        return {name: evaluated_data.identify(self.task, name, split.examples) for name, split in splits.items()}
 
     @property
     def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
@@ -253,9 +260,8 @@ def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1,
 def example_names(run: PreparedRun, split: str, rows: np.ndarray) -> list[str]:
     """Returns how messages name the examples of rows; entries that only fill a batch have none."""
     task, known = run.task, run.splits[split]
-    files = ", ".join(os.path.basename(path) for path in task.files(split)) or split
     numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
-    return [f"{files} example {task.number_of(split, number) + 1}" for number in numbers]
+    return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
 
 
 def phase(run: PreparedRun, num_train_steps: int) -> run_record.Phase:

@@ -8,6 +8,8 @@ Letters: B batch, S sequence length, N rows.
 import abc
 import dataclasses
 import functools
+import hashlib
+import os
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +31,19 @@ SPLITS = ("train", "dev", "test")
 _TEXTS_PER_CALL = 4096
 
 Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantAnswer:
+    """The same answer to every example, which needs no model; its scores are what a model must exceed.
+
+    Attributes:
+      answer: as messages name it.
+      scores: by the names of `Task.scores`.
+    """
+
+    answer: str
+    scores: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +144,23 @@ class Task(abc.ABC):
             return found
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
+    def data_name(self, split: str) -> str:
+        """Returns how reports and messages name the data of a split."""
+        name = self.data_name_of(self._origin(split))
+        return name if self._origin(split) == split else f"{self.held_out.share:.3g} of {name}"
+
+    def digest(self, examples: Sequence[Any]) -> str:
+        """Returns a hash of the content of examples, wherever they were read from, without their ids."""
+        found = hashlib.sha256()
+        for example in examples:
+            content = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
+            found.update(repr(content).encode("utf-8", "surrogatepass") + b"\0")
+        return found.hexdigest()
+
+    def is_labeled(self, examples: Sequence[Any]) -> bool:
+        """Returns whether the right answers of all examples are known, so that they can be scored."""
+        return all(getattr(example, "label", None) is not None for example in examples)
+
     def read(self, split: str) -> Sequence[Any]:
         """Reads the examples of a split and checks all labels.
 
@@ -164,6 +196,10 @@ class Task(abc.ABC):
     def fingerprint_of(self, split: str) -> list[str]:
         """Returns what identifies a split's own files; by default, their names, sizes and hashes."""
         return run_folder.fingerprint(self.files_of(split))
+
+    def data_name_of(self, split: str) -> str:
+        """Returns the name of a split's own data; by default, the names of its files."""
+        return ", ".join(os.path.basename(path) for path in self.files_of(split)) or "texts"
 
     @abc.abstractmethod
     def read_files(self, split: str) -> Sequence[Any]:
@@ -262,10 +298,26 @@ class Task(abc.ABC):
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
 
+    def baseline(self, split: Split) -> ConstantAnswer | None:
+        """Returns the best constant answer to the examples of a split; None, the default, if there is none."""
+        return None
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the one answer that all predictions are, though the right ones differ; "" for several."""
+        return ""
+
     def keep_evaluation(  # noqa: B027 - a default
-        self, folder: str, split: Split, predictions: np.ndarray, step: int
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes what a task keeps of the evaluation of a step besides its scores, atomically; nothing by default."""
+        """Writes what a task keeps of the evaluation of a step besides its scores, atomically; nothing by default.
+
+        Args:
+          folder: where to write.
+          split: as `by_example` returned it.
+          predictions: likewise.
+          step: of the weights; None for an ensemble.
+          prefix: with which the names of files begin that hold predictions: "dev" for the run's dev data, else "eval".
+        """
 
     def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
         """Refuses what `keep_evaluation` wrote for another step than that of the checkpoint that is used now."""

@@ -27,6 +27,8 @@ from tfrecords.errors import InputError
 # Writes a report of the run in a folder. The caller passes it in, so that training needs no drawing library.
 Report = Callable[[str], None]
 
+# Splits whose files are in the run's folder itself.
+_OWN = (metrics_file.TRAINING_DATA, metrics_file.HELD_OUT)
 _ROWS_SHOWN = 5
 _ROWS_LOGGED = 2
 
@@ -44,7 +46,7 @@ class Evaluation:
     Each of several workers evaluates its share, and the first one writes the results of all.
 
     If the run was trained on any of the evaluated files, the results have a split of their own, because they say
-    nothing about unseen text.
+    nothing about unseen text. So have the results on other held-out data than that of the run's first evaluation.
 
     Args:
       settings: those of the run.
@@ -66,6 +68,7 @@ class Evaluation:
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_prints, self._phase = eval_prints, phase
+        self._data = run_folder.identify(eval_prints)
         self._fill_mask = None
         if blanks:
             model = trainer.objective.model
@@ -77,11 +80,17 @@ class Evaluation:
         """Returns the split of the evaluated files; `run.json` may have appeared since the last evaluation."""
         phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
-        return metrics_file.TRAINING_DATA if trained_on else metrics_file.HELD_OUT
+        if trained_on:
+            return metrics_file.TRAINING_DATA
+        return metrics_file.series_of(self._settings.output_dir, self._data, metrics_file.HELD_OUT)
+
+    def _folder(self, split: str) -> str:
+        folder = self._settings.output_dir
+        return folder if split in _OWN else metrics_file.folder_of(folder, split)
 
     def _summaries_of(self, split: str) -> orbit.utils.SummaryManager:
         if split not in self._managers:
-            folder = os.path.join(self._settings.output_dir, split)
+            folder = os.path.join(self._folder(split), split if split in _OWN else metrics_file.HELD_OUT)
             trainer = self._trainer
             self._managers[split] = summaries.manager(folder, trainer.global_step, trainer.objective.metrics)
             if split == metrics_file.TRAINING_DATA:
@@ -97,12 +106,12 @@ class Evaluation:
             return values
         split = self._split()
         manager = self._summaries_of(split)
-        where = " on training data" if split == metrics_file.TRAINING_DATA else ""
+        where = {metrics_file.TRAINING_DATA: " on training data", metrics_file.HELD_OUT: ""}.get(split, f" on {split}")
         described = progress.describe(values, self._trainer.objective.metrics)
         logging.info("evaluated%s at step %d  %s", where, step, described)
         name = metrics_file.METRICS_NAME if settings.do_train else metrics_file.EVALUATOR_METRICS_NAME
-        metrics_file.record(settings.output_dir, split, step, values, name)
-        metrics_file.write_results(settings.output_dir, {"global_step": step, **values})
+        metrics_file.record(settings.output_dir, split, step, {"data": self._data, **values}, name)
+        metrics_file.write_results(self._folder(split), {"global_step": step, **values})
         manager.write_summaries(values)
         if self._fill_mask:
             self._fill_in(step, split, manager)

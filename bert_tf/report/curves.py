@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8a93a3"
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8e5bd0", "#8a93a3"
 # At this size nobody can tell more points apart.
 _MOST_POINTS = 300
 STYLE = {

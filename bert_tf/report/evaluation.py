@@ -13,11 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.tasks import conll_files, entity_scores, evaluation_file, tag_schemes
 from bert_tf.finetuning.tasks.scores import SCORES
-from bert_tf.finetuning.tasks.tagging import DEV_PREDICTIONS, TAGGING
+from bert_tf.finetuning.tasks.tagging import DEV_PREDICTIONS, OTHER_PREDICTIONS, TAGGING
 from bert_tf.report import classes, diagrams
 from bert_tf.report.page import scrolling, table
+from bert_tf.training import metrics_file
 
 # A larger matrix cannot be read.
 _MOST_CLASSES = 20
@@ -26,17 +28,30 @@ _MOST_CHARACTERS = 300
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a folder's last evaluation, of whatever kind; "" if it has none."""
-    if description.exists(folder) and description.read(folder).kind == TAGGING:
-        return _entities(os.path.join(folder, DEV_PREDICTIONS))
-    entries = evaluation_file.read(folder)
+    """Returns the sections of a run's last evaluation on its dev data, then those of other evaluated data."""
+    if not description.exists(folder):
+        return _sections(folder, None, evaluation_file.NAME, DEV_PREDICTIONS)
+    task = description.read(folder)
+    parts = {metrics_file.DEV: _sections(folder, task, evaluation_file.NAME, DEV_PREDICTIONS)}
+    for name, other in metrics_file.other_data(folder).items():
+        parts[name] = _sections(other, task, evaluation_file.OTHER_NAME, OTHER_PREDICTIONS)
+    if len(parts) == 1:
+        return parts[metrics_file.DEV]
+    return "\n".join(f"<h1>{html.escape(name)}</h1>{found}" for name, found in parts.items() if found)
+
+
+def _sections(folder: str, task: TaskDescription | None, name: str, tagged: str) -> str:
+    """Returns the sections of an evaluation of whatever kind, given the names of its files; "" if there is none."""
+    if task and task.kind == TAGGING:
+        return _entities(os.path.join(folder, tagged))
+    entries = evaluation_file.read(folder, name)
     if not entries:
         return ""
     if "choices" in entries[0]:
         return _choices(entries)
     if "question" in entries[0]:
         return _questions(entries)
-    labels, example = list(description.read(folder).labels), entries[0]["label"]
+    labels, example = list(task.labels if task else ()), entries[0]["label"]
     if isinstance(example, list):
         return _label_sets(entries, labels)
     return _classes(entries, labels) if isinstance(example, str) else _regression(entries)
@@ -54,7 +69,7 @@ def _entities(path: str) -> str:
          *(f"{count:,}" for count in (counts.true, counts.predicted, counts.right))]
         for type_, counts in [*found.types.items(), ("all", found.total)]
     ]  # fmt: skip
-    note = f"{found.words:,} words of the dev data; an entity is right if its type and its words are."
+    note = f"{found.words:,} words; an entity is right if its type and its words are."
     head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
     errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
     return f'<h2>Entities</h2><p class="note">{note}</p>{table(head, rows)}{errors}'
@@ -183,7 +198,7 @@ def _regression(entries: Sequence[dict]) -> str:
     worst = [[f"{entry['prediction'] - entry['label']:+.3g}", f"{entry['label']:.4g}", f"{entry['prediction']:.4g}"]
              for entry in _worst(entries)]  # fmt: skip
     return (
-        f'<h2>Scores</h2><p class="note">{len(entries):,} examples of the dev data.</p>{table(["", "value"], rows)}'
+        f'<h2>Scores</h2><p class="note">{len(entries):,} examples.</p>{table(["", "value"], rows)}'
         f'<div class="curves">{drawn}</div>'
         + _errors("The largest errors come first.", ["error", "true", "predicted"], worst, _worst(entries))
     )

@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import run_record
+from bert_tf.checkpoint_formats.evaluations import rank
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
@@ -30,7 +31,14 @@ _LABELS = {
     metrics_file.HELD_OUT: "held out",
     metrics_file.TRAINING_DATA: "training data, evaluated",
 }
-_COLORS = {metrics_file.TRAIN: curves.BLUE, metrics_file.TRAINING_DATA: curves.GREEN}
+_COLORS = {
+    metrics_file.TRAIN: curves.BLUE,
+    metrics_file.TRAINING_DATA: curves.GREEN,
+    metrics_file.HELD_OUT: curves.ORANGE,
+    metrics_file.DEV: curves.ORANGE,
+}
+# Of evaluations on other data, in the order of their appearance.
+_MORE_COLORS = (curves.PURPLE, curves.GREEN, curves.GREY)
 
 
 def write(output_dir: str) -> None:
@@ -52,9 +60,7 @@ def write_or_refuse(output_dir: str) -> str:
     """
     is_sweep = sweep_results.exists(output_dir)
     if not is_sweep and not run_record.read_phases(output_dir):
-        raise InputError(
-            f"{output_dir}: no run has trained there; give the --output_dir of a script that trains"
-        )
+        raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
     files = [os.path.join(output_dir, name) for name in _METRICS]
     if not is_sweep and not any(
         map(tf.io.gfile.exists, files)
@@ -114,7 +120,7 @@ def render(
         every = [entry for entries in splits.values() for entry in entries]
         names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
         shown = [metric for metric in kind.shown(names) if not metric.is_speed]
-        parts += [_metrics_table(shown, splits), _panels(shown, splits, phases, step, kind)]
+        parts += [_data_note(splits), _metrics_table(shown, splits), _panels(shown, splits, phases, step, kind)]
     if speed := _speed(recorded):
         parts.append(f'<p class="note">{html.escape(speed)}</p>')
     if looks:
@@ -183,12 +189,35 @@ def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[t
 
 
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Groups the entries of `metrics_file.read` by split: training first, then evaluations in order of appearance."""
+    """Groups the entries of `metrics_file.read` by split: training first, then evaluations in order of appearance.
+
+    Of a split whose data was replaced, the lines of the earlier data are a group of their own.
+    """
+    newest = {entry["split"]: _content(entry) for entry in recorded}
     splits: dict[str, list[Mapping]] = {metrics_file.TRAIN: []}
     for entry in recorded:
         if entry["split"] != metrics_file.START:
-            splits.setdefault(entry["split"], []).append(entry)
+            is_earlier = _content(entry) != newest[entry["split"]]
+            splits.setdefault(f"earlier {entry['split']}" if is_earlier else entry["split"], []).append(entry)
     return {split: entries for split, entries in splits.items() if entries}
+
+
+def _content(entry: Mapping) -> list[str]:
+    return metrics_file.content_of(entry.get("data", ""))
+
+
+def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
+    """Returns the answer and the scores that the newest of the entries has of the best constant answer."""
+    return {"answer": "", "scores": {}} | next((e["always"] for e in reversed(entries) if "always" in e), {})
+
+
+def _data_note(splits: Mapping[str, Sequence[Mapping]]) -> str:
+    """Names the evaluated data of each split."""
+    told = []
+    for split, entries in splits.items():
+        data = entries[-1].get("data", "").rpartition(", ")[0].removeprefix(f"{split}, ")
+        told += [f"{_LABELS.get(split, split)}: {data}"] * bool(data)
+    return f'<p class="note">Evaluated data: {html.escape("; ".join(told))}.</p>' if told else ""
 
 
 def curves_of(
@@ -197,13 +226,14 @@ def curves_of(
     baseline: Callable[[Sequence[Mapping]], float | None] | None = None,
 ) -> list[curves.Curve]:
     """Returns the curves of a metric that have points, one for each split, each with the baseline of its entries."""
+    others = [split for split in splits if split not in _COLORS]
     made = [
         curves.Curve(
             _LABELS.get(split, split),
             [(entry["step"], entry[name]) for entry in entries if _is_number(entry.get(name))],
-            _COLORS.get(split, curves.ORANGE),
+            _COLORS.get(split) or _MORE_COLORS[others.index(split) % len(_MORE_COLORS)],
             dots=split != metrics_file.TRAIN,
-            baseline=baseline and baseline(entries),
+            baseline=baseline(entries) if baseline else _constant_answer(entries)["scores"].get(name),
         )
         for split, entries in splits.items()
     ]
@@ -211,24 +241,29 @@ def curves_of(
 
 
 def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]]) -> str:
-    """Returns a table of the last values, and of the best ones on unseen data."""
-    unseen = [split for split in splits if split not in (metrics_file.TRAIN, metrics_file.TRAINING_DATA)]
+    """Returns a table of the last values, of the best ones on held-out data, and of the best constant answers."""
+    unseen = [split for split in splits if split in (metrics_file.HELD_OUT, metrics_file.DEV)]
+    always = {split: _constant_answer(entries) for split, entries in splits.items()}
+    always = {split: answer for split, answer in always.items() if answer["scores"]}
     head = ["", *(f"{_LABELS.get(split, split)}, step {entries[-1]['step']:,}" for split, entries in splits.items())]
     head += [f"{_LABELS.get(split, split)}, best" for split in unseen]
+    head += [f"{_LABELS.get(split, split)}, always {answer['answer']}" for split, answer in always.items()]
     rows = []
     for metric in shown:
         cells = [_number(entries[-1].get(metric.name), metric) for entries in splits.values()]
         if any(cells):
-            rows.append([metric.title, *cells, *(_best(splits[split], metric) for split in unseen)])
+            cells += [_best(splits[split], metric) for split in unseen]
+            cells += [_number(answer["scores"].get(metric.name), metric) for answer in always.values()]
+            rows.append([metric.title, *cells])
     return table(head, rows)
 
 
 def _best(entries: Sequence[Mapping], metric: Metric) -> str:
-    evaluated = [(entry[metric.name], entry["step"]) for entry in entries if _is_number(entry.get(metric.name))]
+    evaluated = [entry for entry in entries if _is_number(entry.get(metric.name))]
     if not evaluated:
         return ""
-    value, step = (max if metric.higher_is_better else min)(evaluated, key=lambda pair: pair[0])
-    return f"{_number(value, metric)} at step {step:,}"
+    best = max(evaluated, key=lambda entry: rank(entry, metric.name, metric.higher_is_better))
+    return f"{_number(best[metric.name], metric)} at step {best['step']:,}"
 
 
 def _number(value: float | None, metric: Metric) -> str:

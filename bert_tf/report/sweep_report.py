@@ -8,6 +8,7 @@ from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, VARIED, Results, Trial
 from bert_tf.report import curves
 from bert_tf.report.page import folded, page, scrolling, table
+from bert_tf.training import metrics_file
 from tfrecords import writer
 
 
@@ -24,16 +25,22 @@ def write(folder: str, path: str) -> str:
     Raises:
       InputError: `results.json` is damaged.
     """
-    writer.write_text(path, render(os.path.basename(os.path.abspath(folder)), sweep_results.read(folder)))
+    results, beside = sweep_results.read(folder), ""
+    if results.best:
+        lines = metrics_file.read(sweep_results.folder_of(folder, results.best), metrics_file.METRICS_NAME)
+        always = [line["always"] for line in lines if line["split"] == metrics_file.DEV and "always" in line][-1:]
+        beside = "".join(f" Always {one['answer']}: {one['scores'].get(results.metric, 0):.4f}." for one in always)
+    writer.write_text(path, render(os.path.basename(os.path.abspath(folder)), results, beside))
     return path
 
 
-def render(name: str, results: Results) -> str:
+def render(name: str, results: Results, beside: str = "") -> str:
     """Renders the page of a sweep.
 
     Args:
       name: of the sweep.
       results: its trials.
+      beside: the score of the best constant answer, as text.
     """
     counts = {state: sum(t.state == state for t in results.trials) for state in (FINISHED, FAILED, PENDING)}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
@@ -43,7 +50,8 @@ def render(name: str, results: Results) -> str:
         score = f"{results.metric} {best.scores[results.metric]:.4f}"
         folder = f"{sweep_results.TRIALS}/{best.name}"
         parts += [
-            f"<p>The best trial on the dev data is <code>{html.escape(folder)}</code>: {html.escape(score)}.</p>",
+            f"<p>The best trial on the dev data is <code>{html.escape(folder)}</code>: {html.escape(score)}."
+            f"{html.escape(beside)}</p>",
             *_figure(results),
             "<h2>Combinations</h2>",
             table(*_head_and_rows(results)),

@@ -7,6 +7,7 @@ and optimizer. A later start must be the same run, or the next phase of it.
 import dataclasses
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Mapping, Sequence
 
@@ -67,6 +68,14 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
             digest.update(file.read())
         entries.append(f"{os.path.basename(path)}, {size:,} bytes, {digest.hexdigest()[:16]}")
     return entries
+
+
+def identify(prints: Sequence[str]) -> str:
+    """Returns what identifies some files together, in the form of an entry of `fingerprint`."""
+    if len(prints) < 2:
+        return "".join(prints)
+    digest = hashlib.sha256(json.dumps(without_names(prints)).encode()).hexdigest()[:16]
+    return f"{prints[0].rsplit(', ', 2)[0]} and {len(prints) - 1:,} more, {len(prints):,} files, {digest}"
 
 
 def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:

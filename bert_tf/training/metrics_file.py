@@ -1,11 +1,13 @@
 """Files of metrics in a run's folder, for curves and for other programs.
 
 Each loop of training and each evaluation adds a line to `metrics.jsonl`, or to `metrics-eval.jsonl` if another process
-trains. Each evaluation writes `eval_results.txt`.
+trains. Each evaluation writes `eval_results.txt`. A line of an evaluation names its data, and no other data has lines
+of the same split.
 """
 
 import json
 import os
+import re
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -16,6 +18,11 @@ from tfrecords.errors import InputError
 METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
 # Splits of lines. An evaluation on training data must never look like one on held-out data.
 START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
+# The split of a fine-tuning's dev data.
+DEV = "dev"
+_RESERVED = (START, TRAIN, HELD_OUT, TRAINING_DATA, DEV)
+# Folder of the files of evaluations on other data than the run's own dev or held-out data.
+OTHER_DATA = "evaluations"
 # A process that only evaluates writes this one, since another that trains may be writing the one above.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
@@ -37,6 +44,47 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
         line = "\n" + line
     with tf.io.gfile.GFile(path, "a") as file:
         file.write(line)
+
+
+def series_of(output_dir: str, data: str, own: str = "") -> str:
+    """Returns the split of evaluated data: the one that it had before, else one that no other data has.
+
+    Args:
+      output_dir: the run's folder.
+      data: identifies the data: name, number of examples or bytes, and hash, separated by ", ".
+      own: the split of the first data that is evaluated; "" to name also that by its data.
+    """
+    known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
+    contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
+    if own and contents.get(own, content_of(data)) == content_of(data):
+        return own
+    before = [split for split, content in contents.items() if content == content_of(data) and split not in _RESERVED]
+    if before:
+        return before[0]
+    name = name_of(data)
+    return f"{name} {content_of(data)[-1][:8]}" if name in (*_RESERVED, *contents) else name
+
+
+def name_of(data: str) -> str:
+    """Returns the name of evaluated data from what identifies it."""
+    return data.rsplit(", ", 2)[0]
+
+
+def content_of(data: str) -> list[str]:
+    """Returns the size and the hash of evaluated data from what identifies it."""
+    return data.rsplit(", ", 2)[1:]
+
+
+def folder_of(output_dir: str, series: str) -> str:
+    """Returns the folder of evaluations on other data than the run's own, given its split."""
+    return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[:100])
+
+
+def other_data(output_dir: str) -> dict[str, str]:
+    """Returns the folders of evaluations on other data than the run's own dev data, by the name of the data."""
+    parent = os.path.join(output_dir, OTHER_DATA)
+    names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
+    return {name.rstrip("/"): os.path.join(parent, name.rstrip("/")) for name in names}
 
 
 def _is_torn(path: str) -> bool:
@@ -89,6 +137,7 @@ def _parsed(line: str) -> dict | None:
 
 def write_results(output_dir: str, results: dict[str, float]) -> None:
     """Writes `eval_results.txt`, a "name = value" a line, sorted, as the original does."""
+    tf.io.gfile.makedirs(output_dir)
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
     writer.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
 

@@ -92,7 +92,7 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     assert [entry.keys() for entry in by_split["train"]] == [
         {"split", "step", *TRAINED, *(SPEED if entry["step"] > 1 else ())} for entry in by_split["train"]
     ]
-    assert all(entry.keys() == {"split", "step", *EVALUATED} for entry in by_split["eval"])
+    assert all(entry.keys() == {"split", "step", "data", *EVALUATED} for entry in by_split["eval"])
     assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
     # what the last layer leaves out is not computed, so it is no part of utilization
     assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
@@ -170,6 +170,25 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
     page = (folder / "report.html").read_text()
     assert "training data, evaluated, step 6" in page and page.count(", best</th>") == 1
     assert (folder / "eval_on_training_data").is_dir()
+
+
+def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    records = list(tf.data.TFRecordDataset(f"{data}/held_out.tfrecord").as_numpy_iterator())
+    with tf.io.TFRecordWriter(f"{tmp_path}/other.tfrecord") as file:
+        for record in records[::2]:
+            file.write(record)
+    before = (folder / "eval_results.txt").read_text()
+    values = run(data, folder, "--do_eval", f"--eval_input_file={tmp_path}/other.tfrecord",
+                 f"--vocab_file={data}/vocab.txt")  # fmt: skip
+    *_, line = lines(folder / "metrics-eval.jsonl")
+    assert line["split"] == "other.tfrecord" and line["loss"] == values["loss"]
+    assert (folder / "eval_results.txt").read_text() == before
+    own = folder / "evaluations" / "other.tfrecord"
+    assert (own / "eval_results.txt").exists() and read_summaries(own / "eval")["loss"] == [(6, values["loss"])]
+    page = (folder / "report.html").read_text()
+    assert "other.tfrecord, step 6" in page and "held out, step 6" in page
 
 
 def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):

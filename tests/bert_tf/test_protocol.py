@@ -187,7 +187,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
     assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files are those of the best"
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 4, 7, 9]
+    assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
     assert list(latest.numbered(str(tmp_path))) == [9] and best.weights(str(tmp_path)) == [f"{tmp_path}/best-4"]
@@ -232,8 +232,8 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     with pytest.raises(InputError, match="newest intact checkpoint is of step 9 of 12"):
         run_folder.check_finished(str(path / "other"), 9, False)
     text = (path / evaluations.NAME).read_text()
-    (path / evaluations.NAME).write_text(text.replace("dev.txt", "other.txt"))
-    with pytest.raises(InputError, match=r"evaluations.json: is of other dev data \(other.txt"):
+    (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
+    with pytest.raises(InputError, match=r"evaluations.json: is of other dev data \(dev.txt, 13 examples"):
         run_finetuning(run, FindTheWord(folder))
 
 

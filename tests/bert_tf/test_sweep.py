@@ -22,6 +22,7 @@ from bert_tf.finetuning.tasks.multi_label import read_thresholds
 from bert_tf.report import run_report
 from bert_tf.runs import run_checkpoints
 from bert_tf.settings import ClassifierSettings, FineTuningSettings, SquadSettings
+from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
 from tests.bert_tf import test_engine
 from tests.bert_tf.test_engine import FindTheWord, settings
@@ -104,7 +105,10 @@ def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
     pending = dataclasses.replace(finished(2e-3, 3, 0.0), state="pending", scores={})
     trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
     sweep_results.write(str(tmp_path), Results("toy", FACTS, trials))
+    always = {"answer": "'x', the majority class", "scores": {"f1": 0.4}}
+    metrics_file.record(str(tmp_path / "trials/0.001-2"), "dev", 3, {"f1": 0.9, "always": always})
     page = open(run_report.write_or_refuse(str(tmp_path))).read()
+    assert "f1 0.9000. Always &#x27;x&#x27;, the majority class: 0.4000.</p>" in page
     assert "4 trials: 2 finished, 1 failed, 1 pending" in page and "f1 0.9000" in page
     assert "<code>trials/0.001-2</code>" in page and "the loss &lt;diverged&gt;" in page
     assert "rate 0.001, batch 8, epochs 2" in page and "0.2828" in page

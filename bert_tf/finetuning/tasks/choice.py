@@ -13,12 +13,13 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning import description
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import Columns, Split, Task, tokenize
+from bert_tf.finetuning.task import Columns, ConstantAnswer, Split, Task, tokenize
 from bert_tf.finetuning.tasks import choice_files, evaluation_file, example_checks
 from bert_tf.finetuning.tasks.choice_files import ChoiceExample
 from bert_tf.finetuning.tasks.classification import METRICS
@@ -28,6 +29,7 @@ from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
 from tfrecords import writer
+from tfrecords.errors import InputError
 
 CHOICE = "choice"
 NAME = "SWAG"
@@ -74,7 +76,15 @@ class ChoiceTask(Task):
 
     def read_files(self, split: str) -> list[ChoiceExample]:
         """See `Task`."""
-        return choice_files.read_choices(*self.files_of(split), has_labels=split != "test")
+        (path,) = self.files_of(split)
+        try:
+            return choice_files.read_choices(path, has_labels=True)
+        except InputError as error:
+            if split != "test":
+                raise
+            examples = choice_files.read_choices(path, has_labels=False)  # also says what else is wrong
+            logging.info("%s: is predicted without scores (%s)", path, error)
+            return examples
 
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
         """Returns the contexts, so that all choices and questions on one stay together; there are no classes."""
@@ -151,7 +161,20 @@ class ChoiceTask(Task):
         right = [answer == example.label for answer, example in zip(answers, split.examples, strict=True)]
         return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the number that the right choice has most often."""
+        counts = np.bincount([example.label for example in split.examples])
+        return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the number, from 0, of the choice that is predicted for every example."""
+        answers = {int(np.argmax(scores)) for scores in self._by_example(split, predictions)}
+        is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
+        return f"choice {answers.pop()}" if is_one else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         if not np.all(np.isfinite(predictions)):
             return
@@ -167,7 +190,7 @@ class ChoiceTask(Task):
             }
             entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
             entries.append(entry)
-        evaluation_file.write_entries(folder, entries)
+        evaluation_file.write_entries(folder, entries, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line for each example.

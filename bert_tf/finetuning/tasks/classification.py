@@ -17,7 +17,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.finetuning.stratified_split import content_of
-from bert_tf.finetuning.task import LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task, tokenize
 from bert_tf.finetuning.tasks import evaluation_file, scores
 from bert_tf.finetuning.tasks.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.modeling.heads import ClassificationHead
@@ -30,6 +30,8 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
+# Predictions that differ by less than this share of the scores' standard deviation are the same.
+_SAME_SCORE = 1e-3
 METRICS = (LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 
 
@@ -179,9 +181,33 @@ class ClassificationTask(Task):
         answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
         return scores.compute(self.score_names, labels, answers)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the majority class, or the mean score."""
+        labels = split.columns["label_ids"].numpy()
+        if self.is_regression:
+            mean = float(np.mean(labels, dtype=np.float64))
+            predictions = np.full([len(labels), 1], mean, np.float32)
+            return ConstantAnswer(f"the mean {mean:.4g}", self.scores(split, predictions))
+        most = int(np.bincount(labels.astype(int)).argmax())
+        predictions = np.eye(len(self.labels), dtype=np.float32)[np.full(len(labels), most)]
+        return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the class, or the score, that all predictions are."""
+        labels = split.columns["label_ids"].numpy()
+        if np.ptp(labels) == 0:
+            return ""
+        if self.is_regression:
+            is_one = np.ptp(predictions) < _SAME_SCORE * np.std(labels)
+            return f"the same score, {predictions.mean():.4g}" if is_one else ""
+        answers = np.argmax(predictions, axis=1)
+        return repr(self.labels[answers[0]]) if np.ptp(answers) == 0 else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
-        evaluation_file.write(folder, split, predictions, self.labels)
+        evaluation_file.write(folder, split, predictions, self.labels, prefix=prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.

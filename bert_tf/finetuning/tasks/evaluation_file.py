@@ -1,5 +1,7 @@
 """`dev_predictions.jsonl` in a run's folder: what the last evaluation answered, for the report and other programs.
 
+An evaluation of other data than the run's dev data writes `eval_predictions.jsonl`, into a folder of its own.
+
 A line is one example: its `index` from 0, `text_a`, `text_b` for pairs, `label`, `prediction` and `loss`; for classes
 also `probabilities`, in the order of the labels in `task.json`. Of label sets, `label` and `prediction` are lists.
 Texts end after 1,000 characters.
@@ -22,13 +24,18 @@ import tensorflow as tf
 from bert_tf.finetuning.task import Split
 from tfrecords import writer
 
-NAME = "dev_predictions.jsonl"
+NAME, OTHER_NAME = "dev_predictions.jsonl", "eval_predictions.jsonl"
 _MOST_CHARACTERS = 1000
 _TEXTS = ("text_a", "text_b", "question", "context")
 
 
 def write(
-    folder: str, split: Split, logits: np.ndarray, labels: Sequence[str], thresholds: np.ndarray | float = 0.5
+    folder: str,
+    split: Split,
+    logits: np.ndarray,
+    labels: Sequence[str],
+    thresholds: np.ndarray | float = 0.5,
+    prefix: str = "dev",
 ) -> None:
     """Writes the file, atomically. Examples without a label are left out, and so is a split that diverged.
 
@@ -39,6 +46,7 @@ def write(
       logits: float [N, C]; for a regression [N, 1].
       labels: names of the classes; () for a regression.
       thresholds: of label sets: the probability, [C] or for all labels, above which a label is predicted.
+      prefix: with which the file's name begins; see `Task.keep_evaluation`.
     """
     if not np.all(np.isfinite(logits)):
         return
@@ -54,16 +62,16 @@ def write(
         if example.text_b is not None:
             entry["text_b"] = example.text_b
         entries.append(entry | answer)
-    write_entries(folder, entries)
+    write_entries(folder, entries, prefix)
 
 
-def write_entries(folder: str, entries: Iterable[Mapping[str, Any]]) -> None:
+def write_entries(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev") -> None:
     """Writes the file, atomically: an object for each example, whose texts end after 1,000 characters."""
     lines = []
     for entry in entries:
         cut = {name: value[:_MOST_CHARACTERS] if name in _TEXTS else value for name, value in entry.items()}
         lines.append(json.dumps(cut, ensure_ascii=False) + "\n")
-    writer.write_text(os.path.join(folder, NAME), "".join(lines))
+    writer.write_text(os.path.join(folder, f"{prefix}_predictions.jsonl"), "".join(lines))
 
 
 def _classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str], _) -> Iterator[dict]:
@@ -86,13 +94,13 @@ def _scores(targets: np.ndarray, logits: np.ndarray, *_) -> Iterator[dict]:
         yield {"label": target, "prediction": score, "loss": (score - target) ** 2}
 
 
-def read(folder: str) -> list[dict]:
+def read(folder: str, name: str = NAME) -> list[dict]:
     """Reads the lines of a folder's file; [] if there is none.
 
     Raises:
       ValueError: a line is no JSON.
     """
-    path = os.path.join(folder, NAME)
+    path = os.path.join(folder, name)
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path, "rb") as file:

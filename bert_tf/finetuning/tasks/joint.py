@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.task import Columns, Split, Task
+from bert_tf.finetuning.task import Columns, ConstantAnswer, Split, Task
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, ClassificationTask, Example
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
@@ -172,9 +172,27 @@ class JointTask(Task):
         """See `Task`."""
         return self.main.by_example(split, predictions)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
+    def data_name_of(self, split: str) -> str:
         """See `Task`."""
-        self.main.keep_evaluation(folder, split, predictions, step)
+        return super().data_name_of(split) if split == "train" else self.main.data_name(split)
+
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`."""
+        return self.main.is_labeled(examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """See `Task`."""
+        return self.main.baseline(split)
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """See `Task`."""
+        return self.main.only_answer(split, predictions)
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """See `Task`."""
+        self.main.keep_evaluation(folder, split, predictions, step, prefix)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         """See `Task`; the examples of other tasks are not compared."""

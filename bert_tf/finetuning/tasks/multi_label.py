@@ -15,7 +15,7 @@ from absl import logging
 
 from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.task import LOSS, Split
+from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
 from bert_tf.finetuning.tasks import evaluation_file, example_checks
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.own_task import OwnTask
@@ -27,7 +27,9 @@ MULTI_LABEL = "multi_label"
 THRESHOLDS_NAME = "thresholds.json"
 LABEL_SCORES_NAME = "eval_labels.tsv"
 _DEFAULT_THRESHOLD = 0.5
-METRICS = (LOSS, Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True))
+_SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
+# Of training, where an evaluation has other thresholds.
+_AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Form.FRACTION, higher_is_better=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class MultiLabelTask(OwnTask):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """See `Task`."""
-        return METRICS
+        return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
 
     def label_value(self, label: Sequence[str]) -> list[float]:
         """Returns 1 for each label that an example has, 0 for the others; C values.
@@ -79,7 +81,8 @@ class MultiLabelTask(OwnTask):
         factors = tf.constant(self.class_weights or (1.0,))
         losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
         right = tf.reduce_all((logits > 0) == (labels > 0), axis=1)
-        return {"loss": tf.reduce_mean(losses, axis=1), "subset_accuracy": tf.cast(right, tf.float32)}
+        name = (_AT_HALF if self.tune_thresholds else _SUBSET_ACCURACY).name
+        return {"loss": tf.reduce_mean(losses, axis=1), name: tf.cast(right, tf.float32)}
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes micro F1, macro F1 and subset accuracy from logits [N, C]."""
@@ -91,11 +94,37 @@ class MultiLabelTask(OwnTask):
             return best_thresholds(labels, probabilities)
         return read_thresholds(self.run_folder, self.labels)
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`; data without any label has unknown ones."""
+        return super().is_labeled(examples) and any(example.label for example in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns as many of the most frequent labels as have the best micro F1."""
+        labels = split.columns["label_ids"].numpy() > 0
+        counts = labels.sum(axis=0)
+        order = np.argsort(-counts, kind="stable")
+        f1 = 2 * np.cumsum(counts[order]) / (len(labels) * np.arange(1, len(order) + 1) + max(counts.sum(), 1))
+        chosen = np.sort(order[: int(np.argmax(f1)) + 1])
+        answers = np.zeros_like(labels)
+        answers[:, chosen] = True
+        names = ", ".join(self.labels[number] for number in chosen)
+        return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the set of labels that is predicted for every example."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        answers = probabilities > self._chosen(labels, probabilities)
+        if np.any(answers != answers[0]) or np.all(labels == labels[0]):
+            return ""
+        return ", ".join(self.labels[number] for number in np.flatnonzero(answers[0])) or "no label"
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
         """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
-        evaluation_file.write(folder, split, predictions, self.labels, chosen)
+        evaluation_file.write(folder, split, predictions, self.labels, chosen, prefix)
         if self.tune_thresholds:
             write_thresholds(folder, self.labels, chosen, step)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Split
@@ -80,12 +81,16 @@ class OwnTask(ClassificationTask):
         """See `Task`."""
         return self.source.files(split)
 
+    def data_name_of(self, split: str) -> str:
+        """See `Source`."""
+        return self.source.name_of(split)
+
     def fingerprint_of(self, split: str) -> list[str]:
         """See `Task`."""
         return self.source.fingerprint(split)
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads train, dev or test and checks every label.
+        """Reads train, dev or test and checks every label. Test data with a label that cannot be right has none.
 
         Raises:
           InputError: names the file and the line.
@@ -97,8 +102,17 @@ class OwnTask(ClassificationTask):
             try:
                 self.label_value(example.label)
             except InputError as error:
-                raise InputError(f"{place}: {error}") from error
+                if split != "test":
+                    raise InputError(f"{place}: {error}") from error
+                logging.info("%s: %s; the data is predicted without scores", place, error)
+                return [dataclasses.replace(example, label=None) for _, example in placed]
         return [example for _, example in placed]
+
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`; scores that are all equal, such as -1, stand for unknown ones."""
+        if not super().is_labeled(examples):
+            return False
+        return not self.is_regression or len({example.label for example in examples}) > 1
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         """See `Task`."""

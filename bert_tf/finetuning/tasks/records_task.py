@@ -7,6 +7,7 @@ Letters: B batch, S sequence length, N rows.
 
 import dataclasses
 import functools
+import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -48,6 +49,13 @@ class Rows(Sequence):
 
     def __getitem__(self, number: int) -> Example:
         return Example("", None, None)
+
+    def digest(self) -> str:
+        """Returns a hash of all columns."""
+        found = hashlib.sha256()
+        for name in sorted(self.columns):
+            found.update(name.encode() + np.ascontiguousarray(self.columns[name]).tobytes())
+        return found.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +121,14 @@ class RecordsTask(ClassificationTask):
     def files_of(self, split: str) -> list[str]:
         """See `Task`."""
         return reader.expand_files(self.paths[split], _FLAGS[split])
+
+    def digest(self, examples: Rows) -> str:
+        """See `Task`."""
+        return examples.digest()
+
+    def is_labeled(self, examples: Rows) -> bool:
+        """Returns false: create_finetuning_data writes 0 where a test file has no label."""
+        return False
 
     def read_files(self, split: str) -> Rows:
         """Reads the rows of a split, once.

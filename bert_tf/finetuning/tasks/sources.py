@@ -8,9 +8,12 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from absl import logging
 
 from bert_tf.finetuning.tasks import tables
 from bert_tf.finetuning.tasks.classification import Example
@@ -51,6 +54,10 @@ class Source(abc.ABC):
     def files(self, split: str) -> list[str]:
         """Returns the paths of the files of a split."""
 
+    def name_of(self, split: str) -> str:
+        """Returns how messages and reports name the data of a split; by default, the names of its files."""
+        return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
+
     @abc.abstractmethod
     def facts(self) -> Mapping[str, Any]:
         """Returns what decides how the data is read, as JSON: names of flags and their values."""
@@ -60,7 +67,7 @@ class Source(abc.ABC):
         return run_folder.fingerprint(self.files(split))
 
     def read(self, split: str) -> Sequence[Placed]:
-        """Returns the examples of a split, which are read once; those of "test" have no label.
+        """Returns the examples of a split, which are read once; those of "test" may have no label.
 
         Raises:
           InputError: names the place in the data.
@@ -140,10 +147,20 @@ class FileSource(Source):
 
     def _read(self, split: str) -> list[Placed]:
         (path,) = self.files(split)
+        texts = {"text_a": self.text_a, "text_b": self.text_b}
+        if split != "test":
+            return self._placed(path, texts | {"label": self.label})
+        texts["id"] = self.id
+        try:
+            return self._placed(path, texts | {"label": self.label})
+        except InputError as error:
+            placed = self._placed(path, texts)  # also says what else is wrong
+            logging.info("%s: is predicted without scores (%s)", path, error)
+            return placed
+
+    def _placed(self, path: str, columns: Mapping[str, str]) -> list[Placed]:
         layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
-        wanted = {"text_a": self.text_a, "text_b": self.text_b}
-        wanted |= {"id": self.id} if split == "test" else {"label": self.label}
-        wanted = {field: column for field, column in wanted.items() if column}
+        wanted = {field: column for field, column in columns.items() if column}
         placed = []
         for line, cells in tables.read_columns(path, layout, tuple(wanted.values())):
             place = f"{path}, line {line}"

@@ -19,7 +19,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import LOSS, Columns, Split, Task
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
 from bert_tf.finetuning.tasks import squad_file, squad_results
 from bert_tf.finetuning.tasks.squad_answers import Decoding, decode
 from bert_tf.finetuning.tasks.squad_file import Question
@@ -234,12 +234,32 @@ class SquadTask(Task):
         known = self.null_threshold
         return squad_results.read_threshold(folder) if known is None else known
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int | None) -> None:
+    def is_labeled(self, examples: Sequence[Question]) -> bool:
+        """See `Task`; a question without an answer has one only in SQuAD 2.0."""
+        accepts_none = self.decoding.has_unanswerable
+        return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer | None:
+        """Returns no answer, whose F1 is the share of the questions without one; nothing where each has one."""
+        if not self.decoding.has_unanswerable:
+            return None
+        return ConstantAnswer("no answer", squad_results.scores(split.examples, [""] * len(split.examples), True))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns no answer if that is predicted for every question, though some have one."""
+        threshold = self._threshold(split, predictions)
+        is_none = not any(answers.text(threshold) for answers in predictions)
+        return "no answer" if is_none and any(question.answers for question in split.examples) else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
         """Writes the prediction files, the answers for the report, and the tuned threshold."""
         threshold = self._threshold(split, predictions)
         for path in squad_results.write_predictions(folder, split.examples, predictions, threshold):
             logging.info("wrote %s", path)
-        squad_results.keep_answers(folder, split.examples, predictions, threshold, self.decoding.has_unanswerable)
+        has_none = self.decoding.has_unanswerable
+        squad_results.keep_answers(folder, split.examples, predictions, threshold, has_none, prefix)
         if self.tune_null_threshold:
             squad_results.write_threshold(folder, threshold, step)
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)

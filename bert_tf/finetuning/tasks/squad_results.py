@@ -179,7 +179,12 @@ def write_predictions(
 
 
 def keep_answers(
-    folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float, has_unanswerable: bool
+    folder: str,
+    questions: Sequence[Question],
+    answers: Sequence[Answers],
+    threshold: float,
+    has_unanswerable: bool,
+    prefix: str = "dev",
 ) -> None:
     """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged."""
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
@@ -202,7 +207,7 @@ def keep_answers(
             "f1": f1[index],
         }
         entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
-    evaluation_file.write_entries(folder, entries)
+    evaluation_file.write_entries(folder, entries, prefix)
 
 
 def _around(context: str, place: int) -> str:

@@ -18,7 +18,7 @@ from absl import logging
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import LOSS, Columns, Split, Task
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
 from bert_tf.finetuning.tasks import conll_files, entity_scores, tag_schemes
 from bert_tf.finetuning.tasks.conll_files import Sentence
 from bert_tf.finetuning.tasks.tagging_rows import NOT_LABELED, make_rows
@@ -35,8 +35,7 @@ from tfrecords.errors import InputError
 TAGGING = "tagging"
 NAME = "NER"
 # What a run's folder gets: words with tags, and the official scorer's table.
-DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
-DEV_SCORES, TEST_SCORES = "dev_scores.txt", "test_scores.txt"
+DEV_PREDICTIONS, OTHER_PREDICTIONS, TEST_PREDICTIONS = (f"{of}_predictions.txt" for of in ("dev", "eval", "test"))
 METRICS = (LOSS, Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 
 
@@ -250,13 +249,30 @@ class TaggingTask(Task):
         """Computes F1, precision and recall of entities, and the accuracy of tags."""
         return self.evaluation(split, predictions).scores
 
-    def keep_evaluation(self, folder: str, split: Split, predictions: np.ndarray, step: int) -> None:
-        """Writes the predictions and the official scorer's table of the dev data."""
-        self._write(folder, DEV_PREDICTIONS, DEV_SCORES, split, predictions)
+    def is_labeled(self, examples: Sequence[Sentence]) -> bool:
+        """See `Task`."""
+        return all(sentence.tags is not None for sentence in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the tag of no entity for every word."""
+        outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
+        return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the tag that is predicted for every word."""
+        tags = [{tag for sentence in sentences for tag in sentence}
+                for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
+        return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes the predictions and the official scorer's table."""
+        self._write(folder, f"{prefix}_predictions.txt", f"{prefix}_scores.txt", split, predictions)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes the predictions of the test data; if its tags are known, also the official scorer's table."""
-        return self._write(folder, TEST_PREDICTIONS, TEST_SCORES, split, predictions)
+        return self._write(folder, TEST_PREDICTIONS, "test_scores.txt", split, predictions)
 
     def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
         paths, sentences = [os.path.join(folder, name)], split.examples

@@ -66,6 +66,10 @@ class TfdsSource(Source):
             return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
         return []
 
+    def name_of(self, split: str) -> str:
+        """See `Source`."""
+        return f"{self.name} {self.splits[split]}"
+
     def facts(self) -> Mapping[str, Any]:
         """See `Source`."""
         return {
@@ -85,8 +89,10 @@ class TfdsSource(Source):
         own, placed, unlabeled = self.splits[split], [], 0
         for number, row in enumerate(self._rows(own), 1):
             place = f"{self.name} {own} example {number}"
+            label = None
             texts = [_text(place, row[name]) for name in (self.text_a, self.text_b) if name]
-            label = None if split == "test" else self._label(place, row[self.label])
+            with contextlib.nullcontext() if split != "test" else contextlib.suppress(InputError):
+                label = self._label(place, row[self.label])
             if label is None and split != "test":
                 unlabeled += 1
             else:

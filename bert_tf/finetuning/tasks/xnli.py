@@ -9,14 +9,12 @@ import os
 from typing import Any, ClassVar
 
 import numpy as np
-from absl import logging
 
 from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import scores
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.glue_task import GlueTask, SplitFile
 from bert_tf.finetuning.tasks.tsv import Columns
-from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME = "XNLI"
@@ -70,13 +68,14 @@ class XnliTask(GlueTask):
             found |= {f"{name}_{language}": value for name, value in part.items()}
         return found
 
+    def data_name_of(self, split: str) -> str:
+        """Returns the file and the languages that are read of it."""
+        files = super().data_name_of(split)
+        return files if split == "train" else f"{files} ({' '.join(self.languages)})"
+
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes `test_scores.txt`, since the test file has labels; returns its path."""
-        found = self.scores(split, predictions)
-        logging.info("%s test: %s", self.name, ", ".join(f"{name} {value:.4f}" for name, value in found.items()))
-        path = os.path.join(folder, "test_scores.txt")
-        writer.write_text(path, "".join(f"test_{name} = {value}\n" for name, value in found.items()))
-        return [path]
+        """Writes nothing: no server scores XNLI, whose test file has labels."""
+        return []
 
 
 def xnli_task(languages: str, data_dir: str) -> XnliTask:

@@ -258,8 +258,9 @@ def test_xnlis_test_file_has_labels_so_it_is_scored(tmp_path):
     write_files(tmp_path, "XNLI")
     task = task_of("XNLI", tmp_path)
     test = task.read("test")
-    task.write_predictions(str(tmp_path), make_split(task, test), np.array([[0, 0, 1.0]]))
-    assert (tmp_path / "test_scores.txt").read_text() == "test_accuracy = 1.0\n"
+    assert task.is_labeled(test) and not task_of("MNLI").is_labeled([Example("a", "b", None)])
+    assert task.scores(make_split(task, test), np.array([[0, 0, 1.0]])) == {"accuracy": 1.0}
+    assert task.data_name("test") == "xnli.test.tsv (zh)", "other languages are other data"
 
 
 def cases():

@@ -1,0 +1,179 @@
+"""Which data a run is evaluated on: its dev data, or other data, whose scores and files stand apart.
+
+The data that a run is evaluated on during its training is its dev data; of a run that was trained without any, it is
+the data of the first `--do_eval`. `evaluations.json` names it, and only it may choose checkpoints and thresholds. Any
+other data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
+
+Paper: appendix A.3 (choice on the dev set).
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf.checkpoint_formats import evaluations
+from bert_tf.finetuning.task import Split, Task
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training import metrics_file, progress
+from tfrecords.errors import InputError
+
+DEV = metrics_file.DEV
+# Beginnings of the names of files that a task keeps of an evaluation.
+_PREFIXES = {True: "dev", False: "eval"}
+# An evaluation that is repeated with other batches differs by less.
+_TOLERANCE = 1e-4
+_MOST_LOGGED = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluatedData:
+    """The data of an evaluation.
+
+    Attributes:
+      id: its name, number of examples, and a hash of their content.
+      series: the split of its lines in `metrics.jsonl`: DEV, or the data's name.
+      folder: of the files of its evaluations: the run's for dev data, else one of its own.
+    """
+
+    id: str
+    series: str
+    folder: str
+
+    @property
+    def is_dev(self) -> bool:
+        """Whether it is the run's dev data."""
+        return self.series == DEV
+
+
+def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
+    """Returns a task that takes thresholds as they are: those of dev decide about any other data."""
+    tuned = dict.fromkeys(_tuning_flags(settings), False)
+    return dataclasses.replace(task, **tuned) if tuned else task
+
+
+def _tuning_flags(settings: FineTuningSettings) -> list[str]:
+    return [name for name in settings.tuned_on_dev if getattr(settings, name)]
+
+
+def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
+    """Returns what identifies evaluated data: its name, the number of its examples, and a hash of their content."""
+    return f"{task.data_name(split)}, {len(examples):,} examples, {task.digest(examples)[:16]}"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two values of `identify` are of the same examples; a copy may have another name."""
+    return metrics_file.content_of(one) == metrics_file.content_of(other)
+
+
+def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = "") -> EvaluatedData:
+    """Returns the data of an evaluation.
+
+    Args:
+      output_dir: the run's folder.
+      data: see `identify`.
+      settings: of the command.
+      dev: the dev data, if `output_dir` does not name it.
+
+    Raises:
+      InputError: thresholds are to be tuned on other data than the dev data.
+    """
+    known = evaluations.read(output_dir).data or dev or data
+    if is_same(data, known):
+        return EvaluatedData(data, DEV, output_dir)
+    refuse_tuning(data, known, settings)
+    return _apart(output_dir, data)
+
+
+def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
+    """Returns the data of a prediction that has labels: test data, unless it is the known dev data."""
+    known = evaluations.read(output_dir).data or dev
+    return EvaluatedData(data, DEV, output_dir) if known and is_same(data, known) else _apart(output_dir, data)
+
+
+def _apart(output_dir: str, data: str) -> EvaluatedData:
+    series = metrics_file.series_of(output_dir, data)
+    return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series))
+
+
+def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
+    """Refuses flags that would choose thresholds on other data than the dev data.
+
+    Raises:
+      InputError: names flag and data.
+    """
+    if flags := _tuning_flags(settings):
+        raise InputError(
+            f"--{flags[0]}: chooses thresholds on the run's dev data ({dev}), and this is other data ({data}); drop "
+            "the flag, or evaluate on the dev data"
+        )
+
+
+def become_dev(output_dir: str, data: EvaluatedData) -> None:
+    """Names the dev data of a run in its `evaluations.json`, if that does not name it yet."""
+    recorded = evaluations.read(output_dir)
+    if data.is_dev and not recorded.data:
+        logging.info("the run's dev data is %s", data.id)
+        evaluations.write(output_dir, dataclasses.replace(recorded, data=data.id))
+
+
+def announce(data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, who: str) -> dict:
+    """Logs the scores of an evaluation beside those of the best constant answer.
+
+    Args:
+      data: that was evaluated.
+      task: of the data.
+      split: as `Task.by_example` returned it.
+      predictions: likewise.
+      scores: of the predictions.
+      who: says of which weights, for messages.
+
+    Returns:
+      The constant answer and its scores, as `metrics.jsonl` keeps them; {} if there is none.
+    """
+    baseline, told = task.baseline(split), ""
+    if baseline:
+        values = list(baseline.scores.items())[:_MOST_LOGGED]
+        told = f" (always {baseline.answer}: {', '.join(f'{name} {value:.4g}' for name, value in values)})"
+    logging.info("%s %s, %s: %s%s", task.name, data.series, who, progress.describe(scores, task.metrics), told)
+    if not data.is_dev:
+        logging.info("%s is not the run's dev data; its results are in %s", data.series, data.folder)
+    if all(map(math.isfinite, scores.values())) and (only := task.only_answer(split, predictions)):
+        logging.warning(
+            "%s, %s: every prediction is %s, so the model tells nothing apart; train it longer, or with another "
+            "--learning_rate", data.series, who, only,
+        )  # fmt: skip
+    return {"always": {"answer": baseline.answer, "scores": dict(baseline.scores)}} if baseline else {}
+
+
+def record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
+    """Adds a line to `metrics.jsonl`, unless an evaluation of the same data and step has the same scores."""
+    known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
+    before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
+    is_known = all(
+        math.isclose(before.get(name, math.inf), value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+        for name, value in scores.items()
+    )
+    if not is_known:
+        metrics_file.record(output_dir, data.series, step, {"data": data.id, **scores, **more})
+
+
+def keep(
+    data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
+) -> None:
+    """Writes `eval_results.txt`, with the original's names, and what the task keeps of the evaluation.
+
+    Args:
+      data: that was evaluated.
+      task: of the data.
+      split: as `Task.by_example` returned it.
+      predictions: likewise.
+      scores: of the predictions.
+      step: of the weights; None for an ensemble.
+    """
+    results = {f"eval_{name}": value for name, value in scores.items()}
+    metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
+    task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])
