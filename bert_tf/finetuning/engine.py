@@ -73,7 +73,6 @@ def run_finetuning(
         settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
         run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy, parts)
-        data_summary.log(run)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
@@ -94,9 +93,14 @@ def _has_results(folder: str) -> bool:
 
 
 def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
+    _check_batches(run)
+    data_summary.log(run)
+    return _run_checked(run, lock)
+
+
+def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, prepared_run.model_facts(run))
-    _check_batches(run)
     workers.check_same_facts(strategy, prepared_run.same_on_workers(run))
     keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
@@ -157,16 +161,19 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
         _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
         if settings.do_predict:
             sweep.prediction_settings(settings, trial)  # refuses its flags now, not after the training
+    data_summary.log(run)
     if lock:
         lock.make_folder()
 
     def run_trial(settings: FineTuningSettings) -> dict[str, float]:
         with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
-            return _run(dataclasses.replace(run, settings=settings), own)
+            return _run_checked(dataclasses.replace(run, settings=settings), own)
 
     scores = trials.run(run_trial)
     if settings.do_predict:
-        _run(dataclasses.replace(run, settings=sweep.prediction_settings(settings, trials.results.best)), None)
+        predicted = dataclasses.replace(run, settings=sweep.prediction_settings(settings, trials.results.best))
+        _check_batches(predicted)
+        _run_checked(predicted, None)
     return scores
 
 
