@@ -247,7 +247,7 @@ def test_a_regression_gives_scores(regression, vocab_file):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such file"),
+        ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such folder"),
         ({"task_name": "CoLA"}, "was trained on tsv"),
         ({"export_dir": "{run}"}, "is not empty and holds no version of a model"),
         ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),
