@@ -335,8 +335,11 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
         if is_new:
             more = evaluated_data.announce(data, run.task, split, predictions, scores, f"step {step}")
             evaluated_data.record(folder, data, step, scores, more)
-        evaluated_data.keep(data, run.task, split, predictions, scores, step)
+        evaluated_data.keep(data, run.task, "dev", split, predictions, scores, step)
     metrics.require_finite(scores, f"step {step} of {folder}")
+    is_asked = settings.do_predict and run.task.test_is_dev and not data.is_dev
+    if is_asked and strategies.is_chief(run.strategy):
+        prediction_files.write(folder, run.task, split, predictions)
     return scores
 
 
@@ -370,4 +373,4 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
         scores = {**task.scores(split, predictions), "loss": loss}
         more = evaluated_data.announce(data, task, split, predictions, scores, f"step {step}")
         evaluated_data.record(run.settings.output_dir, data, step, scores, more)
-        evaluated_data.keep(data, task, split, predictions, scores, step)
+        evaluated_data.keep(data, task, "test", split, predictions, scores, step)

@@ -174,8 +174,10 @@ def _write(
         data = _dev_data(run, settings, members)
         evaluated_data.become_dev(folder, data)
         evaluated_data.announce(data, task, split, predictions, scores, who)
-        evaluated_data.keep(data, task, split, predictions, scores, None)
+        evaluated_data.keep(data, task, "dev", split, predictions, scores, None)
         metrics.require_finite(scores, "the ensemble")
+        if settings.do_predict and task.test_is_dev and not data.is_dev:
+            prediction_files.write(folder, task, split, predictions)
     if "test" in means:
         split, predictions = task.by_example(run.splits["test"], means["test"])
         prediction_files.write(folder, task, split, predictions)
@@ -184,7 +186,7 @@ def _write(
             task = evaluated_data.without_tuning(task, settings)
             found = task.scores(split, predictions)
             evaluated_data.announce(data, task, split, predictions, found, who)
-            evaluated_data.keep(data, task, split, predictions, found, None)
+            evaluated_data.keep(data, task, "test", split, predictions, found, None)
     return scores
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.checkpoint_formats import evaluations
+from bert_tf.finetuning import prediction_files
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress
@@ -162,18 +163,30 @@ def record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str,
 
 
 def keep(
-    data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
+    data: EvaluatedData,
+    task: Task,
+    name: str,
+    split: Split,
+    predictions: np.ndarray,
+    scores: Mapping,
+    step: int | None,
 ) -> None:
     """Writes `eval_results.txt`, with the original's names, and what the task keeps of the evaluation.
 
     Args:
       data: that was evaluated.
       task: of the data.
+      name: of the split, "dev" or "test".
       split: as `Task.by_example` returned it.
       predictions: likewise.
       scores: of the predictions.
       step: of the weights; None for an ensemble.
     """
-    results = {f"eval_{name}": value for name, value in scores.items()}
+    results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
+    files = task.evaluation_predictions if data.is_dev else ()  # of other data, they are in a folder of their own
+    if files:
+        prediction_files.set_aside(data.folder, task.fingerprint(name))
     task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])
+    if files:
+        prediction_files.record(data.folder, task.fingerprint(name), files)

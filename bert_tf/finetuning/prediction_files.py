@@ -1,4 +1,4 @@
-"""Writes the prediction files of a run, and `test_data.json` beside them, which says of which data they are.
+"""Writes prediction files, and `test_data.json` beside them, which says of which data they are.
 
 Predictions of other data never overwrite them: these files move to `earlier_predictions` first.
 """
@@ -32,16 +32,25 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
       InputError: the record of the files that are there is damaged.
     """
     data = task.fingerprint("test")
-    _set_aside(folder, data)
+    set_aside(folder, data)
     paths = task.write_predictions(folder, split, predictions)
-    entries = {"data": data, "files": [os.path.basename(path) for path in paths]}
-    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    record(folder, data, [os.path.basename(path) for path in paths])
     for path in paths:
         logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)
 
 
-def _set_aside(folder: str, data: Sequence[str]) -> None:
-    """Moves the prediction files of a folder away if they are of other data; a renamed file is the same data."""
+def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
+    """Writes of which data, see `Task.fingerprint`, the prediction files of these names are."""
+    entries = {"data": data, "files": names}
+    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+
+
+def set_aside(folder: str, data: Sequence[str]) -> None:
+    """Moves the prediction files of a folder away if they are of other data; a renamed file is the same data.
+
+    Raises:
+      InputError: the record of the files that are there is damaged.
+    """
     path = os.path.join(folder, NAME)
     if not tf.io.gfile.exists(path):
         return

@@ -130,8 +130,11 @@ class Task(abc.ABC):
     # Flags besides `max_seq_length` that keep more of long texts; None where the user has chosen what is cut.
     truncation_remedies: Sequence[str] | None = ()
 
-    # Whether "dev" and "test" are the same data, whose prediction files `keep_evaluation` writes too.
+    # Whether "dev" and "test" are the same data, so that one of them is predicted.
     test_is_dev: bool = False
+
+    # Names of the prediction files that `keep_evaluation` writes, like `write_predictions`.
+    evaluation_predictions: Sequence[str] = ()
 
     def files(self, split: str) -> list[str]:
         """Returns the paths of the files that "train", "dev" or "test" is read from."""

@@ -178,6 +178,14 @@ def test_test_data_whose_labels_are_unknown_is_predicted_without_scores(
     assert len(rows) == 2 and header.startswith("index\tlabel\t")
 
 
+def predicted(folder):
+    """The first question that the prediction files of a folder answer, and the data that they are recorded with."""
+    record = json.loads((folder / "test_data.json").read_text())
+    first = {min(json.loads((folder / name).read_text())) for name in record["files"]}
+    assert {"predictions.json", "nbest_predictions.json"} == set(record["files"]) and len(first) == 1
+    return first.pop(), record["data"][0].split(",")[0]
+
+
 def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path):
     out = tmp_path / "ensemble"
     squad = {"answers": [{"text": "man", "answer_start": 4}], "question": "who ?"}
@@ -195,13 +203,27 @@ def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_fil
     member = tmp_path / "member"
     ask(member, "--do_train", "--do_eval", f"--train_file={squads}/train.json", f"--predict_file={squads}/dev.json",
         "--num_train_epochs=1")  # fmt: skip
+    assert predicted(member) == ("dev0", "dev.json")
     ask(member, "--do_predict", f"--predict_file={squads}/test.json")
     assert [row["split"] for row in rows_of(member)] == ["dev", "test.json"]
+    assert predicted(member) == ("test0", "test.json")
+    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
+    ask(member, "--do_eval", f"--predict_file={squads}/dev.json")
+    assert predicted(member) == ("dev0", "dev.json")
+    assert predicted(member / "earlier_predictions/1") == ("test0", "test.json")
+    ask(member, "--do_eval", f"--predict_file={squads}/test.json")
+    assert predicted(member) == ("dev0", "dev.json"), "an evaluation of other data leaves them"
+    ask(member, "--do_eval", "--do_predict", f"--predict_file={squads}/test.json")
+    assert predicted(member) == ("test0", "test.json")
     members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
     ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
     assert not (out / "eval_results.txt").exists() and (out / "evaluations/test.json/eval_results.txt").exists()
     ask(out, "--do_eval", members, f"--predict_file={squads}/dev.json")
     assert (out / "eval_results.txt").exists() and (out / "dev_predictions.jsonl").exists()
+    assert predicted(out) == ("dev0", "dev.json")
+    ask(out, "--do_eval", "--do_predict", members, f"--predict_file={squads}/test.json")
+    assert predicted(out) == ("test0", "test.json")
+    assert predicted(out / "earlier_predictions/0") == ("dev0", "dev.json")
 
 
 def split_of(examples, label_ids=None):

@@ -77,6 +77,12 @@ class SquadTask(Task):
         return not (self.held_out and self.held_out.is_dev)
 
     @property
+    def evaluation_predictions(self) -> Sequence[str]:
+        """See `Task`; the original's evaluation writes them too."""
+        names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
+        return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
+
+    @property
     def parameters(self) -> Mapping[str, Any]:
         """See `Task`."""
         return {"version_2_with_negative": self.decoding.has_unanswerable}
