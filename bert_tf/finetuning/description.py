@@ -113,6 +113,21 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     )
 
 
+def check_given(settings: FineTuningSettings, **trained: Any) -> None:
+    """Refuses flags that differ from those of the run in `output_dir`, where that is not trained.
+
+    Args:
+      settings: of the evaluation or prediction; a flag that is None was left out.
+      **trained: flags to the values that the run was trained with.
+
+    Raises:
+      InputError: names the first flag.
+    """
+    for flag, before in () if settings.do_train else trained.items():
+        if (given := getattr(settings, flag)) not in (None, before):
+            raise InputError(f"--{flag}={given}: {settings.output_dir} was trained with {before}; leave the flag out")
+
+
 def read(folder: str) -> TaskDescription:
     """Reads the `task.json` of a run's folder.
 

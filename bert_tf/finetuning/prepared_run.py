@@ -131,15 +131,13 @@ def with_trained_values(settings: FineTuningSettings) -> FineTuningSettings:
     Without a run, the first is the script's default, or all positions of a model with fewer.
 
     Raises:
-      InputError: a trained model is evaluated with rows of another length.
+      InputError: a trained model is evaluated with other values.
     """
-    length, folder = settings.max_seq_length, settings.output_dir
+    length = settings.max_seq_length
     if known := description.of_run(settings):
-        trained = known.max_seq_length
-        if length not in (None, trained) and not settings.do_train:
-            raise InputError(f"--max_seq_length={length}: {folder} was trained with {trained}; leave the flag out")
+        description.check_given(settings, max_seq_length=known.max_seq_length, bilstm_head=known.bilstm_head)
         bilstm_head = settings.bilstm_head if settings.bilstm_head is not None else known.bilstm_head or None
-        return dataclasses.replace(settings, max_seq_length=length or trained, bilstm_head=bilstm_head)
+        return dataclasses.replace(settings, max_seq_length=length or known.max_seq_length, bilstm_head=bilstm_head)
     if length is None:
         positions = checkpoints.read_config(settings.bert_config_file).max_position_embeddings
         length = min(settings.default_max_seq_length, positions)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
+from tfrecords.errors import InputError
 
 _OWN = ("own", "tsv")
 # The name of a task whose texts are in memory, and which therefore no flag names.
@@ -84,9 +85,9 @@ class ClassifierSettings(FineTuningSettings):
         "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
         "keeps them for prediction and export", False, group="Evaluation",
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "")
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "")
-    test_data_path: str = setting("test data, if it is not in --data_dir", "")
+    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "")
+    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "")
+    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "")
     tfds_name: str = setting(
         "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
         "flags of columns name its features, which its description gives otherwise", "",
@@ -194,8 +195,9 @@ class ClassifierSettings(FineTuningSettings):
                 not (self.data_dir or self.task_name),
                 "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
             )
-        else:
-            require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
+        elif not (self.data_dir.strip() or has_paths):
+            had = self._of_run(*_SOURCES, *paths.values())
+            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
         self._require_data("data_dir", at=paths)
 
     def _check_tfds(self, has_paths: bool) -> None:

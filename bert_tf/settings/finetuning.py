@@ -1,11 +1,14 @@
 """Settings that all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
+import json
+import os
 from collections.abc import Mapping
 from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
 from bert_tf.settings import protocol
+from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,4 +131,16 @@ class FineTuningSettings(protocol.ProtocolSettings):
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
             found = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]
             remedy = ", or --dev_share and the training data" if wanted == "do_eval" else ""
-            require(held_out or any(found), f"--{wanted} needs {' or '.join(f'--{n}' for n in (flag, *flags))}{remedy}")
+            if not (held_out or any(found)):
+                needed = " or ".join(f"--{name}" for name in (flag, *flags))
+                raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
+
+    def _of_run(self, *flags: str) -> str:
+        """Returns, for a message, the values that the run in `output_dir` had; "" if it is unknown or had none."""
+        try:
+            with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
+                known = json.load(file)["phases"][-1]["settings"]
+            found = " ".join(f"--{flag}={known[flag]}" for flag in flags if known.get(flag))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return ""
+        return f" (the run had {found})" if found else ""

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
 from bert_tf.settings.finetuning import FineTuningSettings
+from tfrecords.errors import InputError
 
 # Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.activations` too.
 FEATURE_LAYERS = (
@@ -76,7 +77,9 @@ class NerSettings(FineTuningSettings):
     def __post_init__(self):
         super().__post_init__()
         has_paths = any(getattr(self, path) for path in _PATHS.values())
-        require(bool(self.data_dir.strip()) or has_paths, "--data_dir is empty; name the folder with the data")
+        if not (self.data_dir.strip() or has_paths):
+            had = self._of_run("data_dir", *_PATHS.values())
+            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
         self._require_data("data_dir", at=_PATHS)
         if self.lstm_size is not None:
             require_positive(self, "lstm_size")

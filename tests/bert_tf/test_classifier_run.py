@@ -116,6 +116,8 @@ def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, v
     assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
     with pytest.raises(InputError, match=r"--max_seq_length=16: .* was trained with 24; leave the flag out"):
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--max_seq_length=16"))
+    with pytest.raises(InputError, match=r"--bilstm_head=True: .* was trained with False; leave the flag out"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--bilstm_head"))
 
 
 def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it_anew(

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -143,12 +144,23 @@ def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
     assert Reading.of_settings(flags(tmp_path)) == Reading(), "a failed start leaves no checkpoint"
     (tmp_path / "ckpt-1.index").write_text("")
     assert Reading.of_settings(flags(tmp_path)) == task.reading
-    assert Reading.of_settings(flags(tmp_path, "--pooling=max")).pooling == "max"
+    for flag in ("--pooling=mean", "--long_text=window", "--window_stride=3"):
+        assert Reading.of_settings(flags(tmp_path, flag)) == task.reading
+    for flag, trained in (("--pooling=max", "mean"), ("--long_text=truncate", "window"), ("--window_stride=4", "3")):
+        message = f"{flag}: {tmp_path} was trained with {trained}; leave the flag out"
+        with pytest.raises(InputError, match=re.escape(message)):
+            Reading.of_settings(flags(tmp_path, flag))
+    training = flags(tmp_path, "--do_train", "--pooling=max")
+    assert Reading.of_settings(training).pooling == "max", "training says how to start anew"
 
 
 def test_bad_strides_are_refused(tmp_path):
     with pytest.raises(InputError, match="--window_stride=3 needs --long_text=window"):
         flags(tmp_path, "--long_text=head_tail", "--window_stride=3")
+    stride = flags(tmp_path, "--do_train", "--window_stride=3")
+    with pytest.raises(InputError, match="--window_stride=3 needs --long_text=window, and it is truncate; give both"):
+        Reading.of_settings(stride)
+    assert Reading.of_settings(dataclasses.replace(stride, window_stride=0)) == Reading()
     with pytest.raises(InputError, match="--window_stride=-1: must be at least 0"):
         flags(tmp_path, "--window_stride=-1")
     task = dataclasses.replace(make_task(2, has_pairs=False), reading=dataclasses.replace(WINDOW, window_stride=11))

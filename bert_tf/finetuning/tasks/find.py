@@ -3,9 +3,11 @@
 import dataclasses
 
 from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.tasks import glue, xnli
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.glue_task import GlueTask
 from bert_tf.finetuning.tasks.joint import JointTask, check_joint
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
 from bert_tf.finetuning.tasks.own_data import NAMES, own_task
@@ -62,14 +64,35 @@ def _with_task_name(settings: ClassifierSettings) -> ClassifierSettings:
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:
     if settings.tfds_name or _spelled(settings.task_name) in NAMES:
         return own_task(settings)
+    known = description.of_run(settings)
     if settings.input_meta_data_path:
         task = records_task(settings)
     else:
         task = _benchmark_task("task_name", settings.task_name, settings.data_dir, settings)
-    return with_dev_share(task, settings, description.of_run(settings))
+        _check_benchmark(task, settings, known)
+    return with_dev_share(task, settings, known)
 
 
-def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSettings) -> ClassificationTask:
+def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
+    """Refuses to evaluate a run of another task, and files that a benchmark's task does not read."""
+    if known and not settings.do_train and known.task_name != task.name:
+        trained = NAMES[0] if known.task_name == IN_MEMORY else known.task_name
+        raise InputError(
+            f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={trained}; leave "
+            "the flag out"
+        )
+    own = f"give --task_name={NAMES[0]} and the flags of columns for your own files"
+    if known and not settings.do_train:
+        own = "predict other texts in Python with bert_tf.classifier.TextClassifier.load"
+    for flag in ("train_data_path", "eval_data_path", "test_data_path"):
+        if path := getattr(settings, flag):
+            raise InputError(
+                f"--{flag}={path}: --task_name={settings.task_name} reads its files in --data_dir; drop the flag, or "
+                f"{own}"
+            )
+
+
+def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSettings) -> GlueTask:
     for known in glue.TASK_NAMES:
         if _spelled(known) == _spelled(name):
             return glue.task(known, data_dir)

@@ -131,7 +131,7 @@ class MultiLabelTask(OwnTask):
         lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
         values = label_scores(labels, probabilities > chosen)
         for name, threshold, row in zip(self.labels, chosen, values, strict=True):
-            lines.append("\t".join([name, repr(float(threshold)), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
+            lines.append("\t".join([name, str(threshold), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
         writer.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
 
     def check_checkpoint(self, folder: str, step: int) -> None:
@@ -160,8 +160,11 @@ class MultiLabelTask(OwnTask):
 
 
 def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray, step: int | None) -> None:
-    """Writes the threshold of each label, for the checkpoint of a step; None is for any, where there is only one."""
-    values = {label: float(value) for label, value in zip(labels, thresholds, strict=True)}
+    """Writes the threshold of each label, for the checkpoint of a step; None is for any, where there is only one.
+
+    The numbers have as few digits as float32 needs.
+    """
+    values = {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
     text = json.dumps({"step": step, "thresholds": values}, indent=2, ensure_ascii=False)
     writer.write_text(os.path.join(folder, THRESHOLDS_NAME), text + "\n")
 

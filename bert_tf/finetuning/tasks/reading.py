@@ -18,6 +18,7 @@ from bert_tf.settings import ClassifierSettings
 from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack
 from bert_tf.text.windows import cut_windows
 from bert_tf.tokenization import BertTokenizer
+from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +37,23 @@ class Reading:
 
     @classmethod
     def of_settings(cls, settings: ClassifierSettings) -> "Reading":
-        """Returns what the flags say; what they leave out is as in the run's folder, or by default."""
+        """Returns what the flags say; what they leave out is as in the run's folder, or by default.
+
+        Raises:
+          InputError: the folder's run is evaluated as it was not trained, or a stride has no windows.
+        """
         known = description.of_run(settings)
         trained = cls.of_parameters(known.parameters) if known else cls()
+        if known:
+            description.check_given(settings, **dataclasses.asdict(trained))
         given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
-        return dataclasses.replace(trained, **{name: value for name, value in given.items() if value is not None})
+        found = dataclasses.replace(trained, **{name: value for name, value in given.items() if value is not None})
+        if settings.window_stride and not found.has_windows:
+            raise InputError(
+                f"--window_stride={settings.window_stride} needs --long_text=window, and it is {found.long_text}; give "
+                "both, or drop the stride"
+            )
+        return found
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":

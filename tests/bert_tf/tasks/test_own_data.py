@@ -19,7 +19,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.tasks import tables
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.find import find_task
-from bert_tf.settings import ClassifierSettings
+from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
 from tfrecords.errors import InputError
 
 
@@ -169,6 +169,10 @@ def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
         described = dataclasses.replace(description.describe(task, True, 8), task_name=name)
         description.write(str(tmp_path / "run"), described)
         assert find_task(settings("", tmp_path, **later)).name == name
+        with pytest.raises(InputError, match="--task_name=RTE: .*run was trained with .*; leave the flag out"):
+            find_task(settings("RTE", tmp_path, **later))
+    with pytest.raises(InputError, match="--test_data_path=x.tsv: --task_name=MRPC reads .*, or predict other"):
+        find_task(settings("", "", **later, test_data_path="x.tsv"))
 
 
 def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
@@ -215,6 +219,34 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
 def test_flags_that_contradict_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         settings(**{"task_name": "own", **changes})
+
+
+@pytest.mark.parametrize(
+    ("make", "record", "message"),
+    [
+        (settings, {"data_dir": "cls"}, r"name the folder with the data \(the run had --data_dir=cls\)$"),
+        (settings, {"train_data_path": "a", "eval_data_path": "b"},
+         r"the data \(the run had --train_data_path=a --eval_data_path=b\)$"),
+        (settings, {"tfds_name": "glue/mrpc"}, r"the data \(the run had --tfds_name=glue/mrpc\)$"),
+        (settings, {"data_dir": ""}, "the data$"),
+        (NerSettings, {"data_dir": "ner"}, r"the data \(the run had --data_dir=ner\)$"),
+        (SwagSettings, {"data_dir": "swag"}, r"and the training data \(the run had --data_dir=swag\)$"),
+        (SquadSettings, {"predict_file": "v.json"}, r"and the training data \(the run had --predict_file=v.json\)$"),
+    ],
+)  # fmt: skip
+def test_missing_data_is_refused_with_what_the_run_had(tmp_path, make, record, message):
+    given = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
+    given |= {"data_dir": ""} if make is settings else {}
+    for broken in (None, "{", '{"phases": []}'):
+        if broken:
+            (tmp_path / "run.json").write_text(broken)
+        with pytest.raises(InputError, match=message.partition(r" \(")[0].rstrip("$") + "$"):
+            make(**given)
+    (tmp_path / "run.json").write_text(
+        json.dumps({"phases": [{"settings": {"data_dir": "old"}}, {"settings": record}]})
+    )
+    with pytest.raises(InputError, match=message):
+        make(**given)
 
 
 def test_the_earlier_names_of_the_flags_still_work():
