@@ -21,10 +21,10 @@ from absl import logging
 from bert_tf import checkpoints, report
 from bert_tf.checkpoint_formats import evaluations, latest, run_record, tokenizer_config
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import description, sweep_results
+from bert_tf.finetuning import description, evaluated_data, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, head_maker
-from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.task import Split, Task
 from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
 from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.memory_source import evaluation_source, examples_of, memory_source
@@ -118,7 +118,7 @@ class TextClassifier:
           The classifier with its `scores`.
 
         Raises:
-          InputError: texts, labels or settings are wrong.
+          InputError: texts, labels or settings are wrong, or not those of the run in the folder.
         """
         _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
@@ -133,6 +133,7 @@ class TextClassifier:
         task = find_task(parsed, source)
         if not parsed.sweep:
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.read("train")), settings))
+        _check_dev(parsed, task, source.has_dev)
         policy = keras.mixed_precision.global_policy()
         try:
             scores = run_finetuning(parsed, task, report.write)
@@ -269,6 +270,28 @@ class TextClassifier:
             keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
+
+
+def _check_dev(settings: ClassifierSettings, task: Task, has_dev: bool) -> None:
+    """Refuses dev texts that are not those of the run in the folder, whose scores and weights would be returned.
+
+    Raises:
+      InputError: it has held out a share of its texts, or was evaluated on others.
+    """
+    known = description.of_run(settings)
+    share = known.data.get("dev_share") if known else None
+    if share is not None and settings.dev_share is None:
+        raise InputError(
+            f"output_dir: {settings.output_dir} was trained without the dev_share={share} of its texts; give "
+            f"dev_share={share}, or another output_dir"
+        )
+    recorded = evaluations.read(settings.output_dir).data
+    data = evaluated_data.identify(task, "dev", task.read("dev")) if recorded and has_dev else recorded
+    if not evaluated_data.is_same(data, recorded):
+        raise InputError(
+            f"dev_texts: {settings.output_dir} was evaluated on other ones ({recorded}); give those, or call evaluate "
+            "with these"
+        )
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:

@@ -117,6 +117,15 @@ def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tm
     expected = np.corrcoef(model.predict(texts), np.round(stars))[0, 1]
     assert found.keys() == {"pearson", "spearman", "r_squared"} and found["pearson"] == pytest.approx(expected, 1e-4)
 
+    def again(count):
+        dev = {"dev_texts": texts[:count], "dev_labels": stars[:count]}
+        return TextClassifier.train(texts, stars, checkpoint, tmp_path, **dev, **options)
+
+    scores = again(4).scores  # its first dev texts are the run's
+    assert scores and scores == pytest.approx(TextClassifier.load(tmp_path).scores)
+    with pytest.raises(InputError, match="dev_texts: .* was evaluated on other ones .*; give those, or call evaluate"):
+        again(5)
+
 
 @pytest.mark.slow
 def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(trained, checkpoint):
@@ -124,6 +133,9 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
     assert TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS).scores["accuracy"] == 1.0
     with pytest.raises(InputError, match="holds a run of another data"):
         TextClassifier.train(PAIRS[::-1], LABELS, checkpoint, output, **OPTIONS)
+    for other in ({"dev_texts": PAIRS[:2], "dev_labels": LABELS[:2]}, {"dev_share": 0}):
+        with pytest.raises(InputError, match="was trained without the dev_share=0.1 of its texts; give dev_share=0.1,"):
+            TextClassifier.train(PAIRS, LABELS, checkpoint, output, **other, **OPTIONS)
 
 
 @pytest.mark.slow
