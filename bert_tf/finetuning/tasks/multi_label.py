@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
-from bert_tf.finetuning.tasks import evaluation_file, example_checks
+from bert_tf.finetuning.tasks import evaluation_file, example_checks, tuned_file
 from bert_tf.finetuning.tasks.classification import Example
 from bert_tf.finetuning.tasks.own_task import OwnTask
 from bert_tf.training.metrics import Form, Metric
@@ -165,8 +165,7 @@ def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray,
     The numbers have as few digits as float32 needs.
     """
     values = {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
-    text = json.dumps({"step": step, "thresholds": values}, indent=2, ensure_ascii=False)
-    writer.write_text(os.path.join(folder, THRESHOLDS_NAME), text + "\n")
+    tuned_file.write(folder, THRESHOLDS_NAME, step, "thresholds", values)
 
 
 def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import run_record
-from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.finetuning.tasks import evaluation_file, tuned_file
 from bert_tf.finetuning.tasks.squad_answers import Answers
 from bert_tf.finetuning.tasks.squad_file import Question
 from bert_tf.training import metrics_file
@@ -101,8 +101,7 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
 
 def write_threshold(folder: str, threshold: float, step: int | None) -> None:
     """Writes the threshold for the checkpoint of a step; None is for an ensemble."""
-    text = json.dumps({"step": step, "null_score_diff_threshold": threshold}, indent=2)
-    writer.write_text(os.path.join(folder, THRESHOLD_NAME), text + "\n")
+    tuned_file.write(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", threshold)
 
 
 def has_threshold(folder: str) -> bool:

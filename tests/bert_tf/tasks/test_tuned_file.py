@@ -1,0 +1,32 @@
+"""Thresholds that a person has changed are not lost when they are tuned again."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.tasks import multi_label, squad_results
+
+
+def of_labels(folder, value, step):
+    multi_label.write_thresholds(folder, ["x", "y"], np.array([0.5, value]), step)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(of_labels, multi_label.THRESHOLDS_NAME), (squad_results.write_threshold, squad_results.THRESHOLD_NAME)],
+)
+def test_a_changed_file_is_kept_and_warned_of_and_no_other(write, name, tmp_path, caplog):
+    path = tmp_path / name
+    write(str(tmp_path), 0.25, 3)
+    write(str(tmp_path), 0.5, 4)  # another checkpoint
+    write(str(tmp_path), 0.5 + 1e-6, 4)  # other batches
+    assert [each.name for each in tmp_path.iterdir()] == [name] and not caplog.text
+    tuned = path.read_text()
+    edits = [tuned.replace("0.500001", "0.75"), json.dumps({"step": 4}), "{"]
+    for number, edited in enumerate(edits):
+        path.write_text(edited)
+        write(str(tmp_path), 0.5 + 1e-6, 4)
+        assert f"{name}: was changed since it was tuned" in caplog.text
+        assert path.read_text() == tuned
+        assert (tmp_path / f"{name}.edited-{number}").read_text() == edited
