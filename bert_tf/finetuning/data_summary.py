@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.finetuning import prepared_run
+from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
 
@@ -15,12 +16,18 @@ from bert_tf.finetuning.task import Split
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
 
-def log(run: PreparedRun) -> None:
-    """Logs a line for each split that a run reads, and warns where much of the text is lost."""
+def log(run: PreparedRun, evaluated: str = DEV) -> None:
+    """Logs a line for each split that a run reads, and warns where much of the text is lost.
+
+    Args:
+      run: with the splits.
+      evaluated: the name of the data of split "dev"; see `EvaluatedData.series`.
+    """
     settings, task = run.settings, run.task
     for name, split in run.splits.items():
         if name == "test" and split is run.splits.get("dev"):
             continue
+        name = evaluated if name == "dev" else name
         steps = ""
         if name == "train" and not settings.sweep:
             steps = f", {prepared_run.num_train_steps(run):,} steps of {settings.train_batch_size}"
@@ -28,7 +35,8 @@ def log(run: PreparedRun) -> None:
             continue
         lost = lost_tokens(split, settings.max_seq_length)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
-        logging.info("%s: %s%s; %s", name, _counts(split, *task.unit_names), steps, _lengths(split, lost, truncated))
+        cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.is_cut_before else "; none truncated"
+        logging.info("%s: %s%s; %s%s", name, _counts(split, *task.unit_names), steps, _lengths(split, lost), cut)
         share = lost.sum() / (lost + split.lengths).sum()
         remedies = task.truncation_remedies
         if remedies is not None and (truncated >= _MANY_EXAMPLES or share >= _MANY_TOKENS):
@@ -61,7 +69,6 @@ def _counts(split: Split, examples: str, rows: str) -> str:
     return f"{len(split.examples):,} {examples}{within}"
 
 
-def _lengths(split: Split, lost: np.ndarray, truncated: float) -> str:
+def _lengths(split: Split, lost: np.ndarray) -> str:
     median, most, longest = np.quantile(split.lengths + lost, [0.5, 0.95, 1], method="inverted_cdf").tolist()
-    cut = f"{100 * truncated:.1f}% truncated" if lost.any() else "none truncated"
-    return f"tokens: median {median}, 95% up to {most}, longest {longest}; {cut}"
+    return f"tokens: median {median}, 95% up to {most}, longest {longest}"

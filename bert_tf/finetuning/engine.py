@@ -94,8 +94,15 @@ def _has_results(folder: str) -> bool:
 
 def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     _check_batches(run)
-    data_summary.log(run)
+    data_summary.log(run, _evaluated_name(run))
     return _run_checked(run, lock)
+
+
+def _evaluated_name(run: PreparedRun) -> str:
+    """Names the data of `--do_eval`; what a training is evaluated on is its dev data."""
+    if run.settings.do_train or not run.settings.do_eval:
+        return evaluated_data.DEV
+    return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).series
 
 
 def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
@@ -294,8 +301,9 @@ def _write_description(run: PreparedRun) -> None:
 
 
 def _predictions(
-    run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
+    run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int, name: str = ""
 ) -> tuple[np.ndarray, float]:
+    """Returns the predictions and the loss of a split, whose progress is shown by its name or another one."""
     plan, parts = prepared_run.evaluation_plan(run, split, batch_size), run.parts(batch_size)
     if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
@@ -306,7 +314,7 @@ def _predictions(
         prepared_run.batches(run, split, plan, parts),
         len(run.splits[split]),
         parts,
-        f"predicting {split}",
+        f"predicting {name or split}",
     )
 
 
@@ -326,7 +334,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     data = evaluated_data.find(folder, run.data_ids["dev"], settings)
     is_new = step not in dev_outputs
     if is_new:
-        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
+        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size, data.series)
     predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), "loss": loss}
@@ -367,7 +375,7 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
     prediction_files.write(run.settings.output_dir, run.task, split, predictions)
-    if run.task.is_labeled(split.examples):
+    if run.task.is_labeled(split.examples) and not run.evaluates_test:
         data = evaluated_data.find_test(run.settings.output_dir, run.data_ids["test"])
         task = evaluated_data.without_tuning(run.task, run.settings)
         scores = {**task.scores(split, predictions), "loss": loss}

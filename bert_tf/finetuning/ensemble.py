@@ -68,8 +68,9 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
     with session(settings, strategy):
         task.check_checkpoint(settings.output_dir, None)
         run = _prepared(settings, task, members[0].folder, strategy)
-        if settings.do_eval:
-            _dev_data(run, settings, members)  # refuses before anything is computed
+        # refuses before anything is computed
+        evaluated = _dev_data(run, settings, members).series if settings.do_eval else evaluated_data.DEV
+        data_summary.log(run, evaluated)
         configs = [_checked_config(run, member, members[0]) for member in members]
         splits = ["dev"] if settings.do_eval else []
         splits += ["test"] if settings.do_predict and not (task.test_is_dev and settings.do_eval) else []
@@ -77,7 +78,7 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
         for member, config in zip(members, configs, strict=True):
             logging.info("predicting with %s", member.prefix)
             with traced_graphs.released():
-                for split, predictions in _predictions(run, member, config, splits).items():
+                for split, predictions in _predictions(run, member, config, splits, evaluated).items():
                     sums[split] = sums.get(split, 0.0) + predictions.astype(np.float64)
         if not strategies.is_chief(strategy):
             return {}
@@ -119,7 +120,6 @@ def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: t
     own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
     run = prepared_run.prepare(prepared_run.with_trained_values(own), task, strategy)
     strategies.check_batch_sizes(strategy, run.settings)
-    data_summary.log(run)
     return run
 
 
@@ -144,7 +144,9 @@ def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConf
     return config
 
 
-def _predictions(run: PreparedRun, member: Member, config: BertConfig, splits: Sequence[str]) -> dict[str, np.ndarray]:
+def _predictions(
+    run: PreparedRun, member: Member, config: BertConfig, splits: Sequence[str], evaluated: str
+) -> dict[str, np.ndarray]:
     with run.strategy.scope():
         model = FineTunedBert(config, run.make_head)
     model.encoder.fused_inference = True
@@ -154,7 +156,7 @@ def _predictions(run: PreparedRun, member: Member, config: BertConfig, splits: S
     for split in splits:
         size = run.settings.eval_batch_size if split == "dev" else run.settings.predict_batch_size
         make_batches = prepared_run.batches(run, split, prepared_run.evaluation_plan(run, split, size))
-        count, what = len(run.splits[split]), f"predicting {split}"
+        count, what = len(run.splits[split]), f"predicting {evaluated if split == 'dev' else split}"
         found[split], _ = evaluate_rows(objective, run.task, run.strategy, make_batches, count, what=what)
     return found
 

@@ -38,11 +38,13 @@ class EvaluatedData:
       id: its name, number of examples, and a hash of their content.
       series: the split of its lines in `metrics.jsonl`: DEV, or the data's name.
       folder: of the files of its evaluations: the run's for dev data, else one of its own.
+      dev: likewise identifies the run's dev data, where that is other data; "" if it is unknown.
     """
 
     id: str
     series: str
     folder: str
+    dev: str = ""
 
     @property
     def is_dev(self) -> bool:
@@ -86,18 +88,18 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
     if is_same(data, known):
         return EvaluatedData(data, DEV, output_dir)
     refuse_tuning(data, known, settings)
-    return _apart(output_dir, data)
+    return _apart(output_dir, data, known)
 
 
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of a prediction that has labels: test data, unless it is the known dev data."""
     known = evaluations.read(output_dir).data or dev
-    return EvaluatedData(data, DEV, output_dir) if known and is_same(data, known) else _apart(output_dir, data)
+    return EvaluatedData(data, DEV, output_dir) if known and is_same(data, known) else _apart(output_dir, data, known)
 
 
-def _apart(output_dir: str, data: str) -> EvaluatedData:
+def _apart(output_dir: str, data: str, dev: str) -> EvaluatedData:
     series = metrics_file.series_of(output_dir, data)
-    return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series))
+    return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series), dev)
 
 
 def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
@@ -141,13 +143,25 @@ def announce(data: EvaluatedData, task: Task, split: Split, predictions: np.ndar
         told = f" (always {baseline.answer}: {', '.join(f'{name} {value:.4g}' for name, value in values)})"
     logging.info("%s %s, %s: %s%s", task.name, data.series, who, progress.describe(scores, task.metrics), told)
     if not data.is_dev:
-        logging.info("%s is not the run's dev data; its results are in %s", data.series, data.folder)
+        logging.info("%s %s; its results are in %s", data.series, _difference(data), data.folder)
     if all(map(math.isfinite, scores.values())) and (only := task.only_answer(split, predictions)):
         logging.warning(
             "%s, %s: every prediction is %s, so the model tells nothing apart; train it longer, or with another "
             "--learning_rate", data.series, who, only,
         )  # fmt: skip
     return {"always": {"answer": baseline.answer, "scores": dict(baseline.scores)}} if baseline else {}
+
+
+def _difference(data: EvaluatedData) -> str:
+    """Says why other data is not the dev data."""
+    name = metrics_file.name_of(data.id)
+    if not data.dev or metrics_file.name_of(data.dev) != name:
+        return "is not the run's dev data"
+    then, now = (metrics_file.content_of(one)[0] for one in (data.dev, data.id))
+    return (
+        f"has changed since it became the run's dev data, or is another file of that name ({then} then, "
+        f"{now.removesuffix(' examples')} now)"
+    )
 
 
 def record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:

@@ -63,6 +63,12 @@ class PreparedRun:
         return {name: evaluated_data.identify(self.task, name, split.examples) for name, split in splits.items()}
 
     @property
+    def evaluates_test(self) -> bool:
+        """Whether the evaluated data is the predicted data too."""
+        ids = self.data_ids
+        return "dev" in ids and "test" in ids and evaluated_data.is_same(ids["dev"], ids["test"])
+
+    @property
     def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
         """Returns the model's head for a configuration."""
         return head_maker(self.task.head, self.settings.bilstm_head)

@@ -28,16 +28,22 @@ _MOST_CHARACTERS = 300
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a run's last evaluation on its dev data, then those of other evaluated data."""
+    """Returns the sections of a run's last evaluation on its dev data, then those of other evaluated data.
+
+    Each begins with the name of the data and the step of the weights.
+    """
     if not description.exists(folder):
         return _sections(folder, None, evaluation_file.NAME, DEV_PREDICTIONS)
     task = description.read(folder)
-    parts = {metrics_file.DEV: _sections(folder, task, evaluation_file.NAME, DEV_PREDICTIONS)}
+    parts = {_head(metrics_file.DEV, folder): _sections(folder, task, evaluation_file.NAME, DEV_PREDICTIONS)}
     for name, other in metrics_file.other_data(folder).items():
-        parts[name] = _sections(other, task, evaluation_file.OTHER_NAME, OTHER_PREDICTIONS)
-    if len(parts) == 1:
-        return parts[metrics_file.DEV]
-    return "\n".join(f"<h1>{html.escape(name)}</h1>{found}" for name, found in parts.items() if found)
+        parts[_head(name, other)] = _sections(other, task, evaluation_file.OTHER_NAME, OTHER_PREDICTIONS)
+    return "\n".join(f"<h1>{html.escape(head)}</h1>{found}" for head, found in parts.items() if found)
+
+
+def _head(name: str, folder: str) -> str:
+    step = metrics_file.evaluated_step(folder)
+    return name if step is None else f"{name}, step {step:,}"
 
 
 def _sections(folder: str, task: TaskDescription | None, name: str, tagged: str) -> str:

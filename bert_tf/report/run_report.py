@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import run_record
-from bert_tf.checkpoint_formats.evaluations import rank
+from bert_tf.checkpoint_formats import evaluations, run_record
+from bert_tf.checkpoint_formats.evaluations import Evaluations, rank
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
@@ -68,6 +68,8 @@ def write_or_refuse(output_dir: str) -> str:
         raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
+    except InputError:  # names its file
+        raise
     except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
         path = os.path.join(output_dir, NAME)
         raise InputError(f"{path}: cannot be written ({_reason(error)}); see the files beside it") from error
@@ -83,13 +85,15 @@ def _reason(error: Exception) -> str:
 def _write(output_dir: str) -> str:
     if sweep_results.exists(output_dir):
         return sweep_report.write(output_dir, os.path.join(output_dir, NAME))
+    metrics_file.check_whole(output_dir, *_METRICS)
     recorded = metrics_file.read(output_dir, *_METRICS)
     # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     name = os.path.basename(os.path.abspath(output_dir))
     looks.sort(key=lambda look: look["step"])
     answers = evaluation.sections(output_dir)
-    text = render(name, run_record.read_phases(output_dir), recorded, looks, answers)
+    found = evaluations.read(output_dir)
+    text = render(name, run_record.read_phases(output_dir), recorded, looks, answers, found)
     path = os.path.join(output_dir, NAME)
     writer.write_text(path, text)
     return path
@@ -101,6 +105,7 @@ def render(
     recorded: Sequence[Mapping],
     looks: Sequence[Mapping],
     answers: str = "",
+    found: Evaluations | None = None,
 ) -> str:
     """Renders the page of the report.
 
@@ -110,6 +115,7 @@ def render(
       recorded: entries of `metrics_file.read`.
       looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
       answers: sections of the last evaluation of a fine-tuning; see `evaluation.sections`.
+      found: the evaluations of a fine-tuning on its dev data; None for none.
     """
     kind, splits = kinds.of_run(phases), by_split(recorded)
     step = max((entry["step"] for entries in splits.values() for entry in entries), default=0)
@@ -120,7 +126,11 @@ def render(
         every = [entry for entries in splits.values() for entry in entries]
         names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
         shown = [metric for metric in kind.shown(names) if not metric.is_speed]
-        parts += [_data_note(splits), _metrics_table(shown, splits), _panels(shown, splits, phases, step, kind)]
+        parts += [
+            _data_note(splits),
+            _metrics_table(shown, splits, found or Evaluations()),
+            _panels(shown, splits, phases, step, kind),
+        ]
     if speed := _speed(recorded):
         parts.append(f'<p class="note">{html.escape(speed)}</p>')
     if looks:
@@ -240,22 +250,36 @@ def curves_of(
     return [curve for curve in made if curve.points]
 
 
-def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]]) -> str:
-    """Returns a table of the last values, of the best ones on held-out data, and of the best constant answers."""
-    unseen = [split for split in splits if split in (metrics_file.HELD_OUT, metrics_file.DEV)]
+def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], found: Evaluations) -> str:
+    """Returns a table of checkpoints, of the best values on held-out data, and of the best constant answers.
+
+    Of a fine-tuning's dev data, the best checkpoint comes before the last; each column is of one checkpoint.
+    """
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}
-    head = ["", *(f"{_LABELS.get(split, split)}, step {entries[-1]['step']:,}" for split, entries in splits.items())]
-    head += [f"{_LABELS.get(split, split)}, best" for split in unseen]
+    columns = [column for split, entries in splits.items() for column in _checkpoint_columns(split, entries, found)]
+    held_out = splits.get(metrics_file.HELD_OUT)
+    head = ["", *(title for title, _ in columns)]
+    head += [f"{_LABELS[metrics_file.HELD_OUT]}, best"] * bool(held_out)
     head += [f"{_LABELS.get(split, split)}, always {answer['answer']}" for split, answer in always.items()]
     rows = []
     for metric in shown:
-        cells = [_number(entries[-1].get(metric.name), metric) for entries in splits.values()]
+        cells = [_number(entry.get(metric.name), metric) for _, entry in columns]
         if any(cells):
-            cells += [_best(splits[split], metric) for split in unseen]
+            cells += [_best(held_out, metric)] if held_out else []
             cells += [_number(answer["scores"].get(metric.name), metric) for answer in always.values()]
             rows.append([metric.title, *cells])
     return table(head, rows)
+
+
+def _checkpoint_columns(split: str, entries: Sequence[Mapping], found: Evaluations) -> list[tuple[str, Mapping]]:
+    """Returns the title and the entry of the last checkpoint, and before it of the best one on dev data."""
+    last, label = entries[-1], _LABELS.get(split, split)
+    best = [entry for entry in entries if split == metrics_file.DEV and entry["step"] == found.best_step]
+    columns = [(f"{label}, step {entry['step']:,} (best {found.metric})", entry) for entry in best]
+    if last in best:
+        return columns
+    return [*columns, (f"{label}, step {last['step']:,}{' (last)' if best else ''}", last)]
 
 
 def _best(entries: Sequence[Mapping], metric: Metric) -> str:

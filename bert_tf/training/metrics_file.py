@@ -81,10 +81,13 @@ def folder_of(output_dir: str, series: str) -> str:
 
 
 def other_data(output_dir: str) -> dict[str, str]:
-    """Returns the folders of evaluations on other data than the run's own dev data, by the name of the data."""
+    """Returns the folders of evaluations on other data than the run's own dev data, by its split in metrics files."""
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
-    return {name.rstrip("/"): os.path.join(parent, name.rstrip("/")) for name in names}
+    splits = {entry["split"] for entry in read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)}
+    known = {folder_of(output_dir, split): split for split in splits}
+    folders = [os.path.join(parent, name.rstrip("/")) for name in names]
+    return {known.get(folder, os.path.basename(folder)): folder for folder in folders}
 
 
 def _is_torn(path: str) -> bool:
@@ -113,17 +116,37 @@ def read(output_dir: str, *names: str) -> list[dict]:
     """
     by_split: dict[str, dict[int, dict]] = {}
     for name in names:
-        path = os.path.join(output_dir, name)
-        if not tf.io.gfile.exists(path):
-            continue
-        with tf.io.gfile.GFile(path, "rb") as file:
-            lines = file.read().decode("utf-8", errors="replace").split("\n")
-        for entry in filter(None, map(_parsed, lines)):
+        for entry in filter(None, map(_parsed, _lines(os.path.join(output_dir, name)))):
             split, step = entry["split"], entry["step"]
             if split == START:
                 by_split[TRAIN] = {s: e for s, e in by_split.get(TRAIN, {}).items() if s <= step}
             by_split.setdefault(split, {})[step] = entry
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
+
+
+def check_whole(output_dir: str, *names: str) -> None:
+    """Refuses a file most of whose lines cannot be read; half a line where a process was killed is harmless.
+
+    Raises:
+      InputError: names the file.
+    """
+    for name in names:
+        path = os.path.join(output_dir, name)
+        *lines, last = _lines(path)
+        lines += [last] * bool(last and not last.startswith("{"))  # it may be half-written
+        damaged = sum(bool(line) and _parsed(line) is None for line in lines)
+        if damaged > len(lines) - lines.count("") - damaged:
+            raise InputError(
+                f"{path}: is damaged (lines that cannot be read: {damaged:,}); copy the run's folder again"
+            )
+
+
+def _lines(path: str) -> list[str]:
+    """Returns the lines of a metrics file, which may be missing; the last one is "" if it is whole."""
+    if not tf.io.gfile.exists(path):
+        return [""]
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read().decode("utf-8", errors="replace").split("\n")
 
 
 def _parsed(line: str) -> dict | None:
@@ -140,6 +163,12 @@ def write_results(output_dir: str, results: dict[str, float]) -> None:
     tf.io.gfile.makedirs(output_dir)
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
     writer.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
+
+
+def evaluated_step(folder: str) -> int | None:
+    """Returns the step of the last evaluation whose files are in a folder; None if there is none, or it has no step."""
+    step = read_results(folder).get("global_step")
+    return None if step is None else int(step)
 
 
 def read_results(output_dir: str) -> dict[str, float]:

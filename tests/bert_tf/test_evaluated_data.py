@@ -80,7 +80,8 @@ def dev_files(folder):
 
 
 @pytest.mark.parametrize("flag", ["--do_eval --eval_data_path", "--do_predict --test_data_path"])
-def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, caplog, flag):
+def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, caplog, monkeypatch, flag):
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     before, dev = dev_files(trained), rows_of(trained)
     assert [(row["split"], row["step"]) for row in dev] == [("dev", 3), ("dev", 6)]
     scores = run(inputs, vocab_file, trained, *f"{flag}={inputs}/test.csv".split())
@@ -93,11 +94,15 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert not scores or scores["accuracy"] == test["accuracy"]
     assert len((folder / "eval_predictions.jsonl").read_text().splitlines()) == 12
     assert "own test.csv, step" in caplog.text and "test.csv is not the run's dev data" in caplog.text
+    lines = caplog.text.splitlines()
+    if "eval" in flag:
+        assert "test.csv: 12 examples; " in caplog.text and "predicting test.csv: 12 of 12 rows" in caplog.text
+        assert not [line for line in lines if " dev: " in line or "predicting dev" in line]
     assert "accuracy 0.6667" in caplog.text and "always 'bad', the majority class" in caplog.text
     page = run_report.write_or_refuse(str(trained))
     page = open(page).read()
     assert "dev: dev.csv, 9 examples; test.csv: 12 examples" in page
-    assert f"test.csv, step {test['step']}" in page and "test.csv, best" not in page and "<h1>test.csv</h1>" in page
+    assert f"test.csv, step {test['step']}" in page and f"<h1>test.csv, step {test['step']}</h1>" in page
     card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
     before_test, of_test = card.split("## Scores on test.csv, which is not the dev data")
     assert f"accuracy: {test['accuracy']}" in of_test
@@ -124,7 +129,42 @@ def test_other_data_of_the_same_name_has_another_series(inputs, vocab_file, trai
     series = list(dict.fromkeys(row["split"] for row in rows_of(trained)))
     assert series[:2] == ["dev", "dev.csv"] and series[2].startswith("dev.csv ") and len(series) == 3
     page = open(run_report.write_or_refuse(str(trained))).read()
-    assert all(f"{name}, step" in page for name in series)
+    assert all(f"{name}, step" in page and f"<h1>{name}, step" in page for name in series)
+    assert f"; {series[2]}: dev.csv, 8 examples" in page and series[2].replace(" ", "_") not in page, "one spelling"
+    card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
+    assert f"## Scores on {series[2]}, which" in card
+
+
+def test_changed_dev_data_is_said_to_have_changed(inputs, vocab_file, trained, tmp_path, caplog):
+    shutil.copy(inputs / "train.csv", tmp_path)
+    (tmp_path / "dev.csv").write_text(table(8, 300))
+    run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path}")
+    assert "dev.csv has changed since it became the run's dev data, or is another file" in caplog.text
+    assert "of that name (9 examples then, 8 now); its results are in" in caplog.text
+    assert "is not the run's dev data" not in caplog.text
+
+
+def test_data_that_is_evaluated_and_predicted_is_scored_once(inputs, vocab_file, trained, caplog):
+    paths = (f"--eval_data_path={inputs}/test.csv", f"--test_data_path={inputs}/test.csv")
+    run(inputs, vocab_file, trained, "--do_eval", "--do_predict", *paths)
+    assert caplog.text.count("own test.csv, step") == caplog.text.count("is not the run's dev data") == 1
+    assert (trained / "test_predictions.tsv").exists()
+
+
+def test_the_report_shows_the_best_checkpoint_and_says_steps(trained):
+    folder, values = str(trained), {"pearson": (0.9, 0.1), "spearman": (0.2, 0.8), "loss": (0.5, 0.4)}
+    data = evaluations.read(folder).data
+    rows = {step: {name: value[i] for name, value in values.items()} for i, step in enumerate((3, 6))}
+    evaluations.write(folder, evaluations.Evaluations("pearson", True, 0, data, rows))
+    for step, scores in rows.items():
+        metrics_file.record(folder, "dev", step, {"data": data, **scores})
+    metrics_file.write_results(folder, {"eval_pearson": 0.9, "global_step": 3})
+    page = open(run_report.write_or_refuse(folder)).read()
+    best, last = page.index("dev, step 3 (best pearson)"), page.index("dev, step 6 (last)")
+    assert best < last and "dev, best" not in page and " at step " not in page
+    row = page[page.index("pearson</td>") :].split("</tr>")[0]
+    assert row.index(">0.9") < row.index(">0.1"), "the columns are of one checkpoint each"
+    assert "<h1>dev, step 3</h1>" in page
 
 
 def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
@@ -186,7 +226,8 @@ def predicted(folder):
     return first.pop(), record["data"][0].split(",")[0]
 
 
-def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path):
+def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     out = tmp_path / "ensemble"
     squad = {"answers": [{"text": "man", "answer_start": 4}], "question": "who ?"}
     squads = tmp_path / "squad"
@@ -216,7 +257,9 @@ def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_fil
     ask(member, "--do_eval", "--do_predict", f"--predict_file={squads}/test.json")
     assert predicted(member) == ("test0", "test.json")
     members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
+    caplog.clear()
     ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
+    assert "test.json: 3 questions" in caplog.text and "predicting test.json: 3 of 3 rows" in caplog.text
     assert not (out / "eval_results.txt").exists() and (out / "evaluations/test.json/eval_results.txt").exists()
     ask(out, "--do_eval", members, f"--predict_file={squads}/dev.json")
     assert (out / "eval_results.txt").exists() and (out / "dev_predictions.jsonl").exists()

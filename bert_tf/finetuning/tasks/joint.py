@@ -78,6 +78,11 @@ class JointTask(Task):
         return self.main.truncation_remedies
 
     @property
+    def is_cut_before(self) -> bool:
+        """See `Task`."""
+        return self.main.is_cut_before
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """The loss, and what all tasks measure besides."""
         return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others))

@@ -88,6 +88,7 @@ class RecordsTask(ClassificationTask):
     reading: Reading = READ_AS_IN_THE_PAPER
     held_out: HeldOut | None = None
     is_cached: ClassVar[bool] = False
+    is_cut_before: ClassVar[bool] = True
 
     @property
     def has_pairs(self) -> bool:

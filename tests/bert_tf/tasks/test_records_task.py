@@ -145,7 +145,7 @@ def test_another_vocabulary_and_labels_out_of_range_are_refused(records, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file, tmp_path):
+def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file, tmp_path, caplog):
     config = BertConfig(
         vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1,
@@ -154,6 +154,7 @@ def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file
     common = [f"--bert_config_file={tmp_path}/config.json", f"--vocab_file={vocab_file}", f"--model_dir={tmp_path}/run"]
     training = ["--train_batch_size=4", "--num_train_epochs=20", "--learning_rate=3e-3", "--steps_per_loop=10"]
     found = run_classifier(settings(records, "--mode=train_and_eval", *common, *training))
+    assert "95% up to" in caplog.text and "truncated" not in caplog.text, "nobody knows what was cut"
     assert found["accuracy"] == 1.0 and json.loads((tmp_path / "run/task.json").read_text())["max_seq_length"] == 16
     run_classifier(settings(records, "--mode=predict", *common))
     rows = np.loadtxt(tmp_path / "run/test_results.tsv")
