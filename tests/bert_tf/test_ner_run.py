@@ -205,9 +205,9 @@ def several_parts(monkeypatch):
     """Small parts and batches, and which parts are written."""
     written, write_part = [], activations._write
 
-    def recorded(parts, number, batches):
+    def recorded(parts, number, *more):
         written.append(number)
-        write_part(parts, number, batches)
+        write_part(parts, number, *more)
 
     monkeypatch.setattr(activations, "_PART_BYTES", 5_000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 150)
@@ -256,10 +256,10 @@ def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_part
     several_parts.clear()
     write_part = activations._write
 
-    def killed(parts, number, batches):
+    def killed(parts, number, *more):
         if number == 2:
             raise Killed
-        write_part(parts, number, batches)
+        write_part(parts, number, *more)
 
     run = features(inputs, tmp_path / "killed", *flags)
     with monkeypatch.context() as patch:

@@ -171,7 +171,6 @@ def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, t
     lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
     with pytest.raises(InputError, match=lost):  # the training's own flags tell
         run_squad(parse(SquadSettings, command))
-    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
 
     phases = json.loads((copy / "run.json").read_text())
     for phase in phases["phases"]:
@@ -179,6 +178,7 @@ def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, t
     (copy / "run.json").write_text(json.dumps(phases))
     with pytest.raises(InputError, match=lost):  # the last evaluation tells
         run_squad(parse(SquadSettings, command))
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
     scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
     assert scores["null_threshold"] == -1 and "tuned_null_threshold" not in scores
     run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0

@@ -107,7 +107,7 @@ def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path
     _, predictions = train(tmp_path / "sets", vocab_file, "own", "text\tlabel\n", rows, "--multi_label", "--do_eval",
                            "--tune_thresholds", "--num_train_epochs=20", "--eval_batch_size=4")  # fmt: skip
     answers = signature(tmp_path / "sets")(text_a=tf.constant(texts))
-    assert answers.keys() == {"probabilities", "predicted"}
+    assert answers.keys() == {"probabilities", "predicted", "labels"}
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
     thresholds = json.loads((tmp_path / "sets/run/thresholds.json").read_text())["thresholds"]
     np.testing.assert_array_equal(answers["predicted"], predictions > np.float32(list(thresholds.values())))
