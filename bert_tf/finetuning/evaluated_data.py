@@ -200,7 +200,7 @@ def keep(
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
     files = task.evaluation_predictions if data.is_dev else ()  # of other data, they are in a folder of their own
     if files:
-        prediction_files.set_aside(data.folder, task.fingerprint(name))
+        prediction_files.set_aside(data.folder, task.fingerprint(name), task)
     task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])
     if files:
         prediction_files.record(data.folder, task.fingerprint(name), files)

@@ -32,7 +32,7 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
       InputError: the record of the files that are there is damaged.
     """
     data = task.fingerprint("test")
-    set_aside(folder, data)
+    set_aside(folder, data, task)
     paths = task.write_predictions(folder, split, predictions)
     record(folder, data, [os.path.basename(path) for path in paths])
     for path in paths:
@@ -45,8 +45,13 @@ def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
     writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
 
 
-def set_aside(folder: str, data: Sequence[str]) -> None:
+def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
     """Moves the prediction files of a folder away if they are of other data; a renamed file is the same data.
+
+    Args:
+      folder: of the files.
+      data: of the new files, see `Task.fingerprint`.
+      task: writes the new files.
 
     Raises:
       InputError: the record of the files that are there is damaged.
@@ -57,7 +62,7 @@ def set_aside(folder: str, data: Sequence[str]) -> None:
     try:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)
-        recorded, names = list(entries["data"]), [*entries["files"], NAME]
+        recorded, names = list(entries["data"]), [name for name in entries["files"] if task.overwrites(name)]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is damaged ({error!r}); delete it to overwrite the predictions beside it") from error
     if run_folder.without_names(recorded) == run_folder.without_names(data):
@@ -66,7 +71,7 @@ def set_aside(folder: str, data: Sequence[str]) -> None:
     number = len(tf.io.gfile.listdir(earlier)) if tf.io.gfile.isdir(earlier) else 0
     target = os.path.join(earlier, str(number))
     tf.io.gfile.makedirs(target)
-    for name in names:  # the record last, so that a kill leaves it with what is not moved yet
+    for name in [*names, NAME]:  # the record last, so that a kill leaves it with what is not moved yet
         if tf.io.gfile.exists(os.path.join(folder, name)):
             tf.io.gfile.rename(os.path.join(folder, name), os.path.join(target, name))
     logging.warning("moved the predictions of other data (%s) to %s", ", ".join(recorded), target)

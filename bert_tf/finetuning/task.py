@@ -332,6 +332,10 @@ class Task(abc.ABC):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes prediction files into a folder, atomically, from the predictions [N, ...]; returns their paths."""
 
+    def overwrites(self, name: str) -> bool:
+        """Whether `write_predictions` may overwrite a prediction file that this run wrote of other data."""
+        return True
+
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """Computes the model FLOPs of training on one row.
 

@@ -16,7 +16,7 @@ def predict(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
 
-    def write(name, content, answer):
+    def write(name, content, answer, overwrites=lambda name: True):
         (tmp_path / name).write_text(content)
 
         def write_predictions(folder, split, predictions):
@@ -26,7 +26,9 @@ def predict(tmp_path):
             return [f"{folder}/test_results.tsv", f"{folder}/test_predictions.tsv"]
 
         prints = run_folder.fingerprint([str(tmp_path / name)])
-        task = types.SimpleNamespace(fingerprint=lambda split: prints, write_predictions=write_predictions)
+        task = types.SimpleNamespace(
+            fingerprint=lambda split: prints, write_predictions=write_predictions, overwrites=overwrites
+        )
         prediction_files.write(str(folder), task, types.SimpleNamespace(examples=[1]), None)
         return folder
 
@@ -45,6 +47,14 @@ def test_predictions_of_other_data_are_set_aside_and_those_of_the_same_data_are_
         assert [(path / name).read_text() for path in kept] == ["again", "second", "third"]
     assert [json.loads((path / "test_data.json").read_text())["data"][0][:8] for path in kept] == [
         "copy.csv", "test.csv", "new.csv,",
+    ]  # fmt: skip
+
+
+def test_what_the_new_data_does_not_overwrite_stays(predict):
+    folder = predict("test.csv", "one", "first")
+    predict("other.csv", "two", "second", lambda name: name != "test_results.tsv")
+    assert sorted(path.name for path in (folder / "earlier_predictions/0").iterdir()) == [
+        "test_data.json", "test_predictions.tsv",
     ]  # fmt: skip
 
 

@@ -137,6 +137,11 @@ class GlueTask(ClassificationTask):
         paths = super().write_predictions(folder, split, predictions)
         return paths + self.benchmark_files(folder, split, predictions)
 
+    def overwrites(self, name: str) -> bool:
+        """Whether a file is not one for GLUE's server of another set: AX predicts in the folder of MNLI's run."""
+        own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
+        return name in own or name.removesuffix(".tsv") not in submission.SIZES
+
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes the benchmark's own files, from logits [N, C]; returns their paths."""
         return self.submit(folder, split.examples, predictions)

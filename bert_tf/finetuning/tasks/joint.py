@@ -212,6 +212,10 @@ class JointTask(Task):
         """See `Task`."""
         return self.main.write_predictions(folder, split, predictions)
 
+    def overwrites(self, name: str) -> bool:
+        """See `Task`."""
+        return self.main.overwrites(name)
+
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """See `Task`."""
         return self.main.training_flops(config, length, examples)
