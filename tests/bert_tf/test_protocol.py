@@ -163,7 +163,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
 ):
     run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
 
-    def predictions(run, objective, split, batch_size):
+    def predictions(run, objective, split, batch_size, name):
         step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
         evaluated.append((step, objective.model.head.kernel.numpy()))
         return np.full([24, 16], SCORES[step]), 1.0
