@@ -203,7 +203,7 @@ def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, 
     found = [ResumePoint(f"{folder}/ckpt-4"), ResumePoint(f"{folder}/ckpt-9")]
     monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: found.pop(0))
     given = prepared(folder, "--nodo_train", "--do_eval", "--allow_unfinished")
-    assert engine._run(given, None) == 9 and not found
+    assert engine._run_checked(given, None) == 9 and not found
     monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: ResumePoint(f"{folder}/ckpt-9"))
     for path in folder.glob("ckpt-9.index"):
         os.truncate(path, 10)
