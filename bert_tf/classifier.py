@@ -37,7 +37,7 @@ from bert_tf.training import metrics_file
 from jobs.progress import Progress
 from tfrecords.errors import InputError
 
-# What a saved model has of its run's folder, beside the weights and the records that are written anew.
+# The files that a saved model copies from its run's folder. Weights and records are written again.
 _SAVED_FILES = (
     checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS_NAME,
     metrics_file.RESULTS_NAME,
@@ -174,7 +174,7 @@ class TextClassifier:
         """Compares predictions with labels, by the metrics of `scores` except the loss.
 
         Raises:
-          InputError: see `predict`; or a label is unknown, or of another kind than those of the training.
+          InputError: see `predict`; or a label is unknown, or of another kind than the labels of the training.
         """
         source = evaluation_source(texts, labels, self._kind, self.labels)
         task = find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True), source)
@@ -188,7 +188,7 @@ class TextClassifier:
     def save(self, folder: str) -> None:
         """Writes the model into a new folder: its weights, without the state and the files of its training.
 
-        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint take the folder like that of the run.
+        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint take this folder as they take the run's.
 
         Raises:
           InputError: the folder is not empty.
@@ -295,7 +295,7 @@ def _check_dev(settings: ClassifierSettings, task: Task, has_dev: bool) -> None:
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
-    """Returns the batch size and the number of epochs that give enough steps, as far as they are not given.
+    """Returns the batch size and the number of epochs that give enough steps, where the user gives none.
 
     Args:
       count: of texts to train on.

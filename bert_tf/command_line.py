@@ -78,7 +78,7 @@ def setting(
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
     """Returns what the help says of the flags of a settings class, by the title of their group.
 
-    The flags of a class come before those of its bases.
+    The flags of a class come before the flags of its bases.
     """
     types = typing.get_type_hints(settings_class)
     fields = {field.name: field for field in dataclasses.fields(settings_class)}

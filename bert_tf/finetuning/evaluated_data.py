@@ -124,7 +124,7 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
 
 
 def announce(data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, who: str) -> dict:
-    """Logs the scores of an evaluation beside those of the best constant answer.
+    """Logs the scores of an evaluation beside the scores of the best constant answer.
 
     Args:
       data: that was evaluated.
