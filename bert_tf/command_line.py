@@ -60,6 +60,7 @@ def setting(
     alias: str = "",
     group: str = "",
     first: bool = False,
+    read_by: Sequence[str] = (),
 ):
     """Returns a dataclass field that is also a flag.
 
@@ -70,8 +71,10 @@ def setting(
       alias: another name of the flag; empty for none.
       group: title under which the help lists the flag; empty: `flag_group` of the class.
       first: whether `--help` shows the flag, and not only `--helpfull`; it always shows required flags.
+      read_by: kinds of data that the flag has an effect on, see `refuse_unread`; empty for all.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
+    metadata["read_by"] = tuple(read_by)
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -221,6 +224,25 @@ def check_values(settings) -> None:
             accepted, what = _NUMBERS[kind]
             right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
             require(right, f"--{field.name}={value!r}: must be {what}")
+
+
+def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
+    """Refuses flags that were given and that nothing reads.
+
+    Args:
+      settings: dataclass whose fields come from `setting`.
+      readers: the data that is read, named as in `read_by`; messages name the first one.
+      remedy: what else to do, for messages.
+
+    Raises:
+      InputError: names the first flag.
+    """
+    for field in dataclasses.fields(settings):
+        wanted, value = field.metadata["read_by"], getattr(settings, field.name)
+        require(
+            not wanted or value == field.default or not {*wanted}.isdisjoint(readers),
+            f"--{field.name}={value}: is for {' or '.join(wanted)}, not for {readers[0]}; drop the flag{remedy}",
+        )
 
 
 def require_positive(settings, *names: str) -> None:

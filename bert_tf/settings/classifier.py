@@ -10,6 +10,9 @@ from tfrecords.errors import InputError
 _OWN = ("own", "tsv")
 # The name of a task whose texts are in memory, and which therefore no flag names.
 IN_MEMORY = "texts"
+# Data that only some flags are for, see `command_line.refuse_unread`.
+OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
+XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
 _SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
 # tf-models-official's modes, and the flags that they stand for.
 _MODES = {
@@ -43,59 +46,79 @@ class ClassifierSettings(FineTuningSettings):
         first=True,
     )
     has_header: bool | None = setting(
-        "own data: the first line names the columns; default: true", None, alias="tsv_has_header"
+        "own data: the first line names the columns; default: true", None, alias="tsv_has_header", read_by=(OWN,)
     )
     text_a_column: str | None = setting(
         "own data: column of the (first) text, by name or number from 0; default: text", None,
-        alias="tsv_text_a_column", first=True,
+        alias="tsv_text_a_column", first=True, read_by=(OWN, TFDS),
     )  # fmt: skip
     text_b_column: str | None = setting(
         "own data: column of the second text; default: none",
         None,
         alias="tsv_text_b_column",
         first=True,
+        read_by=(OWN, TFDS),
     )
     label_column: str | None = setting(
         "own data: column of the label, by name or number from 0; default: label",
         None,
         alias="tsv_label_column",
         first=True,
+        read_by=(OWN, TFDS),
     )
-    labels: str = setting("own data: comma-separated labels; empty: the sorted labels of train", "", alias="tsv_labels")
+    labels: str = setting(
+        "own data: comma-separated labels; empty: the sorted labels of train",
+        "",
+        alias="tsv_labels",
+        read_by=(OWN, TFDS, MEMORY),
+    )
     quoted: bool | None = setting(
         "own .tsv files: cells may stand in double quotes, which are removed; default: quotes are text, but a file "
-        "whose texts all stand in quotes is refused", None, alias="tsv_quoted",
+        "whose texts all stand in quotes is refused", None, alias="tsv_quoted", read_by=(OWN,),
     )  # fmt: skip
-    regression: bool = setting("own data: the label is a number to learn", False, alias="tsv_regression")
-    multi_label: bool = setting("own data: an example has any number of labels, also none", False)
-    label_separator: str | None = setting(
-        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma", None
+    regression: bool = setting(
+        "own data: the label is a number to learn", False, alias="tsv_regression", read_by=(OWN, TFDS)
     )
-    label_file: str = setting("own data: file with one label a line, for labels with commas", "")
-    id_column: str = setting("own data: column of test with a name for each example, for test_predictions.tsv", "")
-    predictions_with_texts: bool = setting("own data: write the texts into test_predictions.tsv too", False)
-    data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
+    multi_label: bool = setting("own data: an example has any number of labels, also none", False, read_by=(OWN,))
+    label_separator: str | None = setting(
+        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma",
+        None,
+        read_by=(LABEL_SETS,),
+    )
+    label_file: str = setting(
+        "own data: file with one label a line, for labels with commas", "", read_by=(OWN, TFDS, MEMORY)
+    )
+    id_column: str = setting(
+        "own data: column of test with a name for each example, for test_predictions.tsv", "", read_by=(OWN,)
+    )
+    predictions_with_texts: bool = setting(
+        "own data: write the texts into test_predictions.tsv too", False, read_by=(OWN, TFDS)
+    )
+    data_format: str = setting(
+        "own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"), read_by=(OWN,)
+    )
     class_weights: str = setting(
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
         "other=weight is for all that are not named",
         "",
         group="Training",
+        read_by=(OWN, TFDS, MEMORY),
     )
     tune_thresholds: bool = setting(
         "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
         "keeps them for prediction and export", False, group="Evaluation",
     )  # fmt: skip
-    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "")
-    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "")
-    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "")
+    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     tfds_name: str = setting(
         "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
         "flags of columns name its features, which its description gives otherwise", "",
     )  # fmt: skip
-    tfds_data_dir: str = setting("folder of TensorFlow Datasets; empty: ~/tensorflow_datasets", "")
+    tfds_data_dir: str = setting("folder of TensorFlow Datasets; empty: ~/tensorflow_datasets", "", read_by=(TFDS,))
     tfds_splits: str = setting(
         "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
-        "validation and test", "",
+        "validation and test", "", read_by=(TFDS,),
     )  # fmt: skip
 
     input_meta_data_path: str = setting(
@@ -108,7 +131,9 @@ class ClassifierSettings(FineTuningSettings):
     )  # fmt: skip
     model_export_path: str = setting("--mode=export_only: folder of the export", "", group="Run")
     xnli_language: str = setting(
-        "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all", "zh"
+        "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all",
+        "zh",
+        read_by=(XNLI,),
     )
     joint_tasks: str = setting(
         "tasks of GLUE or XNLI to train together with --task_name, separated by commas; they share the encoder, and "
@@ -189,7 +214,6 @@ class ClassifierSettings(FineTuningSettings):
         if self.tfds_name:
             self._check_tfds(has_paths)
             return
-        require(not (self.tfds_data_dir or self.tfds_splits), "--tfds_data_dir and --tfds_splits need --tfds_name")
         if self.input_meta_data_path:
             require(
                 not (self.data_dir or self.task_name),
@@ -208,9 +232,6 @@ class ClassifierSettings(FineTuningSettings):
         require(
             self.task_name.lower() in ("", *_OWN),
             f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
-        )
-        require(
-            not self.multi_label, "--multi_label: the features of --tfds_name give the kind of the label; drop the flag"
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf.command_line import refuse_unread
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
@@ -14,7 +15,7 @@ from bert_tf.finetuning.tasks.own_data import NAMES, own_task
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
 from bert_tf.finetuning.tasks.sources import Source
-from bert_tf.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.settings import IN_MEMORY, ClassifierSettings, classifier
 from tfrecords.errors import InputError
 
 
@@ -31,6 +32,7 @@ def find_task(settings: ClassifierSettings, source: Source | None = None) -> Cla
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
     reading, settings = Reading.of_settings(settings), _with_task_name(settings)
+    _check_read(settings, bool(source))
     task = own_task(settings, source) if source else _main_task(settings)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
@@ -61,6 +63,31 @@ def _with_task_name(settings: ClassifierSettings) -> ClassifierSettings:
     return dataclasses.replace(settings, task_name=NAMES[0] if known.task_name == IN_MEMORY else known.task_name)
 
 
+def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
+    """Refuses flags that the data of a task does not use.
+
+    Raises:
+      InputError: names the first flag.
+    """
+    known, remedy = description.of_run(settings), ""
+    if in_memory:
+        readers = [classifier.MEMORY]
+    elif settings.tfds_name:
+        readers = [classifier.TFDS]
+    elif settings.input_meta_data_path:
+        readers = [classifier.RECORDS]
+    elif _spelled(settings.task_name) in NAMES:
+        has_sets = settings.multi_label or (known and known.kind == MULTI_LABEL)
+        readers = [classifier.OWN] + [classifier.LABEL_SETS] * bool(has_sets)
+    else:
+        readers = [f"--task_name={settings.task_name}"]
+        if known and not settings.do_train:
+            remedy = ", or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
+    names = map(_spelled, (settings.task_name, *settings.joint_task_names))
+    readers += [classifier.XNLI] * (_spelled(xnli.NAME) in names)
+    refuse_unread(settings, readers, remedy)
+
+
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:
     if settings.tfds_name or _spelled(settings.task_name) in NAMES:
         return own_task(settings)
@@ -74,22 +101,13 @@ def _main_task(settings: ClassifierSettings) -> ClassificationTask:
 
 
 def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
-    """Refuses to evaluate a run of another task, and files that a benchmark's task does not read."""
+    """Refuses to evaluate a run of another task."""
     if known and not settings.do_train and known.task_name != task.name:
         trained = NAMES[0] if known.task_name == IN_MEMORY else known.task_name
         raise InputError(
             f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={trained}; leave "
             "the flag out"
         )
-    own = f"give --task_name={NAMES[0]} and the flags of columns for your own files"
-    if known and not settings.do_train:
-        own = "predict other texts in Python with bert_tf.classifier.TextClassifier.load"
-    for flag in ("train_data_path", "eval_data_path", "test_data_path"):
-        if path := getattr(settings, flag):
-            raise InputError(
-                f"--{flag}={path}: --task_name={settings.task_name} reads its files in --data_dir; drop the flag, or "
-                f"{own}"
-            )
 
 
 def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSettings) -> GlueTask:

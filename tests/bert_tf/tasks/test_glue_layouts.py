@@ -127,16 +127,6 @@ def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
 SPLITS = ("train", "dev", "test")
 
 
-@pytest.mark.parametrize("name", ["MRPC", "AX", "XNLI"])
-@pytest.mark.parametrize("flag", ["train_data_path", "eval_data_path", "test_data_path"])
-def test_a_path_to_a_users_own_file_is_refused(name, flag):
-    message = f"--{flag}=own.tsv: --task_name={name} reads its files in --data_dir; drop the flag, or give .* own "
-    with pytest.raises(InputError, match=message):
-        task_of(name, **{flag: "own.tsv"})
-    with pytest.raises(InputError, match=message):
-        task_of(name, joint_tasks="RTE", joint_data_dirs="rte", **{flag: "own.tsv"})
-
-
 @pytest.mark.parametrize(
     ("name", "labels", "score_names"),
     [

@@ -94,12 +94,11 @@ def test_flags_that_name_two_sets_are_refused(tmp_path):
     for changes, message in (
         ({"data_dir": "d"}, "two sets of data"),
         ({"task_name": "MRPC"}, "leave --task_name out"),
-        ({"multi_label": True}, "drop the flag"),
     ):
         with pytest.raises(InputError, match=message):
             settings("glue/mrpc", tmp_path, **changes)
-    with pytest.raises(InputError, match="need --tfds_name"):
-        settings("", tmp_path, task_name="own", data_dir="d")
+    with pytest.raises(InputError, match="is for --tfds_name, not for --task_name=own"):
+        find_task(settings("", tmp_path, task_name="own", data_dir="d"))
 
 
 def prepared(folder, name, texts, splits=("train", "validation")):
