@@ -291,11 +291,15 @@ def squad_task(settings: SquadSettings) -> SquadTask:
     """Returns the task of settings; what they leave out is as in the run's folder, or by default.
 
     Raises:
-      InputError: the null threshold is given or tuned where each question has an answer, or the folder is damaged.
+      InputError: the null threshold is given or tuned where each question has an answer, a trained model is evaluated
+        as the other version of SQuAD, or the folder is damaged.
     """
-    folder = settings.ensemble_members[0] if settings.ensemble_members else settings.output_dir
-    known = description.if_trained(_folder_of(folder))
+    members = settings.ensemble_members
+    folder = _folder_of(members[0]) if members else settings.output_dir
+    known = description.if_trained(folder)
     known = known if known and known.kind == SPAN else None
+    if known:
+        description.check_given(dataclasses.replace(settings, output_dir=folder), **known.parameters)
     facts = _facts(settings, known)
     has_unanswerable = facts["version_2_with_negative"]
     for flag in ("tune_null_threshold", "null_score_diff_threshold"):
