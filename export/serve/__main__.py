@@ -8,7 +8,7 @@ import importlib.util
 from bert_tf import command_line
 from export.serve.settings import ServeSettings
 
-_LIBRARIES = ("aiohttp", "grpc", "grpc_health", "tensorflow_serving", "prometheus_client")
+_LIBRARIES = ("aiohttp", "grpc", "grpc_health", "prometheus_client")
 
 
 def main(settings: ServeSettings) -> None:

@@ -4,20 +4,39 @@ import dataclasses
 import os
 
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from google.protobuf import descriptor_pb2, message_factory, text_format
 from google.protobuf.message import Message
 from tensorflow_serving.config import model_server_config_pb2
 
 from tfrecords.errors import InputError
 
 PLATFORM = "tensorflow"
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_PACKAGE = "bert_tf.serve"
-_WRAPPERS = {
-    "Int64Value": wrappers_pb2.Int64Value,
-    "BoolValue": wrappers_pb2.BoolValue,
-    "StringValue": wrappers_pb2.StringValue,
+# The messages of TF Serving that its API package lacks; the text format needs only the names of their fields.
+_LACKED = """
+name: "serve.proto" syntax: "proto3"
+message_type { name: "Number" field { name: "value" number: 1 type: TYPE_INT64 } }
+message_type { name: "Text" field { name: "value" number: 1 type: TYPE_STRING } }
+message_type {
+  name: "BatchingParameters"
+  field { name: "max_batch_size" number: 1 type_name: "Number" }
+  field { name: "batch_timeout_micros" number: 2 type_name: "Number" }
+  field { name: "max_enqueued_batches" number: 3 type_name: "Number" }
+  field { name: "num_batch_threads" number: 4 type_name: "Number" }
+  field { name: "thread_pool_name" number: 5 type_name: "Text" }
+  field { name: "allowed_batch_sizes" number: 6 type: TYPE_INT64 label: LABEL_REPEATED }
+  field { name: "pad_variable_length_inputs" number: 7 type: TYPE_BOOL }
 }
+message_type {
+  name: "PrometheusConfig"
+  field { name: "enable" number: 1 type: TYPE_BOOL }
+  field { name: "path" number: 2 type: TYPE_STRING }
+}
+message_type {
+  name: "MonitoringConfig"
+  field { name: "prometheus_config" number: 1 type_name: "PrometheusConfig" }
+}
+"""
+_MESSAGES = message_factory.GetMessages([text_format.Parse(_LACKED, descriptor_pb2.FileDescriptorProto())])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,49 +60,6 @@ class Batching:
     pad_variable_length_inputs: bool = False
 
 
-def _message_class(name: str, fields: dict[str, str]) -> type[Message]:
-    """Makes a message of TF Serving that its API package lacks.
-
-    Args:
-      name: name of the message.
-      fields: name to type: a wrapper's name, another message's name in this file, "string", "bool" or "int64s".
-    """
-    plain = {"string": _FIELD.TYPE_STRING, "bool": _FIELD.TYPE_BOOL, "int64s": _FIELD.TYPE_INT64}
-    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}/{name}.proto", package=_PACKAGE, syntax="proto3")
-    file.dependency.append("google/protobuf/wrappers.proto")
-    file.dependency.extend(
-        f"{_PACKAGE}/{kind}.proto" for kind in fields.values() if kind not in plain and kind not in _WRAPPERS
-    )
-    message = file.message_type.add(name=name)
-    for number, (field, kind) in enumerate(fields.items(), start=1):
-        label = _FIELD.LABEL_REPEATED if kind == "int64s" else _FIELD.LABEL_OPTIONAL
-        added = message.field.add(name=field, number=number, label=label)
-        if kind in plain:
-            added.type = plain[kind]
-        else:
-            added.type = _FIELD.TYPE_MESSAGE
-            added.type_name = f".google.protobuf.{kind}" if kind in _WRAPPERS else f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.Default()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-_BatchingParameters = _message_class(
-    "BatchingParameters",
-    {
-        "max_batch_size": "Int64Value",
-        "batch_timeout_micros": "Int64Value",
-        "max_enqueued_batches": "Int64Value",
-        "num_batch_threads": "Int64Value",
-        "thread_pool_name": "StringValue",
-        "allowed_batch_sizes": "int64s",
-        "pad_variable_length_inputs": "bool",
-    },
-)
-_PrometheusConfig = _message_class("PrometheusConfig", {"enable": "bool", "path": "string"})
-_MonitoringConfig = _message_class("MonitoringConfig", {"prometheus_config": "PrometheusConfig"})
-
-
 def _read(flag: str, path: str, message: Message) -> Message:
     try:
         with tf.io.gfile.GFile(path) as file:
@@ -105,7 +81,7 @@ def read_batching(path: str) -> Batching:
     if not path:
         return Batching()
     flag = "batching_parameters_file"
-    given = _read(flag, path, _BatchingParameters())
+    given = _read(flag, path, _MESSAGES["BatchingParameters"]())
     values = {
         name: getattr(given, name).value
         for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
@@ -138,7 +114,8 @@ def read_metrics_path(path: str) -> str:
     """
     if not path:
         return ""
-    prometheus = _read("monitoring_config_file", path, _MonitoringConfig()).prometheus_config
+    message = _MESSAGES["MonitoringConfig"]()
+    prometheus = _read("monitoring_config_file", path, message).prometheus_config
     return (prometheus.path or "/monitoring/prometheus/metrics") if prometheus.enable else ""
 
 

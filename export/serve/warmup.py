@@ -1,16 +1,14 @@
 """Loads a version and replays the requests that its export recorded, so that the first client does not wait."""
 
-import os
+import itertools
 
-import tensorflow as tf
-from tensorflow_serving.apis import prediction_log_pb2
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+from export import warmup
 from export.serve import inference
 from export.serve.errors import ServingError, from_exception
 from export.serve.servable import Servable
 from export.serve.tensors import from_proto
-from export.warmup import NAME
-from tfrecords.datasets import without_autotune
 
 _MOST_RECORDS = 1000
 _LARGEST_BYTES = 1 << 30
@@ -22,22 +20,18 @@ def replay(folder: str, servable: Servable) -> int:
     Raises:
       ServingError: a recorded request fails, or the file is damaged.
     """
-    path = os.path.join(folder, NAME)
-    if not tf.io.gfile.exists(path):
-        return 0
     count = 0
     try:
-        records = without_autotune(tf.data.TFRecordDataset(path).take(_MOST_RECORDS))
-        for record in records.as_numpy_iterator():
-            _replay_one(servable, prediction_log_pb2.PredictionLog.FromString(record))
+        for log in itertools.islice(warmup.logs(folder), _MOST_RECORDS):
+            _replay_one(servable, log)
             count += 1
     except Exception as error:
         known = from_exception(error)
-        raise ServingError(known.code, f"{NAME}, request {count}: {known.message}") from error
+        raise ServingError(known.code, f"{warmup.NAME}, request {count}: {known.message}") from error
     return count
 
 
-def _replay_one(servable: Servable, log: prediction_log_pb2.PredictionLog) -> None:
+def _replay_one(servable: Servable, log: PredictionLog) -> None:
     kind = log.WhichOneof("log_type")
     if kind == "predict_log":
         request = log.predict_log.request
