@@ -129,9 +129,9 @@ class BertEncoder(keras.Model):
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
         """Builds the encoder that `get_config` describes, with new weights, as precise and as frozen as it was."""
         config = dict(config)
-        frozen = config.pop("frozen", [])  # an earlier version did not save it
+        frozen = config.pop("frozen")
         before = keras.mixed_precision.global_policy()
-        keras.mixed_precision.set_global_policy(config.get("dtype", before))  # the layers take it from there
+        keras.mixed_precision.set_global_policy(config["dtype"])  # the layers take it from there
         try:
             encoder = cls(**config | {"config": BertConfig(**config["config"])})
         finally:

@@ -207,7 +207,7 @@ def finetune(rows):
         processes = [
             command(
                 "run_classifier",
-                "--task_name=tsv",
+                "--task_name=own",
                 f"--data_dir={OUT}/task",
                 f"--vocab_file={OUT}/vocab.txt",
                 f"--bert_config_file={OUT}/finetuning_config.json",

@@ -29,7 +29,7 @@ class ExportSettings:
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
         "embeddings or fill_mask, which need no training; else the task that the run must have been trained on, or "
-        "empty for any", "", alias="task", first=True,
+        "empty for any", "", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
         "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "

@@ -132,14 +132,14 @@ def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertCo
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
     phase = run_record.read_phases(checkpoint_dir)[-1]
     trained = phase.model
-    length = phase.data.get("max_seq_length", described.max_seq_length)
+    length = phase.data["max_seq_length"]
     if described.max_seq_length != length:
         raise InputError(
             f"{os.path.join(checkpoint_dir, description.NAME)}: is not the run's own (max_seq_length was {length} in "
             f"training, is {described.max_seq_length}); copy the run's folder again"
         )
     for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
-        if trained.get(fact, value) != value:
+        if trained[fact] != value:
             raise InputError(
                 f"{os.path.join(checkpoint_dir, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
                 f"{trained[fact]!r} in training, is {value!r}); copy the run's folder again"

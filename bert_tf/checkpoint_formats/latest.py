@@ -1,6 +1,5 @@
 """The numbered checkpoints of a run's folder, and the newest intact one."""
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -35,21 +34,10 @@ class ResumePoint:
 
     @property
     def position(self) -> Position:
-        """Position in the training data; its beginning without a checkpoint.
-
-        Raises:
-          InputError: the checkpoint does not store the position.
-        """
+        """Position in the training data; its beginning without a checkpoint."""
         if not self.prefix:
             return BEGINNING
-        with contextlib.suppress(tf.errors.NotFoundError):
-            position = Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
-            if position != BEGINNING or not self.step:
-                return position
-        raise InputError(
-            f"{self.prefix}: an earlier version wrote it, without the position in the data; start in a new "
-            f"--output_dir with --init_checkpoint={self.prefix}"
-        )
+        return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
 
 
 def prefixes(folder: str) -> list[str]:

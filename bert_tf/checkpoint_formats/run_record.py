@@ -81,8 +81,6 @@ def read_phases(output_dir: str) -> list[Phase]:
             phases = [Phase(**entries) for entries in json.load(file)["phases"]]
         if not phases:
             raise ValueError("it lists no phase")
-        for phase in phases:  # in earlier versions each phase had its own schedule, which ended at 0
-            phase.optimizer.setdefault("num_schedule_steps", phase.optimizer["num_train_steps"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
     return phases

@@ -66,14 +66,13 @@ def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Se
       config: shape of the model.
       vocabulary: tokens of its tokenizer.
     """
-    more = {"bilstm_head": True} if description.bilstm_head else {}  # a folder of an earlier version has no such fact
     return {
-        **more,
         "model": description.kind,
         "task_name": description.task_name,
         "labels": list(description.labels),
         "parameters": dict(description.parameters),
         "do_lower_case": description.do_lower_case,
+        "bilstm_head": description.bilstm_head,
         "vocab_sha256": tokens_sha256(vocabulary),
         **dataclasses.asdict(config),
     }

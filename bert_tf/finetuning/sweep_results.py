@@ -220,8 +220,7 @@ def read(folder: str) -> Results:
     try:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)
-        known = {field.name for field in dataclasses.fields(Trial)}
-        trials = tuple(Trial(**{k: v for k, v in entry.items() if k in known}) for entry in entries["trials"])
+        trials = tuple(Trial(**entry) for entry in entries["trials"])
         found = Results(entries["task"], dict(entries["facts"]), trials, bool(entries["higher_is_better"]))
         for trial in trials:
             if trial.state == FINISHED and not math.isfinite(trial.scores[found.metric]):

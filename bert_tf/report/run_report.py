@@ -311,7 +311,7 @@ def _settings_table(names: Sequence[str], phases: Sequence[run_record.Phase]) ->
     model = phases[-1].model
     shape = (
         f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "
-        f"V={model['vocab_size']:,}, {model.get('directionality', 'bidi')}"
+        f"V={model['vocab_size']:,}, {model['directionality']}"
     )
     head = ["", *(f"from step {phase.begun_at:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]

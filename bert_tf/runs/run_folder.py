@@ -297,8 +297,7 @@ def resolved_path(path: str) -> str:
 
 
 def _is_same_data(last: run_record.Phase, phase: run_record.Phase) -> bool:
-    # a folder of an earlier version lacks some of these facts
-    return all(phase.data.get(key) == value for key, value in last.data.items())
+    return last.data == phase.data
 
 
 def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: int) -> bool:

@@ -1,6 +1,6 @@
 """Settings of the scripts: one flat, frozen dataclass per script, whose fields are its flags."""
 
-from bert_tf.settings.classifier import IN_MEMORY, ClassifierSettings
+from bert_tf.settings.classifier import IN_MEMORY, OWN_DATA, ClassifierSettings
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
@@ -15,6 +15,7 @@ from bert_tf.settings.swag import SwagSettings
 __all__ = [
     "FEATURE_LAYERS",
     "IN_MEMORY",
+    "OWN_DATA",
     "ClassifierSettings",
     "ConversionSettings",
     "DeviceSettings",

@@ -7,7 +7,8 @@ from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 from tfrecords.errors import InputError
 
-_OWN = ("own", "tsv")
+# The name of a task over a user's own data.
+OWN_DATA = "own"
 # The name of a task whose texts are in memory, and which therefore no flag names.
 IN_MEMORY = "texts"
 # Data that only some flags are for, see `command_line.refuse_unread`.
@@ -41,44 +42,37 @@ class ClassifierSettings(FineTuningSettings):
     )
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
-        "own (also: tsv) for your own data; default: that of the run in --output_dir",
+        "own for your own data; default: that of the run in --output_dir",
         "",
         first=True,
     )
-    has_header: bool | None = setting(
-        "own data: the first line names the columns; default: true", None, alias="tsv_has_header", read_by=(OWN,)
-    )
+    has_header: bool | None = setting("own data: the first line names the columns; default: true", None, read_by=(OWN,))
     text_a_column: str | None = setting(
         "own data: column of the (first) text, by name or number from 0; default: text", None,
-        alias="tsv_text_a_column", first=True, read_by=(OWN, TFDS),
+        first=True, read_by=(OWN, TFDS),
     )  # fmt: skip
     text_b_column: str | None = setting(
         "own data: column of the second text; default: none",
         None,
-        alias="tsv_text_b_column",
         first=True,
         read_by=(OWN, TFDS),
     )
     label_column: str | None = setting(
         "own data: column of the label, by name or number from 0; default: label",
         None,
-        alias="tsv_label_column",
         first=True,
         read_by=(OWN, TFDS),
     )
     labels: str = setting(
         "own data: comma-separated labels; empty: the sorted labels of train",
         "",
-        alias="tsv_labels",
         read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
         "own .tsv files: cells may stand in double quotes, which are removed; default: quotes are text, but a file "
-        "whose texts all stand in quotes is refused", None, alias="tsv_quoted", read_by=(OWN,),
+        "whose texts all stand in quotes is refused", None, read_by=(OWN,),
     )  # fmt: skip
-    regression: bool = setting(
-        "own data: the label is a number to learn", False, alias="tsv_regression", read_by=(OWN, TFDS)
-    )
+    regression: bool = setting("own data: the label is a number to learn", False, read_by=(OWN, TFDS))
     multi_label: bool = setting("own data: an example has any number of labels, also none", False, read_by=(OWN,))
     label_separator: str | None = setting(
         "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma",
@@ -230,7 +224,7 @@ class ClassifierSettings(FineTuningSettings):
             f"--tfds_name={self.tfds_name} and files are two sets of data; drop one",
         )
         require(
-            self.task_name.lower() in ("", *_OWN),
+            self.task_name.lower() in ("", OWN_DATA),
             f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
         )
 

@@ -82,10 +82,9 @@ class ProtocolSettings(TrainingSettings):
 
     @property
     def training_facts(self) -> dict:
-        """The given flags that the weights depend on; a folder of an earlier version has none of them."""
+        """The flags that the weights depend on."""
         flags = ("data_seed", "model_seed", "frozen_layers", "layer_learning_rate_decay")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        return {name: getattr(self, name) for name in flags if getattr(self, name) != defaults[name]}
+        return {name: getattr(self, name) for name in flags}
 
     @property
     def grid(self) -> dict[str, tuple]:

@@ -59,7 +59,7 @@ def classification(folder, start, *more: str) -> ClassifierSettings:
         (folder / f"{split}.tsv").write_text("text\tlabel\n" + "The man\ta\nthe word\tb\n" * 4)
     return parse(
         ClassifierSettings,
-        [f"--data_dir={folder}", "--task_name=tsv", f"--output_dir={folder}/out", f"--init_checkpoint={start}",
+        [f"--data_dir={folder}", "--task_name=own", f"--output_dir={folder}/out", f"--init_checkpoint={start}",
          "--max_seq_length=8", "--do_train", "--train_batch_size=8", "--num_train_epochs=1", *more],
     )  # fmt: skip
 

@@ -207,13 +207,13 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
 def own_files(folder, header: str, rows: list[str]) -> list[str]:
     for split in ("train", "dev"):
         (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
-    return [f"--data_dir={folder}", "--task_name=tsv", "--do_train", "--do_eval"]
+    return [f"--data_dir={folder}", "--task_name=own", "--do_train", "--do_eval"]
 
 
 def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
     flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
-    flags += ["--tsv_text_a_column=body", "--tsv_label_column=mood"]
+    flags += ["--text_a_column=body", "--label_column=mood"]
     metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
     assert metrics["accuracy"] == 1.0
     assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
@@ -320,8 +320,8 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(
     [
         (["--learning_rate=1e-5"], "other flags .*learning_rate"),
         (["--max_seq_length=20"], "another data .*max_seq_length"),
-        (["--task_name=tsv", "--tsv_text_a_column=#1 String", "--tsv_label_column=Quality"],
-         "another model .*task_name was 'MRPC', is 'tsv'"),
+        (["--task_name=own", "--text_a_column=#1 String", "--label_column=Quality"],
+         "another model .*task_name was 'MRPC', is 'own'"),
         (["--nodo_lower_case"], "another model .*do_lower_case"),
     ],
 )  # fmt: skip

@@ -278,7 +278,7 @@ def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, so
     named = original_values(values) | {"output_weights": np.ones([2, 16]), "output_bias": np.ones(2)}
     save_original(source, {name: value.astype(np.float32) for name, value in named.items()})
     write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
-    description.write(str(source), TaskDescription("classification", "tsv", ["no", "ja"], True, 7, {}))
+    description.write(str(source), TaskDescription("classification", "own", ["no", "ja"], True, 7, {}))
     convert(source, tmp_path / "tf1", "tf1")
     convert(source, tmp_path / "ours", "bert_tf")
     assert description.read(str(tmp_path / "ours")) == description.read(str(source))

@@ -288,7 +288,7 @@ def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
     for flag, message in [
         ("--data_seed=3", "data_seed was None, is 3"),
         ("--model_seed=3", "model_seed was None, is 3"),
-        ("--frozen_layers=1", "frozen_layers was None, is 1"),
-        ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was None, is 0.9"),
+        ("--frozen_layers=1", "frozen_layers was 0, is 1"),
+        ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was 1.0, is 0.9"),
     ]:
         assert run_folder.differences(plain, prepared_run.phase(prepared("out", flag), 12).optimizer) == [message]

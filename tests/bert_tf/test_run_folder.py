@@ -116,6 +116,7 @@ def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder,
         (changed(SECOND, model={"num_hidden_layers": 3}), 10, "of another model (num_hidden_layers was 2, is 3);"),
         (changed(FIRST, model={"heads": 2}), 0, "of another model (heads was None, is 2);"),
         (changed(FIRST, data={"files": "bb"}), 5, "of another data (files was 'aa', is 'bb');"),
+        (changed(FIRST, data={"masked_lm_prob": 0.15}), 5, "of another data (masked_lm_prob was None, is 0.15);"),
         # finished and longer, but the same row length with other data is no second phase
         (changed(LONGER, data={"files": "bb"}), 10, "of another data (files was 'aa', is 'bb');"),
         (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "with other flags (--learning_rate was 0.1, is 0.3);"),
@@ -145,7 +146,7 @@ def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, mo
         return changed(FIRST, optimizer={"init_checkpoint": fact}, settings={"init_checkpoint": spelled})
 
     folder = str(tmp_path / "run")
-    run_folder.begin(folder, starting_from("pretrained", "pretrained"), 0)  # as earlier versions kept it
+    run_folder.begin(folder, starting_from("pretrained", "pretrained"), 0)
     save_a_checkpoint(folder)
     monkeypatch.chdir(tmp_path)
     absolute = str(tmp_path / "pretrained")
@@ -177,28 +178,6 @@ def test_training_data_is_known_by_its_content(tmp_path):
     for names, expected in ((["copy"], True), (["other"], False), (["other", "a, b"], True), ([], False)):
         prints = run_folder.fingerprint([str(tmp_path / name) for name in names])
         assert run_folder.is_training_data(prints, trained) is expected
-
-
-def test_a_folder_of_an_earlier_version_has_a_schedule_that_ends_with_each_phase(folder):
-    entries = json.loads(content(folder))
-    del entries["phases"][0]["optimizer"]["num_schedule_steps"]
-    with open(os.path.join(folder, "run.json"), "w") as file:
-        json.dump(entries, file)
-    with pytest.raises(InputError, match=r"other flags \(--num_schedule_steps was 10, is 20\)"):
-        run_folder.begin(folder, FIRST, 5)
-    assert run_folder.begin(folder, changed(FIRST, optimizer={"num_schedule_steps": 10}), 5) == 5
-
-
-def test_a_fact_of_the_data_that_an_earlier_version_did_not_keep_is_not_compared(folder):
-    told = changed(FIRST, data={"masked_lm_prob": 0.15})
-    assert run_folder.begin(folder, told, 5) == 5
-    with pytest.raises(InputError, match="other flags .--learning_rate was 0.1, is 0.3"):
-        run_folder.begin(folder, changed(told, optimizer={"learning_rate": 0.3}), 5)
-    again = f"{folder}_2"
-    run_folder.begin(again, told, 0)
-    save_a_checkpoint(again)
-    with pytest.raises(InputError, match=r"another data \(masked_lm_prob was 0.15, is 0.3\)"):
-        run_folder.begin(again, changed(FIRST, data={"masked_lm_prob": 0.3}), 5)
 
 
 def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):

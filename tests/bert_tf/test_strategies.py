@@ -108,7 +108,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
 
 def test_only_the_batches_of_what_is_done_are_checked():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=unused", "--task_name=tsv"])):
+    for made, task in ((PretrainingSettings, []), (ClassifierSettings, ["--data_dir=unused", "--task_name=own"])):
         flags = [*task, "--output_dir=unused", *(["--input_file=unused"] if made is PretrainingSettings else [])]
         evaluate = [*flags, "--do_eval", "--train_batch_size=3", "--gradient_accumulation_steps=5"]
         strategies.check_batch_sizes(strategy, parse(made, evaluate))
@@ -268,7 +268,7 @@ def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
         lines = [f"all of {n}\tyes" if n % 3 else f"the of {n}\tno" for n in range(rows)]
         (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     return [
-        f"--data_dir={tmp_path}", "--task_name=tsv", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out",
+        f"--data_dir={tmp_path}", "--task_name=own", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out",
         f"--bert_config_file={runs}/dropout.json", "--max_seq_length=16", "--train_batch_size=8", "--eval_batch_size=4",
         "--predict_batch_size=4", "--learning_rate=5e-3", "--num_train_epochs=16", "--do_train", "--do_eval",
     ]  # fmt: skip

@@ -60,8 +60,8 @@ def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: st
 def pairs(tmp_path_factory, vocab_file):
     """A pair classifier, exported, and its predictions for PAIRS."""
     rows = [f"{a}\t{b}\t{LABELS[i % 2]}\n" for i, (a, b) in enumerate(PAIRS)]
-    flags = ["--tsv_text_a_column=first", "--tsv_text_b_column=second"]
-    return train(tmp_path_factory.mktemp("pairs"), vocab_file, "tsv", "first\tsecond\tlabel\n", rows, *flags)
+    flags = ["--text_a_column=first", "--text_b_column=second"]
+    return train(tmp_path_factory.mktemp("pairs"), vocab_file, "own", "first\tsecond\tlabel\n", rows, *flags)
 
 
 @functools.cache
@@ -90,8 +90,8 @@ def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_serve
     start = f"--init_checkpoint={tmp_path}/pretrained/ckpt"
     rows = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}\t{LABELS[i % 2]}\n" for i in range(8)]
     with pytest.raises(InputError, match="has directionality=ltr, but the model has bidi"):
-        train(tmp_path / "bidi", vocab_file, "tsv", "text\tlabel\n", rows, start)
-    _, predictions = train(tmp_path / "ltr", vocab_file, "tsv", "text\tlabel\n", rows, start, config=config)
+        train(tmp_path / "bidi", vocab_file, "own", "text\tlabel\n", rows, start)
+    _, predictions = train(tmp_path / "ltr", vocab_file, "own", "text\tlabel\n", rows, start, config=config)
     texts = [row.split("\t")[0] for row in rows]
     serve = signature(tmp_path / "ltr")
     assert serve.structured_input_signature[1].keys() == {"text_a"}
@@ -248,7 +248,7 @@ def test_a_regression_gives_scores(regression, vocab_file):
     ("change", "message"),
     [
         ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such folder"),
-        ({"task_name": "CoLA"}, "was trained on tsv"),
+        ({"task_name": "CoLA"}, "was trained on own"),
         ({"export_dir": "{run}"}, "is not empty and holds no version of a model"),
         ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),
         ({"export_dir": "{run}/task.json"}, "is a file; give a model's folder"),
@@ -288,7 +288,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
 def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):
     run = regression[0]
     facts = description.model_facts(description.read(str(run)), CONFIG, BertTokenizer(vocab_file).vocabulary)
-    phase = run_record.Phase({}, facts, {}, {"num_train_steps": 1})
+    phase = run_record.Phase({}, facts, {"max_seq_length": 24}, {"num_train_steps": 1})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     path = run / name
     path.write_text(change(path.read_text()))
@@ -316,7 +316,7 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)
     (base / "9.tmp-0123456789ab").mkdir()  # of a killed export
-    flags = ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=f"{base}/", task_name="TSV")
+    flags = ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=f"{base}/", task_name="OWN")
     assert export_saved_model(flags) == f"{base}/8"
     assert os.listdir(tmp_path) == ["models"]
     assert sorted(os.listdir(base)) == ["7", "8", "9.tmp-0123456789ab"]

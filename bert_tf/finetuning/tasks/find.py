@@ -11,11 +11,11 @@ from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.glue_task import GlueTask
 from bert_tf.finetuning.tasks.joint import JointTask, check_joint
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL
-from bert_tf.finetuning.tasks.own_data import NAMES, own_task
+from bert_tf.finetuning.tasks.own_data import own_task
 from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.finetuning.tasks.records_task import records_task
 from bert_tf.finetuning.tasks.sources import Source
-from bert_tf.settings import IN_MEMORY, ClassifierSettings, classifier
+from bert_tf.settings import IN_MEMORY, OWN_DATA, ClassifierSettings, classifier
 from tfrecords.errors import InputError
 
 
@@ -60,7 +60,7 @@ def _with_task_name(settings: ClassifierSettings) -> ClassifierSettings:
         raise InputError(
             "--task_name is empty, and --output_dir holds no run that tells it; give it: own for your own data"
         )
-    return dataclasses.replace(settings, task_name=NAMES[0] if known.task_name == IN_MEMORY else known.task_name)
+    return dataclasses.replace(settings, task_name=OWN_DATA if known.task_name == IN_MEMORY else known.task_name)
 
 
 def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
@@ -76,7 +76,7 @@ def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
         readers = [classifier.TFDS]
     elif settings.input_meta_data_path:
         readers = [classifier.RECORDS]
-    elif _spelled(settings.task_name) in NAMES:
+    elif _spelled(settings.task_name) == OWN_DATA:
         has_sets = settings.multi_label or (known and known.kind == MULTI_LABEL)
         readers = [classifier.OWN] + [classifier.LABEL_SETS] * bool(has_sets)
     else:
@@ -89,7 +89,7 @@ def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
 
 
 def _main_task(settings: ClassifierSettings) -> ClassificationTask:
-    if settings.tfds_name or _spelled(settings.task_name) in NAMES:
+    if settings.tfds_name or _spelled(settings.task_name) == OWN_DATA:
         return own_task(settings)
     known = description.of_run(settings)
     if settings.input_meta_data_path:
@@ -103,7 +103,7 @@ def _main_task(settings: ClassifierSettings) -> ClassificationTask:
 def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
     """Refuses to evaluate a run of another task."""
     if known and not settings.do_train and known.task_name != task.name:
-        trained = NAMES[0] if known.task_name == IN_MEMORY else known.task_name
+        trained = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
         raise InputError(
             f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={trained}; leave "
             "the flag out"
@@ -116,7 +116,7 @@ def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSet
             return glue.task(known, data_dir)
     if _spelled(name) == _spelled(xnli.NAME):
         return xnli.xnli_task(settings.xnli_language, data_dir)
-    own = f" and {NAMES[0]}, for your own data" if flag == "task_name" else ""
+    own = f" and {OWN_DATA}, for your own data" if flag == "task_name" else ""
     raise InputError(f"--{flag}={name}: unknown; known are {', '.join((*glue.TASK_NAMES, xnli.NAME))}{own}")
 
 

@@ -21,11 +21,9 @@ from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.finetuning.tasks.own_task import OwnTask
 from bert_tf.finetuning.tasks.sources import FileSource, Source
 from bert_tf.finetuning.tasks.tfds_source import TfdsSource, open_set
-from bert_tf.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 from tfrecords.errors import InputError
 
-# The name of a task over a user's own data, and its earlier name.
-NAMES = ("own", "tsv")
 # More different numbers than these are hardly classes.
 _MOST_NUMBERS = 20
 # Distance of two neighboring scores in float32, in units of their standard deviation.
@@ -58,7 +56,7 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
       InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
     known = description.of_run(settings)
-    if known and known.task_name not in (*NAMES, IN_MEMORY):
+    if known and known.task_name not in (OWN_DATA, IN_MEMORY):
         if settings.do_train:
             known = None
         elif not source:
@@ -73,7 +71,7 @@ def own_task(settings: ClassifierSettings, source: Source | None = None) -> OwnT
     kind = source.kind or _kind(settings, known)
     official = _glue_scores(settings)
     scores = official or _SCORES[kind]
-    name = known.task_name if known else settings.task_name.lower() or NAMES[0]
+    name = known.task_name if known else settings.task_name.lower() or OWN_DATA
     if settings.class_weights and kind == REGRESSION:
         raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
     labels = () if kind == REGRESSION else _labels(settings, known, source)

@@ -62,9 +62,8 @@ class Reading:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What `task.json` keeps: the fields that are not at their default, so that older folders stay valid."""
-        fields = dataclasses.fields(self)
-        return {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
+        """What `task.json` keeps."""
+        return dataclasses.asdict(self)
 
     @property
     def has_windows(self) -> bool:

@@ -12,7 +12,6 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.command_line import parse
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Split
@@ -38,7 +37,7 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
     write(tmp_path, "id\tbody\tkind\ttitle\n1\tlong\tsport \tshort\n2\tb\tart\ta\n3\tc\tsport\td\n")
     write(tmp_path, "title\tbody\nx\ty\n", "test")
     by_name = settings(
-        "tsv", tmp_path, text_a_column="title", text_b_column="body", label_column="kind"
+        "own", tmp_path, text_a_column="title", text_b_column="body", label_column="kind"
     )  # fmt: skip
     task = find_task(by_name)
     assert (task.labels, task.has_pairs) == (("art", "sport"), True)
@@ -50,7 +49,7 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
 
 def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
     write(tmp_path, "yes\ta b\nno\tc\n")
-    by_number = settings("TSV", tmp_path, has_header=False, text_a_column="1", label_column="0")
+    by_number = settings("OWN", tmp_path, has_header=False, text_a_column="1", label_column="0")
     task = find_task(by_number)
     assert (task.labels, task.has_pairs) == (("no", "yes"), False)
     assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
@@ -58,22 +57,22 @@ def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
 
 def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    assert find_task(settings("tsv", tmp_path)).labels == ("x", "y")
+    assert find_task(settings("own", tmp_path)).labels == ("x", "y")
     run = tmp_path / "run"
     run.mkdir()
-    description.write(str(run), TaskDescription("classification", "tsv", ("y", "x", "z"), True, 8, {}))
-    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
+    description.write(str(run), TaskDescription("classification", "own", ("y", "x", "z"), True, 8, {}))
+    assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
     (run / "ckpt-3.index").touch()
-    assert find_task(settings("tsv", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
-    named = settings("tsv", tmp_path, labels="z, y,x", output_dir=str(run))
+    assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
+    named = settings("own", tmp_path, labels="z, y,x", output_dir=str(run))
     assert find_task(named).labels == ("z", "y", "x")
     # labels that are known need no train.tsv: the run may be a prediction elsewhere
-    assert find_task(settings("tsv", tmp_path / "none", labels="0,1")).labels == ("0", "1")
+    assert find_task(settings("own", tmp_path / "none", labels="0,1")).labels == ("0", "1")
 
 
 def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
     path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
-    task = find_task(settings("tsv", tmp_path, labels="x,z"))
+    task = find_task(settings("own", tmp_path, labels="x,z"))
     with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
         task.read("train")
 
@@ -82,12 +81,12 @@ def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
 def test_fewer_than_two_labels_are_refused(tmp_path, changes):
     write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
     with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --labels"):
-        find_task(settings("tsv", tmp_path, **changes))
+        find_task(settings("own", tmp_path, **changes))
 
 
 def own(folder, text, **changes):
     write(folder, text)
-    return find_task(settings("tsv", folder, **changes))
+    return find_task(settings("own", folder, **changes))
 
 
 def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
@@ -247,15 +246,6 @@ def test_missing_data_is_refused_with_what_the_run_had(tmp_path, make, record, m
     )
     with pytest.raises(InputError, match=message):
         make(**given)
-
-
-def test_the_earlier_names_of_the_flags_still_work():
-    words = ["--task_name=tsv", "--data_dir=d", "--model_dir=o", "--do_train", "--tsv_text_a_column=x",
-             "--tsv_text_b_column=y", "--tsv_label_column=z", "--notsv_quoted", "--notsv_has_header",
-             "--tsv_labels=a,b"]  # fmt: skip
-    found = parse(ClassifierSettings, words)
-    assert (found.text_a_column, found.text_b_column, found.label_column, found.labels) == ("x", "y", "z", "a,b")
-    assert (found.quoted, found.has_header, found.output_dir) == (False, False, "o")
 
 
 ROWS = [('a "quote", and\nlines', "very good"), ("b", "bad"), ("", "bad")]
@@ -439,7 +429,7 @@ def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_trai
     tasks = [
         find_task(settings("own", tmp_path, regression=True)),
         find_task(settings("own", tmp_path, class_weights="balanced")),
-        find_task(settings("tsv", tmp_path, multi_label=True, label_separator="|", class_weights="0=2,other=1")),
+        find_task(settings("own", tmp_path, multi_label=True, label_separator="|", class_weights="0=2,other=1")),
     ]
     train.unlink()
     for task in tasks:
@@ -475,7 +465,7 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     given = own(tmp_path, rows, class_weights="x=1,y=3")
     assert given.class_weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
     assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}') == given
-    assert balanced.parameters == {"has_pairs": False, "class_weights": list(balanced.class_weights)}
+    assert balanced.parameters["class_weights"] == list(balanced.class_weights)
     logits, batch = tf.constant([[0.0, 0.0], [0.0, 0.0]]), {"label_ids": tf.constant([0.0, 1.0])}
     np.testing.assert_allclose(balanced.losses(logits, batch)["loss"], np.log(2) * np.array([8 / 12, 2.0]), rtol=1e-6)
 

@@ -42,7 +42,7 @@ def refused(data, flag, source=None, **changes):
         ),
         (["--task_name=own", "--data_dir=d"], (*OWN_FILES, *COLUMNS, *CLASSES, *PATHS), "--task_name=own"),
         (
-            ["--task_name=tsv", "--data_dir=d", "--multi_label"],
+            ["--task_name=own", "--data_dir=d", "--multi_label"],
             (*OWN_FILES, *COLUMNS, *CLASSES, *PATHS, *SETS),
             "--task_name=own",
         ),
