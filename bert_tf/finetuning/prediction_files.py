@@ -1,6 +1,7 @@
-"""Writes prediction files, and `test_data.json` beside them, which says of which data they are.
+"""Writes prediction files, and `test_data.json` beside them, which says of which data each of them is.
 
-Predictions of other data never overwrite them: these files move to `earlier_predictions` first.
+Predictions of other data never overwrite them: these files move to a folder of `earlier_predictions` first, one for
+each data. Predictions of the same data do, there too, so that a repeated command leaves what the first one left.
 """
 
 import json
@@ -17,6 +18,9 @@ from tfrecords import writer
 from tfrecords.errors import InputError
 
 NAME, EARLIER = "test_data.json", "earlier_predictions"
+
+# Names of prediction files to what identifies their data, see `Task.fingerprint`.
+_Files = dict[str, list[str]]
 
 
 def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> None:
@@ -40,13 +44,14 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
 
 
 def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
-    """Writes of which data, see `Task.fingerprint`, the prediction files of these names are."""
-    entries = {"data": data, "files": names}
-    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    """Writes of which data, see `Task.fingerprint`, the prediction files of these names are; others stay as known."""
+    _write(folder, _read(folder) | {name: list(data) for name in names})
 
 
 def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
-    """Moves the prediction files of a folder away if they are of other data; a renamed file is the same data.
+    """Makes room for predictions of data: moves the files of other data away, and deletes earlier ones of this data.
+
+    Renamed files are the same data.
 
     Args:
       folder: of the files.
@@ -54,24 +59,72 @@ def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
       task: writes the new files.
 
     Raises:
-      InputError: the record of the files that are there is damaged.
+      InputError: the record of files that are there is damaged.
+    """
+    known = {name: of for name, of in _read(folder).items() if task.overwrites(name)}
+    others: dict[tuple, list[str]] = {}
+    for name in (name for name, of in known.items() if not _is_same(of, data)):
+        others.setdefault(tuple(run_folder.without_names(known[name])), []).append(name)
+    for names in others.values():
+        _move(folder, names, known[names[0]])
+    for earlier in _earlier(folder):
+        found = _read(earlier)
+        for name in [name for name, of in found.items() if _is_same(of, data) and task.overwrites(name)]:
+            tf.io.gfile.remove(os.path.join(earlier, name))
+            _write(earlier, found := {each: of for each, of in found.items() if each != name})
+
+
+def _move(folder: str, names: Sequence[str], data: Sequence[str]) -> None:
+    """Moves files of the same data to their folder of earlier predictions."""
+    earlier = _earlier(folder)
+    numbers = map(str, range(len(earlier) + 1))
+    unused = next(path for path in (os.path.join(folder, EARLIER, n) for n in numbers) if path not in earlier)
+    target = next((path for path in earlier if any(_is_same(of, data) for of in _read(path).values())), unused)
+    tf.io.gfile.makedirs(target)
+    record(target, data, names)
+    for name in names:
+        tf.io.gfile.rename(os.path.join(folder, name), os.path.join(target, name), overwrite=True)
+    _write(folder, {name: of for name, of in _read(folder).items() if name not in names})
+    logging.warning("moved the predictions of other data (%s) to %s", ", ".join(data), target)
+
+
+def _earlier(folder: str) -> list[str]:
+    """Returns the folders of earlier predictions."""
+    parent = os.path.join(folder, EARLIER)
+    names = tf.io.gfile.listdir(parent) if tf.io.gfile.isdir(parent) else []
+    return [os.path.join(parent, name.rstrip("/")) for name in names]
+
+
+def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    return run_folder.without_names(one) == run_folder.without_names(other)
+
+
+def _read(folder: str) -> _Files:
+    """Reads the record of a folder, without the files that are not there any more.
+
+    Raises:
+      InputError: it is damaged.
     """
     path = os.path.join(folder, NAME)
     if not tf.io.gfile.exists(path):
-        return
+        return {}
     try:
         with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
-        recorded, names = list(entries["data"]), [name for name in entries["files"] if task.overwrites(name)]
-    except (ValueError, KeyError, TypeError) as error:
+            known = {name: list(of) for name, of in json.load(file)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged ({error!r}); delete it to overwrite the predictions beside it") from error
-    if run_folder.without_names(recorded) == run_folder.without_names(data):
+    return {name: of for name, of in known.items() if tf.io.gfile.exists(os.path.join(folder, name))}
+
+
+def _write(folder: str, files: _Files) -> None:
+    """Writes the record of a folder; removes it, and the folder of earlier predictions, where no file is left."""
+    path = os.path.join(folder, NAME)
+    if files:
+        writer.write_text(path, json.dumps({"files": files}, indent=2) + "\n")
         return
-    earlier = os.path.join(folder, EARLIER)
-    number = len(tf.io.gfile.listdir(earlier)) if tf.io.gfile.isdir(earlier) else 0
-    target = os.path.join(earlier, str(number))
-    tf.io.gfile.makedirs(target)
-    for name in [*names, NAME]:  # the record last, so that a kill leaves it with what is not moved yet
-        if tf.io.gfile.exists(os.path.join(folder, name)):
-            tf.io.gfile.rename(os.path.join(folder, name), os.path.join(target, name))
-    logging.warning("moved the predictions of other data (%s) to %s", ", ".join(recorded), target)
+    if tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+    parent = os.path.dirname(folder)
+    for each in (folder, parent) if os.path.basename(parent) == EARLIER else ():
+        if not tf.io.gfile.listdir(each):
+            tf.io.gfile.rmtree(each)

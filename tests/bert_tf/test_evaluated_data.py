@@ -223,7 +223,7 @@ def predicted(folder):
     record = json.loads((folder / "test_data.json").read_text())
     first = {min(json.loads((folder / name).read_text())) for name in record["files"]}
     assert {"predictions.json", "nbest_predictions.json"} == set(record["files"]) and len(first) == 1
-    return first.pop(), record["data"][0].split(",")[0]
+    return first.pop(), record["files"]["predictions.json"][0].split(",")[0]
 
 
 def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path, caplog, monkeypatch):
@@ -252,10 +252,13 @@ def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_fil
     ask(member, "--do_eval", f"--predict_file={squads}/dev.json")
     assert predicted(member) == ("dev0", "dev.json")
     assert predicted(member / "earlier_predictions/1") == ("test0", "test.json")
+    assert not (member / "earlier_predictions/0").exists(), "the predictions of the same data are replaced there too"
     ask(member, "--do_eval", f"--predict_file={squads}/test.json")
     assert predicted(member) == ("dev0", "dev.json"), "an evaluation of other data leaves them"
     ask(member, "--do_eval", "--do_predict", f"--predict_file={squads}/test.json")
     assert predicted(member) == ("test0", "test.json")
+    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
+    assert not (member / "earlier_predictions/1").exists()
     members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
     caplog.clear()
     ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
