@@ -16,6 +16,7 @@ from bert_tf.checkpoint_formats import evaluations
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
+from bert_tf.runs import run_checkpoints
 from bert_tf.settings import FineTuningSettings
 from tfrecords.errors import InputError
 
@@ -131,3 +132,4 @@ class EvaluationSchedule:
     def _write(self) -> None:
         if strategies.is_chief(self._strategy):
             evaluations.write(self._folder, self._recorded)
+            run_checkpoints.delete_stale_weights(self._folder)

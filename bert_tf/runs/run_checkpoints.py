@@ -74,8 +74,15 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
         step = step_of(prefix)
         if step < kept[0] and (step not in wanted or _keep_weights(folder, step)):
             _remove(prefix)
+    delete_stale_weights(folder)
+
+
+def delete_stale_weights(folder: str) -> None:
+    """Deletes the weights of earlier best checkpoints that are the best for no checkpoint of a folder any more."""
+    kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
+    wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in best.weights(folder):
-        if step_of(prefix) >= kept[0] or step_of(prefix) not in wanted:
+        if step_of(prefix) in kept or step_of(prefix) not in wanted:
             _remove(prefix)
 
 

@@ -12,9 +12,12 @@ from bert_tf.checkpoint_formats import best, evaluations, latest
 from bert_tf.checkpoint_formats.latest import step_of
 from bert_tf.checkpoint_formats.location import locate
 from bert_tf.checkpoint_formats.tensor_bundle import of_optimizer
+from bert_tf.command_line import parse
+from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_watch, run_checkpoints
 from bert_tf.runs.run_checkpoints import KEPT, ResumePoint
+from bert_tf.settings import FineTuningSettings
 from tfrecords.errors import InputError
 
 
@@ -184,6 +187,18 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
     os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
     with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used \(.*best-2: cannot be read"):
         best.find(folder, latest.find(folder), "")
+
+
+def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_before(tmp_path):
+    """Its schedule records the evaluation, after which no checkpoint is saved that would delete them."""
+    given = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--eval_strategy=epoch"])
+    task = types.SimpleNamespace(metrics=(), data_name=lambda split: "dev")
+    scores, strategy = iter([0.7, 0.5, 0.9]), tf.distribute.get_strategy()
+    schedule = EvaluationSchedule(given, strategy, task, "dev, 1, x", 3, 0, lambda step: {"f1": next(scores)})
+    for step, kept in ((1, []), (2, [1]), (3, [])):
+        run_checkpoints.save(str(tmp_path), checkpoint(step), step, 1)
+        schedule(step)
+        assert [step_of(path) for path in best.weights(str(tmp_path))] == kept
 
 
 def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
