@@ -122,8 +122,9 @@ class FileSource(Source):
 
     @property
     def id_name(self) -> str:
-        """See `Source`; a column that is named by its number keeps the default."""
-        return self.id if self.id and not self.id.isdigit() else Source.id_name
+        """See `Source`; what the test file calls the column of the ids, if it does."""
+        (path,) = self.files("test") if self.id else ("",)
+        return (tables.heading(path, self._layout(path), self.id) if path else "") or Source.id_name
 
     @property
     def has_dev(self) -> bool:
@@ -158,8 +159,11 @@ class FileSource(Source):
             logging.info("%s: is predicted without scores (%s)", path, error)
             return placed
 
+    def _layout(self, path: str) -> tables.Layout:
+        return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
+
     def _placed(self, path: str, columns: Mapping[str, str]) -> list[Placed]:
-        layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
+        layout = self._layout(path)
         wanted = {field: column for field, column in columns.items() if column}
         placed = []
         for line, cells in tables.read_columns(path, layout, tuple(wanted.values())):

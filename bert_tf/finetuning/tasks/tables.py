@@ -147,6 +147,19 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tupl
     return rows
 
 
+def heading(path: str, layout: Layout, column: str) -> str:
+    """Returns what a file calls a column, given by its name or by its number from 0; "" if it does not name columns."""
+    if layout.format == "jsonl":
+        return column
+    if not layout.has_header:
+        return ""
+    lines, delimiter = decoded_lines(path), "," if layout.format == "csv" else "\t"
+    quoted = layout.format == "csv" or bool(layout.quoted)
+    _, row = next(_quoted_rows(path, list(lines), delimiter) if quoted else plain_rows(lines, delimiter))
+    header = [name.strip() for name in row]
+    return header[column_index(path, column, header, True, delimiter, quoted)]
+
+
 def decoded_lines(path: str) -> Iterator[str]:
     """Yields the lines of a file without their newline.
 

@@ -379,12 +379,32 @@ def test_predictions_may_have_the_texts(tmp_path, multi_label):
     given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "0", "multi_label": multi_label}
     texts = [("a", "b c"), ('"a" b', "tab\tand\nline"), ('say "a"', "")]
     task = own(tmp_path, "text\tother\tlabel\na\tb\tx\nb\tc\ty\n", **given)
+    write(tmp_path, "id of it\ttext\tother\n", "test")
     split = Split([Example(*pair, None, f"r{n}") for n, pair in enumerate(texts)], {}, np.arange(3))
     task.write_predictions(str(tmp_path), split, np.zeros([3, 2], np.float32))
     with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter="\t")
-    assert header[0] == "index" and header[-2:] == ["text_a", "text_b"], "a number names no column"
+    assert header[0] == "id of it" and header[-2:] == ["text_a", "text_b"]
     assert [tuple(row[-2:]) for row in rows] == texts and [row[0] for row in rows] == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("end", "text", "column", "changes", "name"),
+    [
+        ("tsv", " key \ttext\nr1\ta\n", "0", {}, "key"),
+        ("csv", 'text,"the\nkey"\na,r1\n', "1", {}, "the\nkey"),
+        ("csv", "text,7\na,r1\n", "7", {}, "7"),
+        ("tsv", "a\tr1\n", "1", {"has_header": False}, "index"),
+        ("jsonl", '{"text": "a", "0": "r1"}\n', "0", {}, "0"),
+        ("tsv", "text\na\n", "", {}, "index"),
+    ],
+)
+def test_predictions_name_the_ids_as_the_test_file_does(tmp_path, end, text, column, changes, name):
+    path = tmp_path / f"ids.{end}"
+    path.write_text(text)
+    columns = {"text_a_column": "0", "label_column": "1"} if changes else {}
+    given = settings("own", tmp_path, test_data_path=str(path), id_column=column, labels="x,y", **columns, **changes)
+    assert find_task(given).source.id_name == name
 
 
 def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
