@@ -26,10 +26,11 @@ _INTERVAL = 0.2  # seconds between two measurements of memory
 OURS_INSIDE = """
 import sys, time
 from bert_tf import command_line
-from data_gen import examples, generator, run_local, settings
+from data_gen import examples, generator, settings
+from jobs import run_local
 parsed = command_line.parse(settings.GeneratorSettings, sys.argv[1:])
 started = time.perf_counter(), time.process_time()
-with run_local.LocalRunner(parsed.num_workers) as runner:
+with run_local.LocalRunner(parsed.num_workers, ["data_gen.token_blocks", "data_gen.examples"]) as runner:
     generator.create_pretraining_data(parsed, runner)
 print(time.perf_counter() - started[0], time.process_time() - started[1])
 """

@@ -28,8 +28,8 @@ from bert_tf.input.record_order import Position
 from bert_tf.pretraining import record_files
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tfrecords import manifest, reader
 
 BATCH = 256
@@ -51,7 +51,7 @@ def write_records(folder: pathlib.Path, data: str | None) -> str:
             input_file=corpus, vocab_file=vocabulary, output_file=f"{folder}/{masking}@{FILES}", masking=masking,
             dupe_factor=5,
         )  # fmt: skip
-        with LocalRunner(2) as runner:
+        with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
             create_pretraining_data(settings, runner)
     return vocabulary
 

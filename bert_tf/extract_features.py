@@ -16,16 +16,9 @@ from bert_tf.settings import FeaturesSettings
 
 def main(settings: FeaturesSettings) -> None:
     """Runs the script with resolved settings."""
-    from jobs.runner import make_runner
+    from jobs.runner import started
 
-    if settings.runner == "spark":
-        settings = settings.with_absolute_paths()
-    runner = make_runner(
-        settings.runner, num_workers=settings.num_workers, spark_master=settings.spark_master,
-        num_gpus=settings.num_gpus, preload=["bert_tf.features.extract"],
-    )  # fmt: skip
-    # Start the workers before this process initializes TensorFlow.
-    with runner:
+    with started(settings, "bert_tf.features.extract", num_gpus=settings.num_gpus) as (settings, runner):
         from bert_tf.features.extract import extract_features
 
         extract_features(settings, runner)

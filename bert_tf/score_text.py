@@ -18,16 +18,9 @@ from bert_tf.settings import ScoringSettings
 
 def main(settings: ScoringSettings) -> None:
     """Runs the script with resolved settings."""
-    from jobs.runner import make_runner
+    from jobs.runner import started
 
-    if settings.runner == "spark":
-        settings = settings.with_absolute_paths()
-    runner = make_runner(
-        settings.runner, num_workers=settings.num_workers, spark_master=settings.spark_master,
-        num_gpus=settings.num_gpus, preload=["bert_tf.pretraining.scoring_job"],
-    )  # fmt: skip
-    # Start the workers before this process initializes TensorFlow.
-    with runner:
+    with started(settings, "bert_tf.pretraining.scoring_job", num_gpus=settings.num_gpus) as (settings, runner):
         from bert_tf.pretraining.scoring_job import score_files
 
         score_files(settings, runner)

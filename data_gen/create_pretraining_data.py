@@ -20,17 +20,9 @@ def main(settings: GeneratorSettings) -> None:
         from data_gen.generator import verify
 
         return verify(settings)
-    if settings.runner == "spark":
-        from jobs.run_spark import SparkRunner
+    from jobs.runner import started
 
-        settings = settings.with_absolute_paths()
-        runner = SparkRunner(settings.spark_master, settings.num_workers)
-    else:
-        from data_gen.run_local import LocalRunner
-
-        runner = LocalRunner(settings.num_workers)
-    # Start the workers before this process initializes TensorFlow.
-    with runner:
+    with started(settings, "data_gen.token_blocks", "data_gen.examples") as (settings, runner):
         from data_gen.generator import create_pretraining_data
 
         create_pretraining_data(settings, runner)

@@ -15,16 +15,13 @@ from data_gen.examples import SpecialTokens, example_columns, features_of
 from data_gen.job import Job
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
+from jobs.job import NoRoomError
 from tfrecords import records
 from tfrecords.errors import InputError
 from tfrecords.reader import FRAME_BYTES
 
 _SAMPLED_TOKENS = 1 << 17
 _COMPRESSED_RECORDS = 500
-
-
-class NoRoomError(InputError):
-    """A disk is too small for a set of records."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +44,8 @@ def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, 
       job: the set to generate.
 
     Raises:
-      NoRoomError: names the folder, the space needed and the space available.
+      InputError: names the folder, the space needed and the space available; a NoRoomError where a rerun resumes from
+        finished work units.
     """
     need = estimate(blocks, share, special_tokens, job.settings, job.id)
     if need is None:
@@ -66,7 +64,7 @@ def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, 
     for device, size in wanted.items():
         free = shutil.disk_usage(folders[device]).free + there.get(device, 0)
         if size > free:
-            raise NoRoomError(
+            raise (NoRoomError if unit_paths(job) else InputError)(
                 f"--output_file: {folders[device]} has {_shown(free)} free, but about {_shown(size)} are needed: "
                 f"{_shown(need.shards)} for all records, and {_shown(need.units)} more while they are shuffled; free "
                 "some space and run the same command again, or start over with --output_file on a larger disk or a "

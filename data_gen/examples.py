@@ -18,6 +18,7 @@ from data_gen.sentence_pairs import Rows, Window, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
+from jobs.job import Counts
 from tfrecords import records, schema, writer
 
 # Keys of the random streams of a work unit: one for its rows, one for their order. Other modules use other keys.
@@ -59,7 +60,7 @@ class UnitTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class Facts(Counts):
     """Counts over the records of one or several work units; the field names are the keys of `result_path`.
 
     Attributes:
@@ -77,11 +78,6 @@ class Facts:
     predictions: int = 0
     random_next: int = 0
     text: int = 0
-
-    def __add__(self, other: "Facts") -> "Facts":
-        """Returns the sums of both."""
-        mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
-        return Facts(*(a + b for a, b in zip(mine, others, strict=True)))
 
 
 def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:

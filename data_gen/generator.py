@@ -50,47 +50,35 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     warn_of_case(settings.vocab_file, vocabulary, settings.do_lower_case)
     corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
     job = Job(settings, outputs, tokens_sha256(vocabulary), corpus)
-    if all(finished := job.finished_shards()):
-        job.clear()
-        logging.info("%s: all shards exist, nothing to do (--verify checks their contents)", job.manifest_path)
-        return finished
-    try:
-        job.open()
-        return _make(files, vocabulary, job, runner)
-    finally:
-        job.release()
+    return job.run(lambda finished: _make(files, vocabulary, job, runner, finished))
 
 
-def _make(files: Sequence[str], vocabulary: Sequence[str], job: Job, runner: Runner) -> list[manifest.Shard]:
+def _make(
+    files: Sequence[str],
+    vocabulary: Sequence[str],
+    job: Job,
+    runner: Runner,
+    finished: Sequence[manifest.Shard | None],
+) -> list[manifest.Shard]:
     """Runs all steps from text to manifest."""
     settings = job.settings
-    try:
-        # Read the state again: now that this run holds the lock, no other run can change it.
-        finished = job.finished_shards()
-        special_tokens = _special_tokens(vocabulary, settings)
-        blocks = _tokenize(files, special_tokens, job, runner)
-        _check_documents(blocks, settings)
-        check_unknown(blocks, settings)
-        disk_space.check(blocks, 1.0, special_tokens, job)
-        tasks = plan_unit_tasks(blocks, special_tokens, job)
-        facts = make_units(tasks, runner)
-        shards = make_shards(tasks, facts, job, runner, finished)
-    except InputError as error:
-        # Keep finished units if only disk space is missing: a rerun resumes from them. Any other error requires a
-        # change of the corpus or the flags, which makes the work folder useless.
-        if not (isinstance(error, disk_space.NoRoomError) and disk_space.unit_paths(job)):
-            job.close()
-        raise
+    special_tokens = _special_tokens(vocabulary, settings)
+    blocks = _tokenize(files, special_tokens, job, runner)
+    _check_documents(blocks, settings)
+    check_unknown(blocks, settings)
+    disk_space.check(blocks, 1.0, special_tokens, job)
+    tasks = plan_unit_tasks(blocks, special_tokens, job)
+    facts = make_units(tasks, runner)
+    shards = make_shards(tasks, facts, job, runner, finished)
     if any(finished):  # the manifest exists and is still valid
         logging.info("recreated %d missing shard%s", *counted(finished.count(None)))
-    else:
-        summary = summarize(blocks, sum(facts, Facts()), settings)
-        entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-        text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-        writer.write_text(job.manifest_path, text)
-        warn_of_examples(summary, settings)
-        logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
-    job.close()
+        return shards
+    summary = summarize(blocks, sum(facts, Facts()), settings)
+    entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
+    text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
+    writer.write_text(job.manifest_path, text)
+    warn_of_examples(summary, settings)
+    logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
     return shards
 
 

@@ -17,6 +17,7 @@ from data_gen.job import Job
 from data_gen.shuffle import deal
 from data_gen.token_blocks import Block
 from data_gen.work_units import Unit, plan_units, window_around
+from jobs.job import read_shard
 from jobs.progress import Progress
 from jobs.runner import Runner
 from tfrecords import writer
@@ -116,8 +117,8 @@ def make_shards(
     shards = _shard_tasks(job, math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES))
     units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
     writer.write_text(shards[0].units_path, json.dumps(units))
-    done = {index: shard for index, shard in enumerate(finished) if shard is not None}
-    done |= {task.shard: shard for task in shards if task.shard not in done and (shard := _read_result(task))}
+    known = {task.shard: finished[task.shard] or read_shard(task.path, task.result_path) for task in shards}
+    done = {index: shard for index, shard in known.items() if shard is not None}
     with Progress("shuffling", examples, "examples") as progress:
         progress.start_at(sum(shard.examples for shard in done.values()))
         for index, shard in runner.map(write_shard, [task for task in shards if task.shard not in done]):
@@ -168,12 +169,3 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
         if time.monotonic() - last_line > SECONDS_BETWEEN_LINES and not sys.stderr.isatty():
             last_line = time.monotonic()
             logging.info("%s: shuffled %d of %d buckets", task.name, bucket + 1, task.buckets)
-
-
-def _read_result(task: ShardTask) -> Shard | None:
-    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted."""
-    if not tf.io.gfile.exists(task.result_path) or not tf.io.gfile.exists(task.path):
-        return None
-    with tf.io.gfile.GFile(task.result_path) as file:
-        shard = Shard(**json.load(file))
-    return shard if tf.io.gfile.stat(task.path).length == shard.bytes else None

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -18,6 +18,20 @@ from tfrecords import lock, manifest, writer
 from tfrecords.errors import InputError
 
 _PLAN = "plan.json"
+
+
+class NoRoomError(InputError):
+    """A disk is too small; a rerun resumes from what is finished."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Base of dataclasses of counts, of which those of several parts are added up."""
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Returns the counts of both parts together."""
+        mine, theirs = vars(self), vars(other)
+        return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +120,43 @@ class Job:
         for path in self.outputs:
             if tf.io.gfile.exists(path):
                 raise InputError(f"--output_file: {path} exists and has no manifest; give another name, or move it")
+
+    def run(
+        self,
+        make: Callable[[Sequence[manifest.Shard | None]], list[manifest.Shard]],
+        check: Callable[[], None] = lambda: None,
+    ) -> list[manifest.Shard]:
+        """Runs the job to its end; a finished one is left unchanged, an unfinished one is resumed.
+
+        Args:
+          make: makes the missing shards and the manifest; takes what `finished_shards` returns, and returns all shards.
+          check: refuses the input, before anything is written.
+
+        Returns:
+          The shards.
+
+        Raises:
+          InputError: the existing set has other settings; or what `make` or `check` raises.
+        """
+        if all(finished := self.finished_shards()):
+            self.clear()
+            logging.info("%s: all shards exist, nothing to do", self.manifest_path)
+            return finished
+        check()
+        try:
+            self.open()
+            try:
+                # Read the state again: now that this run holds the lock, no other run can change it.
+                shards = make(self.finished_shards())
+            except NoRoomError:
+                raise
+            except InputError:  # the input or the flags must change, which makes the work folder useless
+                self.close()
+                raise
+            self.close()
+            return shards
+        finally:
+            self.release()
 
     def open(self) -> None:
         """Creates the work folder, or resumes that of an interrupted run.
@@ -217,3 +268,17 @@ def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> lis
         for old, new in zip(there, now, strict=True)
         if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
     ]
+
+
+def read_shard(path: str, result_path: str) -> manifest.Shard | None:
+    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted.
+
+    Args:
+      path: of the shard.
+      result_path: the file that marks the shard as finished and holds its entry.
+    """
+    if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(result_path) as file:
+        shard = manifest.Shard(**json.load(file))
+    return shard if tf.io.gfile.stat(path).length == shard.bytes else None

@@ -10,22 +10,32 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from jobs.job import Job
+from jobs.content import corpus_entries, hash_range, plan_hashes
+from jobs.job import Counts, Job, Kind, NoRoomError, read_shard
 from jobs.progress import Progress
 from jobs.runner import Runner
-from jobs.sources import Source
-from tfrecords import manifest, writer
-from tfrecords.errors import InputError
+from jobs.shard_names import output_paths
+from jobs.sources import Source, plan_sources
+from tfrecords import manifest, reader, writer
 
 # What a job writes into its work folder.
-FOLDERS = ("parts", "shards")
+_FOLDERS = ("parts", "shards")
+# Settings that do not affect the bytes of the output, or name files that are compared by content.
+_IMMATERIAL = frozenset({
+    "input_file", "output_file", "num_workers", "runner", "spark_master", "init_checkpoint", "bert_config_file",
+    "vocab_file", "ignore_checkpoint_tokenizer",
+})  # fmt: skip
+_IDENTITY = {
+    "vocab_sha256": "the vocabulary has changed",
+    "weights_sha256": "the model has other weights or another configuration",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,20 +60,20 @@ class PartTask:
         return self.path + ".json"
 
 
-class Facts(Protocol):
-    """Counts of a part, a dataclass; `+` adds those of another part. Without arguments, of nothing.
+@dataclasses.dataclass(frozen=True)
+class Facts(Counts):
+    """Counts of a part; a program adds its own.
 
     Attributes:
       lines: lines read.
-      texts: written.
+      texts, tokens: written.
       bytes: size of the part.
     """
 
-    lines: int
-    texts: int
-    bytes: int
-
-    def __add__(self, other: "Facts") -> "Facts": ...
+    lines: int = 0
+    texts: int = 0
+    tokens: int = 0
+    bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,99 +103,83 @@ class Program:
     """What a program does with parts and shards; its functions must be picklable.
 
     Attributes:
+      name: its name, for messages.
       what: what it does, for the progress.
+      recipe: see `Kind`.
       facts: the class of its facts.
       write: writes a part, atomically, and returns its facts without `bytes`.
       files: returns the paths of a part's files.
       join: writes a shard, atomically.
-      smaller: what else than more space would help on a full disk.
+      finish: says what was written; returns the counts for the manifest.
+      smaller: other advice for a full disk.
     """
 
+    name: str
     what: str
-    facts: type
+    recipe: int
+    facts: type[Facts]
     write: Callable[[PartTask], Facts]
     files: Callable[[PartTask], list[str]]
     join: Callable[[ShardTask], None]
-    smaller: str
-
-
-class _NoRoomError(InputError):
-    """A disk is too small; a rerun resumes from what is finished."""
+    finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
+    smaller: str = ""
 
 
 def run(
-    program: Program,
-    this: Job,
-    sources: Sequence[Source],
-    weights_sha256: str,
-    runner: Runner,
-    finish: Callable[[Job, Sequence[manifest.Shard], Any], None],
-    check: Callable[[], None] = lambda: None,
+    program: Program, settings, identity: Mapping[str, str], runner: Runner, check: Callable[[Any], None] | None = None
 ) -> list[manifest.Shard]:
-    """Runs a job to its end; a finished one is left unchanged, an unfinished one is resumed.
+    """Writes the shards that settings name, then their manifest.
+
+    A finished set is left unchanged; an unfinished one is resumed.
 
     Args:
       program: what the job computes.
-      this: the job.
-      sources: of the lines.
-      weights_sha256: see `PartTask`.
+      settings: resolved, a dataclass; it names the files.
+      identity: the SHA-256 of the vocabulary and of the weights, `vocab_sha256` and `weights_sha256`.
       runner: of the tasks.
-      finish: writes the manifest, from the job, the shards and the facts of all parts together.
-      check: refuses the input, before anything is written.
+      check: refuses the sources, before anything is written.
 
     Returns:
       The shards.
 
     Raises:
-      InputError: a line is not what the program reads, or a disk is full; or the existing set has other settings.
+      InputError: a file is missing or empty, a line is not what the program reads, or a disk is full; or the existing
+        set has other settings.
     """
-    if all(finished := this.finished_shards()):
-        this.clear()
-        logging.info("%s: all shards exist, nothing to do", this.manifest_path)
-        return finished
-    check()
-    try:
-        this.open()
-        shards, facts = _make_shards(program, this, sources, weights_sha256, runner)
-        if facts is None:
-            logging.info("wrote the missing shards again: %d", finished.count(None))
-        else:
-            finish(this, shards, facts)
-        this.close()
-        return shards
-    finally:
-        this.release()
+    outputs = output_paths(settings.output_file)
+    files = reader.expand_files(settings.input_file)
+    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
+    sources = plan_sources(files, len(outputs))
+    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
+    kind = Kind(program.name, program.recipe, _IMMATERIAL, _FOLDERS, _IDENTITY)
+    this = Job(kind, settings, outputs, corpus, identity)
+    return this.run(
+        lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
+    )
 
 
 def _make_shards(
-    program: Program, this: Job, sources: Sequence[Source], weights_sha256: str, runner: Runner
-) -> tuple[list[manifest.Shard], Facts | None]:
-    """Makes the parts and shards that are missing, in an open job.
-
-    Returns:
-      The shards; and the facts of all parts together, None if the manifest exists and some shards were made again.
+    program: Program, this: Job, sources: Sequence[Source], runner: Runner, finished: Sequence[manifest.Shard | None]
+) -> list[manifest.Shard]:
+    """Makes the parts and shards that are missing, and the manifest, in an open job.
 
     Raises:
       InputError: a line is not what the program reads, or a disk is full.
     """
-    # Read the state again: now that this run holds the lock, no other run can change it.
-    finished = this.finished_shards()
+    weights_sha256 = this.identity["weights_sha256"]
     tasks = [
         PartTask(source, f"{this.folder}/parts/{number:06d}", this.settings, weights_sha256)
         for number, source in enumerate(sources)
     ]
-    for folder in FOLDERS:
+    for folder in _FOLDERS:
         tf.io.gfile.makedirs(f"{this.folder}/{folder}")
     groups = _groups(tasks, len(this.outputs))
-    shards = {index: shard for index, shard in enumerate(finished) if shard is not None}
-    shards |= {index: shard for index in range(len(groups)) if index not in shards and (shard := _done(this, index))}
-    missing = [index for index in range(len(groups)) if index not in shards]
-    try:
-        facts = _make_parts(program, [task for index in missing for task in groups[index]], tasks, runner)
-    except InputError as error:
-        if not isinstance(error, _NoRoomError):  # the input or the flags must change, which makes the parts useless
-            this.close()
-        raise
+    known = [
+        shard or read_shard(this.outputs[index], _result_path(this, index)) for index, shard in enumerate(finished)
+    ]
+    shards = {index: shard for index, shard in enumerate(known) if shard is not None}
+    missing = [index for index, shard in enumerate(known) if shard is None]
+    facts = _make_parts(program, [task for index in missing for task in groups[index]], tasks, runner)
     joins = [_shard_task(program, this, index, groups[index], facts) for index in missing]
     with Progress("joining", len(groups), "shards") as progress:
         progress.start_at(len(shards))
@@ -195,9 +189,14 @@ def _make_shards(
                 _delete_part(program, task)
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]
-    if any(finished):
-        return ordered, None
-    return ordered, sum((_read_facts(program, task) for task in tasks), program.facts())
+    if any(finished):  # the manifest exists and is still valid
+        logging.info("wrote the missing shards again: %d", finished.count(None))
+        return ordered
+    counts = program.finish(this, ordered, sum((_read_facts(program, task) for task in tasks), program.facts()))
+    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
+    text = manifest.to_json(this.identity["settings"], ordered, **entries, **counts)
+    writer.write_text(this.manifest_path, text)
+    return ordered
 
 
 def _make_parts(
@@ -222,7 +221,7 @@ def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
     folder = os.path.dirname(path)
     need = 2 * facts.bytes / facts.lines * lines
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
-        raise _NoRoomError(
+        raise NoRoomError(
             f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
             f"of them until the shards are joined; free some space and run the same command again{program.smaller}"
         )
@@ -258,10 +257,6 @@ def _result_path(this: Job, index: int) -> str:
     return f"{this.folder}/shards/{index:05d}.json"
 
 
-def _done(this: Job, index: int) -> manifest.Shard | None:
-    return _finished_shard(this.outputs[index], _result_path(this, index))
-
-
 def write_part(program: Program, task: PartTask) -> tuple[PartTask, Facts]:
     """Writes the part of a source, then its facts, unless it is finished."""
     if (found := _finished_part(program, task)) is not None:  # a repeated task
@@ -292,19 +287,10 @@ def _read_facts(program: Program, task: PartTask) -> Facts:
 
 def _write_shard(program: Program, task: ShardTask) -> tuple[int, manifest.Shard]:
     """Joins parts to a shard."""
-    if (found := _finished_shard(task.path, task.result_path)) is not None:  # a repeated task
+    if (found := read_shard(task.path, task.result_path)) is not None:  # a repeated task
         return task.index, found
     program.join(task)
     size = tf.io.gfile.stat(task.path).length
     shard = manifest.Shard(task.name, task.facts.texts, size, writer.sha256(task.path))
     writer.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
     return task.index, shard
-
-
-def _finished_shard(path: str, result_path: str) -> manifest.Shard | None:
-    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted."""
-    if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
-        return None
-    with tf.io.gfile.GFile(result_path) as file:
-        shard = manifest.Shard(**json.load(file))
-    return shard if tf.io.gfile.stat(path).length == shard.bytes else None

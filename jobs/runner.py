@@ -1,7 +1,10 @@
 """The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+_Settings = TypeVar("_Settings")
 
 
 class Runner(Protocol):
@@ -45,6 +48,22 @@ def make_runner(
     from jobs.run_local import LocalRunner
 
     return LocalRunner(num_workers, preload=preload)
+
+
+@contextlib.contextmanager
+def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
+    """Yields the settings for the workers, and the running workers. To be called before TensorFlow has threads.
+
+    Args:
+      settings: with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
+      *preload: modules that the tasks use.
+      num_gpus: see `make_runner`.
+    """
+    if settings.runner == "spark":  # whose workers have other working directories
+        settings = settings.with_absolute_paths()
+    places = {"num_workers": settings.num_workers, "spark_master": settings.spark_master}
+    with make_runner(settings.runner, **places, num_gpus=num_gpus, preload=preload) as runner:
+        yield settings, runner
 
 
 def use_one_core() -> None:

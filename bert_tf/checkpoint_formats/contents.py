@@ -5,6 +5,7 @@ Letters: H hidden size.
 
 import contextlib
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -241,6 +242,13 @@ class Contents:
         if rounded:
             logging.info("%s: %d tensors are float64 and were rounded to float32", self.source, rounded)
         return values
+
+    def sha256(self, paths: Iterable[str]) -> str:
+        """Hashes the configuration and some weights, whatever the format of the checkpoint."""
+        digest = hashlib.sha256(repr(self.require_config()).encode())
+        for path, value in self.read(sorted(paths)).items():
+            digest.update(path.encode() + value.tobytes())
+        return digest.hexdigest()
 
     def report(self, loaded: Iterable[str], fresh: Iterable[str]) -> None:
         """Logs which tensors were loaded, which variables keep their initial values, and which tensors are unused."""

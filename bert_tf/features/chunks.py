@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.features.rows import Rows
+from jobs import parts
 
 # Columns with an entry for each token.
 TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")
@@ -55,28 +56,19 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """Counts of a part of the output, to be added up.
+class Facts(parts.Facts):
+    """Counts of a part of the output.
 
     Attributes:
-      lines: lines read.
-      texts, tokens: written.
       truncated: texts of which tokens were cut off.
       damaged: lines with bytes that are not UTF-8.
       longest_id: characters of the longest id.
-      bytes: size of the part.
     """
 
-    lines: int = 0
-    texts: int = 0
-    tokens: int = 0
     truncated: int = 0
     damaged: int = 0
     longest_id: int = 0
-    bytes: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
         """Returns the counts of both parts together."""
-        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        joined = {name: mine[name] + theirs[name] for name in mine}
-        return Facts(**joined | {"longest_id": max(self.longest_id, other.longest_id)})
+        return dataclasses.replace(super().__add__(other), longest_id=max(self.longest_id, other.longest_id))

@@ -3,72 +3,104 @@
 Paper: section 5.3.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 from absl import logging
 
 from bert_tf.features import model
-from bert_tf.features.chunks import Facts
+from bert_tf.features.chunks import Chunk, Facts, Output
+from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.formats import find_format
-from bert_tf.features.parts import PROGRAM
-from bert_tf.settings.features import FeaturesSettings
-from bert_tf.settings.jobs import IMMATERIAL
+from bert_tf.features.rows import Rows
+from bert_tf.features.texts import Text, read_texts
+from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.tokenization import load_vocabulary
-from jobs import job, parts
-from jobs.content import corpus_entries, hash_range, plan_hashes
+from jobs import parts
+from jobs.job import Job
+from jobs.parts import PartTask, ShardTask
 from jobs.runner import Runner
-from jobs.shard_names import output_paths
-from jobs.sources import plan_sources
-from tfrecords import manifest, reader, writer
+from tfrecords import manifest
 from tfrecords.vocabulary import tokens_sha256
 
 # Increment this number whenever the same settings produce other bytes.
 _RECIPE = 1
-_KIND = job.Kind(
-    program="extract_features",
-    recipe=_RECIPE,
-    immaterial=IMMATERIAL | {"init_checkpoint", "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer"},
-    folders=parts.FOLDERS,
-    facts={
-        "vocab_sha256": "the vocabulary has changed",
-        "encoder_sha256": "the encoder has other weights or another configuration",
-    },
-)  # fmt: skip
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, then their manifest.
-
-    A finished set is left unchanged; an unfinished one is resumed.
-
-    Returns:
-      The shards.
+    """Writes the shards that `settings` describes, then their manifest; see `jobs.parts.run`.
 
     Raises:
       InputError: a file is missing or empty, the encoder lacks a layer, a line is not what the format says, or the
         existing set has other settings.
     """
-    outputs = output_paths(settings.output_file)
-    files = reader.expand_files(settings.input_file)
     settings = model.resolve(settings)
     find_format(settings.output_format)
-    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
-    sources = plan_sources(files, len(outputs))
-    facts = {
+    identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
-        "encoder_sha256": model.encoder_sha256(settings),
+        "weights_sha256": model.encoder_sha256(settings),
     }
-    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
-    this = job.Job(_KIND, settings, outputs, corpus, facts)
-    return parts.run(PROGRAM, this, sources, facts["encoder_sha256"], runner, _finish)
+    return parts.run(_PROGRAM, settings, identity, runner)
 
 
-def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> None:
-    """Writes the manifest, and says what was written and what was cut off."""
-    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
-    counts = {"lines": facts.lines, "texts": facts.texts, "tokens": facts.tokens, "truncated": facts.truncated}
-    text = manifest.to_json(this.identity["settings"], list(shards), **entries, **counts, damaged=facts.damaged)
-    writer.write_text(this.manifest_path, text)
+@functools.lru_cache(maxsize=1)
+def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtractor:
+    """Returns the extractor of this process, which loads the weights once."""
+    return FeatureExtractor.of_settings(settings)
+
+
+def _write(task: PartTask) -> Facts:
+    """Writes the vectors of a source."""
+    extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
+    output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
+    counts = {"facts": Facts(lines=task.source.lines)}
+
+    def chunks() -> Iterator[Chunk]:
+        for texts, rows, values in extractor.vectors(read_texts(task.source, settings)):
+            counts["facts"] += _count(texts, rows)
+            lines = np.array([text.line for text in texts], np.int64)
+            ids = [text.id for text in texts] if output.has_ids else None
+            yield Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
+
+    find_format(settings.output_format).write(task.path, chunks(), output)
+    return counts["facts"]
+
+
+def _count(texts: Sequence[Text], rows: Rows) -> Facts:
+    return Facts(
+        texts=len(texts),
+        tokens=len(rows.input_ids),
+        truncated=int(rows.is_truncated.sum()),
+        damaged=sum(text.is_damaged for text in texts),
+        longest_id=max((len(str(text.id)) for text in texts if text.id is not None), default=0),
+    )
+
+
+def _output(settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str]) -> Output:
+    return Output(
+        vocabulary,
+        settings.layer_numbers,
+        hidden_size,
+        settings.dtype,
+        settings.is_pooled,
+        bool(settings.id_field),
+        settings.alignment,
+    )
+
+
+def _files(task: PartTask) -> list[str]:
+    return find_format(task.settings.output_format).files(task.path, _output(task.settings, 0, ()))
+
+
+def _join(task: ShardTask) -> None:
+    """Joins parts to a shard."""
+    output = _output(task.settings, model.config_of(task.settings).hidden_size, ())
+    find_format(task.settings.output_format).join(task.path, task.parts, task.facts, output)
+
+
+def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
+    """Says what was written and what was cut off; returns the counts for the manifest."""
     if facts.truncated:
         logging.warning(
             "%s of %s texts are longer than --max_seq_length=%d and were cut off",
@@ -84,3 +116,10 @@ def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> No
     size = sum(shard.bytes for shard in shards)
     plural = "s" * (len(shards) > 1)
     logging.info("%s: wrote %s, %.1f MB in %d shard%s", this.manifest_path, what, size / 1e6, len(shards), plural)
+    return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "truncated", "damaged")}
+
+
+_PROGRAM = parts.Program(
+    "extract_features", "extracting", _RECIPE, Facts, _write, _files, _join, _finish,
+    ", or give a more compact --output_format or --dtype, or fewer --layers",
+)  # fmt: skip

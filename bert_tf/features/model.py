@@ -4,7 +4,6 @@ Paper: section 5.3.
 """
 
 import dataclasses
-import hashlib
 import os
 
 from bert_tf import checkpoints
@@ -85,11 +84,7 @@ def config_of(settings: VectorSettings) -> BertConfig:
 def encoder_sha256(settings: VectorSettings) -> str:
     """Hashes the configuration and the weights of the encoder, whatever the format of the checkpoint."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    digest = hashlib.sha256(repr(contents.require_config()).encode())
-    paths = sorted(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
-    for path, value in contents.read(paths).items():
-        digest.update(path.encode() + value.tobytes())
-    return digest.hexdigest()
+    return contents.sha256(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
 
 
 def load(settings: VectorSettings) -> BertEncoder:

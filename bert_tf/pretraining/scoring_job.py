@@ -5,7 +5,6 @@ Paper: section 3.1, Task 1 (the masked LM).
 
 import dataclasses
 import functools
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 
@@ -22,17 +21,15 @@ from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.scoring import MaskedScorer, Text
 from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings import ScoringSettings
-from bert_tf.settings.jobs import IMMATERIAL
 from bert_tf.settings.scoring import FILL_MASK, LIKELIHOOD
 from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
 from bert_tf.training import metrics
-from jobs import job, local_files, parts
-from jobs.content import corpus_entries, hash_range, plan_hashes
-from jobs.parts import PartTask, Program, ShardTask
+from jobs import local_files, parts
+from jobs.job import Job
+from jobs.parts import PartTask, ShardTask
 from jobs.runner import Runner
-from jobs.shard_names import output_paths
-from jobs.sources import Source, plan_sources, read_lines
-from tfrecords import manifest, reader, writer
+from jobs.sources import Source, read_lines
+from tfrecords import manifest
 from tfrecords.errors import InputError
 from tfrecords.vocabulary import tokens_sha256
 
@@ -40,72 +37,40 @@ from tfrecords.vocabulary import tokens_sha256
 _RECIPE = 1
 # Queries whose answers are in memory at a time.
 _QUERIES_AT_ONCE = 4096
-_KIND = job.Kind(
-    program="score_text",
-    recipe=_RECIPE,
-    immaterial=IMMATERIAL | {"init_checkpoint", "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer"},
-    folders=parts.FOLDERS,
-    facts={
-        "vocab_sha256": "the vocabulary has changed",
-        "weights_sha256": "the model has other weights or another configuration",
-    },
-)
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """Counts of a part of the output, to be added up; see `parts.Facts`.
+class Facts(parts.Facts):
+    """Counts of a part of the output; of texts with [MASK], tokens are the masks.
 
     Attributes:
-      lines: lines read.
-      texts, tokens: scored; of texts with [MASK], tokens are the masks.
       unknown: tokens that are [UNK].
       log_likelihood: the sum of the log-probabilities.
-      bytes: size of the part.
     """
 
-    lines: int = 0
-    texts: int = 0
-    tokens: int = 0
     unknown: int = 0
     log_likelihood: float = 0.0
-    bytes: int = 0
-
-    def __add__(self, other: "Facts") -> "Facts":
-        """Returns the counts of both parts together."""
-        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        return Facts(**{name: mine[name] + theirs[name] for name in mine})
 
 
 def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes one JSON object for each text into shards, then their manifest.
-
-    A finished set is left unchanged; an unfinished one is resumed.
-
-    Returns:
-      The shards.
+    """Writes one JSON object for each text into shards, then their manifest; see `jobs.parts.run`.
 
     Raises:
       InputError: the checkpoint is not a pre-trained masked LM, or the existing set has other settings; or a text
         cannot be scored, before any is.
     """
-    outputs = output_paths(settings.output_file)
-    files = reader.expand_files(settings.input_file)
     settings, contents = _resolve(settings)
-    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
-    sources = plan_sources(files, len(outputs))
-    facts = {
+    scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
+    identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
-        "weights_sha256": _weights_sha256(contents),
+        "weights_sha256": contents.sha256(scored),
     }
-    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
-    this = job.Job(_KIND, settings, outputs, corpus, facts)
 
-    def check():
+    def check(sources: Sequence[Source]) -> None:
         if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
-            raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; write one a line")
+            raise InputError(f"--input_file={settings.input_file}: holds no text; write one a line")
 
-    return parts.run(_PROGRAM, this, sources, facts["weights_sha256"], runner, _finish, check)
+    return parts.run(_PROGRAM, settings, identity, runner, check)
 
 
 def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
@@ -130,15 +95,6 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     config.check_length(longest, contents.config_file)
     changes = {"vocab_file": vocab_file, "do_lower_case": lower, "max_seq_length": longest}
     return dataclasses.replace(settings, **changes), contents
-
-
-def _weights_sha256(contents: Contents) -> str:
-    """Hashes the configuration and the weights that scores depend on, whatever the format of the checkpoint."""
-    digest = hashlib.sha256(repr(contents.require_config()).encode())
-    read = sorted(path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm"))
-    for path, value in contents.read(read).items():
-        digest.update(path.encode() + value.tobytes())
-    return digest.hexdigest()
 
 
 @functools.lru_cache(maxsize=1)
@@ -219,7 +175,9 @@ def _write(task: PartTask) -> Facts:
                 metrics.require_finite({f"the score of line {text.line}": value}, settings.init_checkpoint)
                 file.write(json.dumps(entry_of(text, answers, tokenizer), ensure_ascii=False) + "\n")
                 right = list(text.row.right_ids or ())
-                counts += Facts(0, 1, len(text.row.blanks), right.count(unknown), value)
+                counts += Facts(
+                    texts=1, tokens=len(text.row.blanks), unknown=right.count(unknown), log_likelihood=value
+                )
     return counts
 
 
@@ -244,16 +202,8 @@ def _join(task: ShardTask) -> None:
     local_files.concatenate(task.path, task.parts)
 
 
-_PROGRAM = Program("scoring", Facts, _write, _files, _join, "")
-
-
-def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> None:
-    """Writes the manifest, and says what was scored."""
-    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
-    counts = {"lines": facts.lines, "texts": facts.texts, "tokens": facts.tokens, "unknown": facts.unknown}
-    writer.write_text(
-        this.manifest_path, manifest.to_json(this.identity["settings"], list(shards), **entries, **counts)
-    )
+def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
+    """Says what was scored; returns the counts for the manifest."""
     if facts.unknown:
         logging.warning("%d tokens are %s, whose scores say nothing of the words there", facts.unknown, UNK)
     if this.settings.mode == LIKELIHOOD:
@@ -262,3 +212,7 @@ def _finish(this: job.Job, shards: Sequence[manifest.Shard], facts: Facts) -> No
             facts.tokens, facts.log_likelihood / facts.tokens, scoring.perplexity(facts.log_likelihood, facts.tokens),
         )  # fmt: skip
     logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)
+    return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown")}
+
+
+_PROGRAM = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, _files, _join, _finish)

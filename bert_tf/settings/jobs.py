@@ -9,8 +9,6 @@ from typing import ClassVar
 from bert_tf.command_line import require, setting
 
 _MAX_WORKERS = 4096
-# Settings that do not affect the bytes of the output.
-IMMATERIAL = frozenset({"input_file", "output_file", "num_workers", "runner", "spark_master"})
 # The formats that the ends of file names mean, also some that nothing here writes.
 _EXTENSIONS = {
     "jsonl": "jsonl", "json": "jsonl", "npz": "npz", "tfrecord": "tfrecord", "tfrecords": "tfrecord",

@@ -21,8 +21,8 @@ from bert_tf.text.data_vocabulary import DataVocabulary, common
 from bert_tf.tokenization import load_vocabulary
 from bert_tf.training import loop
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
 from tfrecords import writer
 from tfrecords.errors import InputError

@@ -249,7 +249,7 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
     with pytest.raises(InputError, match="the corpus has changed"):
         extracted(folder, out, layers="-1", input_file=str(other))
     write_pretrained(tmp_path / "model", vocab_file, initializer_range=0.5)
-    with pytest.raises(InputError, match="the encoder has other weights"):
+    with pytest.raises(InputError, match="the model has other weights"):
         extracted(folder, out, layers="-1", init_checkpoint=str(tmp_path / "model"))
     assert out.read_bytes() == data[0]
     (tmp_path / "mine").write_text("mine")

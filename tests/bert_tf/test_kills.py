@@ -16,8 +16,8 @@ from bert_tf.config import BertConfig
 from bert_tf.runs import run_checkpoints
 from bert_tf.training import metrics_file
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tests.bert_tf.killable import Server
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.record_files import inspect
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tfrecords import reader
 from tfrecords.errors import InputError
 

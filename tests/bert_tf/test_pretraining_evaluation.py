@@ -22,8 +22,8 @@ from bert_tf.runs import checkpoint_watch
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

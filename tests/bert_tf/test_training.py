@@ -23,8 +23,8 @@ from bert_tf.training.interruption import Interruption
 from bert_tf.training.optimization import AdamWeightDecay, Lamb
 from bert_tf.training.trainer import make_optimizer
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 

@@ -34,8 +34,8 @@ from official.nlp.tools.tokenization import FullTokenizer
 from scipy import stats
 
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 
 pytestmark = pytest.mark.real
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from data_gen import disk_space, examples, shards
-from data_gen.run_local import LocalRunner
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 Usage = collections.namedtuple("Usage", "total used free")

@@ -17,7 +17,7 @@ from official.nlp.tools.tokenization import FullTokenizer
 
 from data_gen import generator as generator_module
 from data_gen import shards, token_blocks
-from data_gen.run_local import LocalRunner
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 S, P = 32, 5  # the fixture's
@@ -61,7 +61,7 @@ def test_any_runner_number_of_workers_and_order_gives_the_same_bytes(generator, 
         generator.run(f"disorderly{seed}@3", runner=Disorderly(seed))
         assert records(generator, f"disorderly{seed}") == expected
     for workers in (2, 3):
-        with LocalRunner(workers) as runner:
+        with LocalRunner(workers, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
             generator.run(f"{workers}@3", runner=runner, num_workers=workers)
         assert records(generator, str(workers)) == expected
     generator.run("other@3", random_seed=1)
@@ -370,7 +370,7 @@ def test_input_that_cannot_be_used_is_named_and_nothing_is_written(generator, tm
 
 @pytest.fixture(scope="module")
 def two():
-    with LocalRunner(2) as runner:
+    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
         yield runner
 
 

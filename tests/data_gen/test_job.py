@@ -5,9 +5,9 @@ import re
 import pytest
 
 from data_gen import job
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
 from jobs import content, shard_names
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from data_gen.run_local import LocalRunner
+from jobs.run_local import LocalRunner
 from tests.waiting import wait_until
 from tfrecords.errors import InputError
 
@@ -55,7 +55,7 @@ def is_alive(pid):
 
 @pytest.fixture(scope="module")
 def runner():
-    with LocalRunner(2) as found:
+    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as found:
         yield found
 
 
@@ -127,7 +127,7 @@ def test_an_abandoned_call_leaves_no_answers(runner, gate):
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
 def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
-    with LocalRunner(2) as runner:
+    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
         other = next(runner.map(eval, [PID]))
         die = f"__import__('os').kill({PID}, __import__('signal').{how})"
         with pytest.raises(ChildProcessError, match=f"a worker process died .*{how}.*run the same command again"):
@@ -136,7 +136,7 @@ def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
 
 
 def test_a_worker_that_dies_while_it_is_idle_is_told():
-    with LocalRunner(2) as runner:
+    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
         for pid in pids_of(runner):
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not is_alive(pid))  # noqa: B023  it is called at once
@@ -153,7 +153,7 @@ def test_workers_ignore_the_signals_that_the_terminal_sends_to_all(runner):
 
 
 def test_leaving_ends_busy_workers(gate):
-    with LocalRunner(2) as runner:
+    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
         pids = pids_of(runner)
         answers = runner.map(eval, ["1", gate.passed(), gate.passed()])
         next(answers)
@@ -165,9 +165,9 @@ def test_no_worker_outlives_a_killed_main(gate, tmp_path):
     begun = Gate(tmp_path / "begun")
     computing = begun.passed("all(i == 0 for i in iter(int, 1))")
     program = f"""
-        from data_gen.run_local import LocalRunner
+        from jobs.run_local import LocalRunner
         if __name__ == "__main__":
-            with LocalRunner(3) as runner:
+            with LocalRunner(3, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
                 print(*set(runner.map(eval, [{PID!r}] * 3)), flush=True)
                 list(runner.map(eval, [{computing!r}, {gate.passed()!r}]))  # and one is idle
     """

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from data_gen import shards
-from data_gen.run_local import LocalRunner
+from jobs.run_local import LocalRunner
 from tfrecords import reader
 
 

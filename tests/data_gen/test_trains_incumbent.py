@@ -6,8 +6,8 @@ from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPr
 from official.nlp.modeling import layers, models, networks
 
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings
+from jobs.run_local import LocalRunner
 
 S, P, B = 32, 5, 16
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.generator import create_pretraining_data
-from data_gen.run_local import LocalRunner
 from data_gen.settings import GeneratorSettings, VocabularySettings
+from jobs.run_local import LocalRunner
 from tfrecords.errors import InputError
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
