@@ -326,7 +326,10 @@ def trained_pooler(contents: Contents) -> Contents:
             replaced.append(tensors[ours].name)
         tensors[ours] = stored
     if replaced:
-        logging.info("the pooler is the head's own: %s", ", ".join(stored.name for stored in head_pooler.values()))
+        logging.info(
+            "taking the pooler that was trained with the head: %s",
+            ", ".join(stored.name for stored in head_pooler.values()),
+        )
     return dataclasses.replace(contents, tensors=tensors, left_over=contents.left_over + tuple(replaced))
 
 

@@ -221,13 +221,13 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
     """Writes the parts that are missing."""
     missing = [number for number in range(len(parts)) if not parts.is_there(number)]
     if not missing:
-        logging.info("the activations of %s are in %s", name, parts.folder)
+        logging.info("%s: the encoder's outputs are in %s already and are not computed again", name, parts.folder)
         return
-    logging.info("computing the activations of %d rows of %s (%.2f GB) in %s", len(parts.counts), name,
-                 parts.size / 1e9, parts.folder)  # fmt: skip
+    logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name,
+                 len(parts.counts), parts.size / 1e9, parts.folder)  # fmt: skip
     tf.io.gfile.makedirs(parts.folder)
     rows_left = sum(len(parts.rows[number]) for number in missing)
-    with Progress(f"activations of {name}", len(parts.counts), "rows", compiles=True) as shown:
+    with Progress(f"running the encoder over {name}", len(parts.counts), "rows", compiles=True) as shown:
         shown.start_at(len(parts.counts) - rows_left)
         results = _results(parts, inputs, model, strategy, missing[0])
         for number in range(missing[0], len(parts)):

@@ -146,8 +146,8 @@ def announce(data: EvaluatedData, task: Task, split: Split, predictions: np.ndar
         logging.info("%s %s; its results are in %s", data.series, _difference(data), data.folder)
     if all(map(math.isfinite, scores.values())) and (only := task.only_answer(split, predictions)):
         logging.warning(
-            "%s, %s: every prediction is %s, so the model tells nothing apart; train it longer, or with another "
-            "--learning_rate", data.series, who, only,
+            "%s, %s: every prediction is %s, so the model does not distinguish the examples; train it longer, or with "
+            "another --learning_rate", data.series, who, only,
         )  # fmt: skip
     return {"always": {"answer": baseline.answer, "scores": dict(baseline.scores)}} if baseline else {}
 

@@ -71,7 +71,7 @@ def check_initial(
         logging.info("%s: its head has the labels in another order; they are matched by their names", contents.source)
     else:
         logging.warning(
-            "%s: its head was trained with the labels %s and starts as that of %s; --reinitialize_head draws a new one",
+            "%s: its head was trained with the labels %s and is used for %s; --reinitialize_head draws a new one",
             contents.source, _listed(labels), _listed(task.labels),
         )  # fmt: skip
 

@@ -92,7 +92,7 @@ def panel(
                 axis.axhline(curve.baseline, color=curve.color, linestyle="--", linewidth=1)
         has_baseline = any(curve.baseline is not None for curve in curves)
         if has_baseline:
-            axis.plot([], [], color=GREY, linestyle="--", linewidth=1, label="majority label")
+            axis.plot([], [], color=GREY, linestyle="--", linewidth=1, label="best constant answer")
         if log:
             _make_logarithmic(axis)
         elif percent:

@@ -124,9 +124,14 @@ class FineTuningSettings(protocol.ProtocolSettings):
         """Requires the data of what is done.
 
         Args:
-          *flags: name the data of everything.
+          *flags: name the folder with the data of everything.
           at: `do_train`, `do_eval` and `do_predict` to the flag that names their own data.
         """
+        own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
+        for name in flags:
+            path = getattr(self, name)
+            remedy = f"name the folder that holds it, or give a single file by --{own}"
+            require(not os.path.isfile(path), f"--{name}={path}: is a file; {remedy}")
         for wanted, flag in at.items():
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
             found = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]

@@ -30,7 +30,7 @@ def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path
     monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):
         stored = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
-    assert f"activations of dev: {len(split)} of {len(split)} rows" in caplog.text
+    assert f"running the encoder over dev: {len(split)} of {len(split)} rows" in caplog.text
     assert len(stored.activations.parts) > 2 and len(split) > len(found)
     inputs = task.model_inputs(split.columns, tokenizer, 24)
     expected = model.activations(inputs).numpy()

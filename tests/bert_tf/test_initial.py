@@ -73,7 +73,7 @@ def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, capl
         described = describe(task_of("MNLI"), True, 16)
         description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
         check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
-    assert f"{folder}/ckpt-1: its head was trained with the labels x, y, z and starts as that of cont" in caplog.text
+    assert f"{folder}/ckpt-1: its head was trained with the labels x, y, z and is used for cont" in caplog.text
     description.write(str(folder), described)
     model = make_classifier(CONFIG, 3)
     checkpoints.initialize(model, str(folder))
@@ -115,7 +115,7 @@ def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli
     assert output_order(f"{tmp_path}/hf", task_of("MNLI"), "head") is None
     with caplog.at_level(logging.WARNING, "absl"):
         check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
-    assert ("was trained with the labels x, y, z and starts as" in caplog.text) == (labels[0] == "x")
+    assert ("was trained with the labels x, y, z and is used for" in caplog.text) == (labels[0] == "x")
 
 
 @pytest.mark.parametrize("bilstm_head", [False, True])

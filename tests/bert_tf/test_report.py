@@ -118,7 +118,7 @@ def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, curves.Curve]]:
     return drawn
 
 
-def test_each_next_sentence_curve_has_the_line_of_its_own_datas_majority_label(monkeypatch):
+def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_answer(monkeypatch):
     results = [
         {"split": split, "step": step, "next_sentence_accuracy": 0.5, "next_sentence_random_share": share}
         for split, step, share in (("train", 5, 0.2), ("train", 10, 0.5), ("eval", 0, 0.75), ("eval", 10, 0.75))
@@ -126,9 +126,18 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_majority_label(m
     lines = drawn_lines(monkeypatch, [PHASE], results)["next-sentence accuracy"]
     assert lines["train"].baseline == pytest.approx(0.65) and lines["held out"].baseline == pytest.approx(0.75)
     assert curves.panel("nsp", list(lines.values())).count("stroke-dasharray") == 3, "two lines and the legend's"
-    assert run_report.render("run", [PHASE], results, []).count("majority label") == 1
+    assert run_report.render("run", [PHASE], results, []).count("best constant answer") == 1
     unknown = entries("eval", (0, 10), PAIRS)
-    assert "majority label" not in run_report.render("run", [PHASE], unknown, [])
+    assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
+
+
+@pytest.mark.usefixtures("curves")
+@pytest.mark.parametrize("answer", ["the mean score", "O", "no answer"])
+def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
+    always = {"answer": answer, "scores": {"f1": 0.25}}
+    results = [{"split": "dev", "step": step, "f1": 0.5, "always": always} for step in (5, 10)]
+    page = run_report.render("run", [dataclasses.replace(PHASE, model=PHASE.model | {"model": "x"})], results, [])
+    assert "best constant answer" in page and "majority" not in page and f"dev, always {answer}" in page
 
 
 @pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])

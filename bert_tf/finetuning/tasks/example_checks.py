@@ -30,7 +30,7 @@ def warn_of_texts(examples: Mapping[str, Sequence[Example]]) -> None:
     for example in train:
         labels.setdefault(_texts(example), set()).add(example.label)
     if contradictory := sum(len(found) > 1 for found in labels.values()):
-        logging.warning("train: %d texts are there with different labels", contradictory)
+        logging.warning("train: %d texts occur several times with different labels", contradictory)
     dev = examples.get("dev", ())
     if train and (shared := sum(_texts(example) in labels for example in dev)):
         logging.warning("%d of %d dev examples are in train too, so that the scores of dev are too good; remove them "

@@ -221,6 +221,22 @@ def test_flags_that_contradict_are_refused(changes, message):
 
 
 @pytest.mark.parametrize(
+    ("make", "do", "flag"),
+    [
+        (settings, "do_train", "train_data_path"),
+        (NerSettings, "do_eval", "eval_data_path"),
+        (SwagSettings, "do_predict", "test_data_path"),
+    ],
+)
+def test_a_file_is_not_taken_for_the_folder_of_the_data(tmp_path, make, do, flag):
+    path = tmp_path / "reviews.csv"
+    path.touch()
+    given = {"output_dir": "o", "do_train": False, do: True}
+    with pytest.raises(InputError, match=rf"--data_dir=.*reviews.csv: is a file; .*give a single file by --{flag}$"):
+        make(**given, data_dir=str(path))
+
+
+@pytest.mark.parametrize(
     ("make", "record", "message"),
     [
         (settings, {"data_dir": "cls"}, r"name the folder with the data \(the run had --data_dir=cls\)$"),
@@ -468,7 +484,7 @@ def test_doubtful_examples_are_counted(tmp_path, caplog):
     train = [("a", "x"), ("a", "y"), ("", "x"), ("c", "y")]
     checked(tmp_path, train, [("a", "x"), ("d", "z")], labels="x,y,z")
     assert "1 of 2 dev examples are in train too" in caplog.text
-    assert "train: 1 texts are there with different labels" in caplog.text
+    assert "train: 1 texts occur several times with different labels" in caplog.text
     assert "train: 1 of 4 examples have an empty text" in caplog.text
     assert "no example of train has the label z; 1 examples of dev have it" in caplog.text
     assert "look at macro_f1" not in caplog.text
