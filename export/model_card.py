@@ -3,8 +3,9 @@
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,8 @@ from export.sources import Source
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
 _BLOCK_BYTES = 1 << 20
+# Thresholds are kept as decimal text.
+_TOLERANCE = 1e-6
 
 
 def text(source: Source, settings: Mapping[str, Any]) -> str:
@@ -64,20 +67,36 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _scores(source: Source) -> dict[str, float]:
+def _scores(source: Source) -> dict[str, Any]:
     """Returns the scores of this checkpoint on the dev data: those of training, else of the last evaluation."""
     found = evaluations.read(source.folder)
-    step, data = latest.step_of(source.checkpoint), {"data": found.data} if found.data else {}
-    if recorded := found.scores.get(step):
-        return data | dict(recorded)
-    return data | results if (results := _results(source.folder, step)) else {}
+    step = latest.step_of(source.checkpoint)
+    candidates = [dict(found.scores.get(step, {})), _results(source.folder, step)]
+    shown = _exported(source, candidates)
+    return ({"data": found.data} if found.data and shown else {}) | shown
 
 
-def _other_scores(source: Source) -> dict[str, dict[str, float]]:
+def _other_scores(source: Source) -> dict[str, dict[str, Any]]:
     """Returns the scores of this checkpoint on data that is not the dev data, by the title of their section."""
     step = latest.step_of(source.checkpoint)
-    found = {name: _results(folder, step) for name, folder in metrics_file.other_data(source.folder).items()}
+    folders = metrics_file.other_data(source.folder).items()
+    found = {name: _exported(source, [_results(folder, step)]) for name, folder in folders}
     return {f"Scores on {name}, which is not the dev data": results for name, results in found.items() if results}
+
+
+def _exported(source: Source, candidates: Sequence[Mapping[str, float]]) -> Mapping[str, Any]:
+    """Returns the first scores that the exported model has: of its null threshold, where scores name one.
+
+    Without any, it says why; {} if there are no scores at all.
+    """
+    parameters, refused = source.description.parameters, {}
+    for scores in filter(None, candidates):
+        used = {name: scores[key] for key in scores if (name := key.removeprefix("eval_")) in parameters}
+        if all(math.isclose(value, parameters[name], rel_tol=_TOLERANCE) for name, value in used.items()):
+            return scores
+        said = ", ".join(f"{name} {value:.6g}" for name, value in used.items())
+        refused = {"not shown": f"the last evaluation had {said}, unlike this export; evaluate again"}
+    return refused
 
 
 def _results(folder: str, step: int) -> dict[str, float]:

@@ -82,8 +82,11 @@ class ClassifierSettings(FineTuningSettings):
     label_file: str = setting(
         "own data: file with one label a line, for labels with commas", "", read_by=(OWN, TFDS, MEMORY)
     )
-    id_column: str = setting(
-        "own data: column of test with a name for each example, for test_predictions.tsv", "", read_by=(OWN,)
+    id_column: str | None = setting(
+        "own data: column of test with a name for each example, for test_predictions.tsv; empty: the index; default: "
+        "as in the run's training",
+        None,
+        read_by=(OWN,),
     )
     predictions_with_texts: bool = setting(
         "own data: write the texts into test_predictions.tsv too", False, read_by=(OWN, TFDS)

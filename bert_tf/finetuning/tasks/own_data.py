@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
@@ -109,12 +110,25 @@ def _file_source(settings: ClassifierSettings, known: TaskDescription | None) ->
         text_a=facts["text_a_column"],
         text_b=facts["text_b_column"],
         label=facts["label_column"],
-        id=settings.id_column,
+        id=_id_column(settings),
         has_header=facts["has_header"],
         quoted=facts["quoted"],
         separator=facts["label_separator"],
         has_label_sets=_kind(settings, known) == MULTI_LABEL,
     )
+
+
+def _id_column(settings: ClassifierSettings) -> str:
+    """Returns the column of the ids: as the flag says, else as in the run's last training; "" for none.
+
+    It only names predictions, so it does not identify a run, as the columns that a model reads do.
+    """
+    if settings.id_column is not None:
+        return settings.id_column
+    if settings.do_train or not run_record.exists(settings.output_dir):
+        return ""
+    phases = run_record.read_phases(settings.output_dir)
+    return phases[-1].settings.get("id_column") or "" if phases else ""
 
 
 def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:

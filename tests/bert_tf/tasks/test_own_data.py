@@ -12,6 +12,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Split
@@ -434,6 +435,18 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is also on line 2; remove one"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
+
+
+@pytest.mark.parametrize(("given", "name"), [({}, "id"), ({"id_column": ""}, "index"), ({"id_column": "0"}, "text")])
+def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    write(tmp_path, "text\tid\na\tr1\n", "test")
+    trained = settings("own", tmp_path, id_column="id")
+    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
+    later = settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True, **given)
+    assert find_task(later).source.id_name == name
 
 
 def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, caplog):
