@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints, report
@@ -30,6 +29,7 @@ from bert_tf.finetuning.tasks.find import find_task
 from bert_tf.finetuning.tasks.memory_source import evaluation_source, examples_of, memory_source
 from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME, read_thresholds, sigmoid
 from bert_tf.finetuning.tasks.reading import Reading
+from bert_tf.modeling.precision import policy
 from bert_tf.runs import chosen_checkpoint, run_checkpoints, run_folder
 from bert_tf.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
@@ -134,11 +134,8 @@ class TextClassifier:
         if not parsed.sweep:
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.read("train")), settings))
         _check_dev(parsed, task, source.has_dev)
-        policy = keras.mixed_precision.global_policy()
-        try:
+        with policy():
             scores = run_finetuning(parsed, task, report.write)
-        finally:
-            keras.mixed_precision.set_global_policy(policy)
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
     def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
@@ -261,13 +258,9 @@ class TextClassifier:
         found = chosen_checkpoint.choose(self.folder, found, use_checkpoint)
         self._step = found.step
         config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
-        policy = keras.mixed_precision.global_policy()
-        keras.mixed_precision.set_global_policy("float32")
-        try:
-            of_task = functools.partial(make_head, self.labels, pooling=self._reading.pooling)
+        of_task = functools.partial(make_head, self.labels, pooling=self._reading.pooling)
+        with policy("float32"):
             model = FineTunedBert(config, head_maker(of_task, self._bilstm_head))
-        finally:
-            keras.mixed_precision.set_global_policy(policy)
         tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
         return model
 

@@ -21,6 +21,7 @@ from bert_tf.modeling.block import Block
 from bert_tf.modeling.dropout import dropout_seed
 from bert_tf.modeling.embeddings import Embeddings
 from bert_tf.modeling.layers import Dense
+from bert_tf.modeling.precision import policy
 
 # What other projects call our inputs. An unknown name is ignored, since a batch also holds labels.
 _NAMES_ELSEWHERE = {
@@ -130,12 +131,8 @@ class BertEncoder(keras.Model):
         """Builds the encoder that `get_config` describes, with new weights, as precise and as frozen as it was."""
         config = dict(config)
         frozen = config.pop("frozen")
-        before = keras.mixed_precision.global_policy()
-        keras.mixed_precision.set_global_policy(config["dtype"])  # the layers take it from there
-        try:
+        with policy(config["dtype"]):
             encoder = cls(**config | {"config": BertConfig(**config["config"])})
-        finally:
-            keras.mixed_precision.set_global_policy(before)
         layers = encoder._all_layers()
         for index in frozen:
             layers[index].trainable = False

@@ -15,6 +15,7 @@ from official.nlp.configs import bert, encoders, pretraining_experiments
 from official.nlp.tasks import masked_lm
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.precision import policy, policy_name
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -104,12 +105,8 @@ def dtype_policy(dtype: str) -> Iterator[None]:
     """Sets Keras's policy for a dtype, and restores the previous one."""
     # Reset the numbering of names, so that the same step gives the same program.
     keras.backend.clear_session()
-    before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
-    try:
+    with policy(policy_name(dtype)):
         yield
-    finally:
-        keras.mixed_precision.set_global_policy(before)
 
 
 def _batch(shape: Shape) -> dict[str, tf.Tensor]:

@@ -1,8 +1,5 @@
 """The precision of an export: what is stored and multiplied in bfloat16, and what stays in float32."""
 
-import contextlib
-from collections.abc import Iterator
-
 import tensorflow as tf
 import tf_keras as keras
 
@@ -15,26 +12,11 @@ _MATRICES = {
 }
 
 
-@contextlib.contextmanager
-def policy(dtype: str) -> Iterator[None]:
-    """Makes models that are built within compute in a dtype, whatever they were trained in.
-
-    Args:
-      dtype: "float32", or "bfloat16" for matrix products in bfloat16; sums, softmax and normalization stay in float32.
-    """
-    before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(before)
-
-
 def store_matrices(model: keras.Model, dtype: str) -> None:
     """Stores the matrices of a model in a dtype, so that no request converts them. Vectors stay in float32.
 
     Args:
-      model: built under `policy` of the same dtype.
+      model: built under `bert_tf.modeling.precision.policy` of the same dtype.
       dtype: "float32", for which nothing changes, or "bfloat16".
     """
     if dtype == "float32":

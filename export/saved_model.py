@@ -13,6 +13,7 @@ from absl import logging
 
 from bert_tf import checkpoints, command_line
 from bert_tf.finetuning import description
+from bert_tf.modeling.precision import policy, policy_name
 from bert_tf.runs import checkpoint_tokenizer
 from export import litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
@@ -38,7 +39,7 @@ def export_saved_model(settings: ExportSettings) -> str:
       InputError: there is nothing to export, or `export_dir` exists or is no model's folder.
     """
     versions.check(settings.export_dir)
-    with precision.policy(settings.dtype):
+    with policy(policy_name(settings.dtype)):
         source = sources.load(settings)
         settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
         logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)

@@ -11,6 +11,7 @@ from absl import logging
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
 from bert_tf.distributed import workers
+from bert_tf.modeling.precision import policy_name
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
@@ -33,7 +34,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     silence_compilation_messages()
     _keep_freed_memory()
     _end_iterators_at_once()
-    keras.mixed_precision.set_global_policy("float32" if settings.dtype == "float32" else f"mixed_{settings.dtype}")
+    keras.mixed_precision.set_global_policy(policy_name(settings.dtype))
     tf.config.optimizer.set_jit(settings.enable_xla)
     if settings.deterministic:
         tf.config.experimental.enable_op_determinism()

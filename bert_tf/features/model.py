@@ -14,7 +14,6 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features.pooling import longest_sentence, pooling_of
 from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings.features import VectorSettings
-from bert_tf.tokenization import load_vocabulary
 from tfrecords.errors import InputError
 
 _DEFAULT_LENGTH = 128
@@ -28,19 +27,8 @@ def resolve(settings: VectorSettings) -> VectorSettings:
         a layer.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    config = contents.require_config()
-    tokenizer = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
-    lower = settings.do_lower_case
-    if lower is None:
-        lower = tokenizer.casing.do_lower_case is not False
-    if not settings.ignore_checkpoint_tokenizer:
-        tokenizer.check(settings.do_lower_case, settings.vocab_file)
-        tokenizer.check_rules(lower)
-    vocab_file = settings.vocab_file or contents.vocab_file
-    if not vocab_file:
-        raise InputError(f"--vocab_file is missing, and there is no vocab.txt beside {contents.source}; give it")
-    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
-    layer_indices(settings, config)
+    vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
+    layer_indices(settings, contents.require_config())
     folder = os.path.dirname(contents.source) or "."
     changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
     changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}

@@ -81,16 +81,7 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     config = scoring.require_masked_lm(contents)
-    known = checkpoint_tokenizer.find(contents, settings.init_checkpoint)
-    given = (lower for lower in (settings.do_lower_case, known.casing.do_lower_case) if lower is not None)
-    lower = next(given, True)
-    if not settings.ignore_checkpoint_tokenizer:
-        known.check(settings.do_lower_case, settings.vocab_file)
-        known.check_rules(lower)
-    vocab_file = settings.vocab_file or contents.vocab_file
-    if not vocab_file:
-        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give it")
-    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
+    vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
     changes = {"vocab_file": vocab_file, "do_lower_case": lower, "max_seq_length": longest}

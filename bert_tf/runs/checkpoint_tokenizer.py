@@ -155,6 +155,30 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
     return CheckpointTokenizer(contents.source, contents.vocab_file, casing, _recorded_sha256(folder))
 
 
+def resolve(settings, contents: Contents) -> tuple[str, bool]:
+    """Returns the vocabulary and the casing for the texts of a script: as its flags say, else as the checkpoint's.
+
+    Args:
+      settings: with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
+      contents: the checkpoint.
+
+    Raises:
+      InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint do not fit each other.
+    """
+    known, lower = find(contents, settings.init_checkpoint), settings.do_lower_case
+    if lower is None:
+        lower = known.casing.do_lower_case is not False
+    if not settings.ignore_checkpoint_tokenizer:
+        known.check(settings.do_lower_case, settings.vocab_file)
+        known.check_rules(lower)
+    vocab_file = settings.vocab_file or contents.vocab_file
+    if not vocab_file:
+        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give it")
+    config = contents.require_config()
+    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
+    return vocab_file, lower
+
+
 def of(path: str) -> CheckpointTokenizer:
     """Returns the tokenizer of the checkpoint at a path, see `checkpoints.open_checkpoint`."""
     return find(checkpoints.open_checkpoint(path), path)

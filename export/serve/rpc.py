@@ -1,5 +1,6 @@
 """The gRPC interface: PredictionService, ModelService, and the health service."""
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import grpc
@@ -87,11 +88,13 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: classification_pb2.ClassificationRequest, context
     ) -> classification_pb2.ClassificationResponse:
         """See prediction_service.proto."""
-        return await _answered(context, self._counted(request, request.model_spec, "classify", self._classify))
+        call = functools.partial(self._of_examples, inference.plan_classify, classification_pb2.ClassificationResponse)
+        return await _answered(context, self._counted(request, request.model_spec, "classify", call))
 
     async def Regress(self, request: regression_pb2.RegressionRequest, context) -> regression_pb2.RegressionResponse:
         """See prediction_service.proto."""
-        return await _answered(context, self._counted(request, request.model_spec, "regress", self._regress))
+        call = functools.partial(self._of_examples, inference.plan_regress, regression_pb2.RegressionResponse)
+        return await _answered(context, self._counted(request, request.model_spec, "regress", call))
 
     async def MultiInference(
         self, request: inference_pb2.MultiInferenceRequest, context
@@ -132,23 +135,14 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         _fill_spec(response.model_spec, request.model_spec.name, answer)
         return response
 
-    async def _classify(
-        self, request: classification_pb2.ClassificationRequest
-    ) -> classification_pb2.ClassificationResponse:
-        def plan(servable):
-            return inference.plan_classify(servable, request.model_spec.signature_name, request.input)
-
-        answer = await self._service.infer(self._runner, request.model_spec, plan)
-        response = classification_pb2.ClassificationResponse(result=answer.result)
-        _fill_spec(response.model_spec, request.model_spec.name, answer)
-        return response
-
-    async def _regress(self, request: regression_pb2.RegressionRequest) -> regression_pb2.RegressionResponse:
-        def plan(servable):
-            return inference.plan_regress(servable, request.model_spec.signature_name, request.input)
-
-        answer = await self._service.infer(self._runner, request.model_spec, plan)
-        response = regression_pb2.RegressionResponse(result=answer.result)
+    async def _of_examples(self, plan: Callable, make_response: Callable, request: Message) -> Message:
+        """Classifies, or regresses, Examples."""
+        answer = await self._service.infer(
+            self._runner,
+            request.model_spec,
+            lambda servable: plan(servable, request.model_spec.signature_name, request.input),
+        )
+        response = make_response(result=answer.result)
         _fill_spec(response.model_spec, request.model_spec.name, answer)
         return response
 

@@ -7,13 +7,11 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
 from bert_tf.finetuning.tasks import evaluation_file, example_checks, tuned_file
@@ -179,29 +177,22 @@ def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None)
     Raises:
       InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is given.
     """
-    path = os.path.join(folder, THRESHOLDS_NAME)
-    if not folder or not tf.io.gfile.exists(path):
-        if step is not None and _was_tuned(folder):
-            raise InputError(
-                f"{path}: no such file, though the run's thresholds were tuned; copy the run's folder again, or tune "
-                "them again with --do_eval --tune_thresholds"
-            )
-        return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries: Mapping[str, Any] = json.load(file)
-        found = np.array([float(entries["thresholds"][label]) for label in labels], np.float32)
-        tuned_on = entries["step"]
+
+    def parse(values: Mapping[str, float]) -> np.ndarray:
+        found = np.array([float(values[label]) for label in labels], np.float32)
         if not np.all((found >= 0) & (found <= 1)):
             raise ValueError("a threshold is not between 0 and 1")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); evaluate with --tune_thresholds again") from error
-    if None not in (step, tuned_on) and step != tuned_on:
+        return found
+
+    found = tuned_file.read(folder, THRESHOLDS_NAME, step, "thresholds", parse, "tune_thresholds")
+    if found is not None:
+        return found
+    if step is not None and _was_tuned(folder):
         raise InputError(
-            f"{path}: the thresholds were tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run "
-            "--do_eval --tune_thresholds with this checkpoint first (--use_checkpoint names it)"
+            f"{os.path.join(folder, THRESHOLDS_NAME)}: no such file, though the run's thresholds were tuned; copy the "
+            "run's folder again, or tune them again with --do_eval --tune_thresholds"
         )
-    return found
+    return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
 
 
 def _was_tuned(folder: str) -> bool:
@@ -212,9 +203,7 @@ def _was_tuned(folder: str) -> bool:
             rows = [line.split("\t") for line in file.read().splitlines()[1:]]
         if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
             return True
-    if not run_record.exists(folder):
-        return False
-    return any(phase.settings.get("tune_thresholds") for phase in run_record.read_phases(folder))
+    return tuned_file.was_asked_for(folder, "tune_thresholds")
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:

@@ -8,12 +8,11 @@ Letters: N questions.
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import run_record
 from bert_tf.finetuning.tasks import evaluation_file, tuned_file
 from bert_tf.finetuning.tasks.squad_answers import Answers
 from bert_tf.finetuning.tasks.squad_file import Question
@@ -117,8 +116,7 @@ def check_not_lost(folder: str) -> None:
     """
     if has_threshold(folder):
         return
-    phases = run_record.read_phases(folder) if run_record.exists(folder) else []
-    was_tuned = any(phase.settings.get("tune_null_threshold") for phase in phases)
+    was_tuned = tuned_file.was_asked_for(folder, "tune_null_threshold")
     if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
         raise InputError(
             f"{os.path.join(folder, THRESHOLD_NAME)}: no such file, though the run's null threshold was tuned; copy "
@@ -137,24 +135,15 @@ def read_threshold(folder: str, step: int | None = None) -> float:
     Raises:
       InputError: the file is damaged, or of another checkpoint.
     """
-    path = os.path.join(folder, THRESHOLD_NAME)
-    if not has_threshold(folder):
-        return _DEFAULT_THRESHOLD
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries: Mapping = json.load(file)
-        threshold, tuned_on = float(entries["null_score_diff_threshold"]), entries["step"]
-        if not math.isfinite(threshold):
+
+    def parse(value: float) -> float:
+        if not math.isfinite(threshold := float(value)):
             raise ValueError("it is not finite")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); evaluate with --tune_null_threshold again") from error
-    if None not in (step, tuned_on) and step != tuned_on:
-        raise InputError(
-            f"{path}: the threshold was tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run "
-            "--do_eval --tune_null_threshold with this checkpoint first (--use_checkpoint names it), or give "
-            "--null_score_diff_threshold"
-        )
-    return threshold
+        return threshold
+
+    flag, remedy = "tune_null_threshold", ", or give --null_score_diff_threshold"
+    found = tuned_file.read(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", parse, flag, remedy)
+    return _DEFAULT_THRESHOLD if found is None else found
 
 
 def write_predictions(
