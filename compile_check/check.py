@@ -19,6 +19,8 @@ from compile_check.settings import CompileCheckSettings
 from compile_check.steps import Shape
 from tfrecords.errors import InputError
 
+# Folder of the compilers' results, which a rerun reads.
+_RESULTS = "compiled_programs"
 _STANDARD = (
     ("base", Shape(32, 128, 20)),
     ("base", Shape(16, 512, 80)),
@@ -82,7 +84,7 @@ def run_check(settings: CompileCheckSettings) -> None:
       InputError: after the table, if a step does not compile, does not fit, has dynamic shapes, or calls the host.
     """
     paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}
-    compiler = Compiler({chip.kind: paths[chip.kind] for chip in _chips(settings)}, settings.cache_dir)
+    compiler = Compiler({chip.kind: paths[chip.kind] for chip in _chips(settings)}, _RESULTS)
     cases = list(_cases(settings))
     whose = (_OFFICIAL, _OURS) if settings.compare_official else (_OURS,)
     failures = []

@@ -32,9 +32,6 @@ class CompileCheckSettings:
     gpu_compiler: str = setting(
         "Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python", group="Devices"
     )
-    cache_dir: str = setting(
-        "folder for the compilers' results, which a rerun reads", "compiled_programs", group="Devices"
-    )
 
     def __post_init__(self):
         for name in ("train_batch_size", "max_seq_length", "max_predictions_per_seq"):

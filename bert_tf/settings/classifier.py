@@ -6,6 +6,7 @@ from typing import ClassVar
 from bert_tf.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import items
 
 # The name of a task over a user's own data.
 OWN_DATA = "own"
@@ -112,7 +113,6 @@ class ClassifierSettings(FineTuningSettings):
         "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
         "flags of columns name its features, which its description gives otherwise", "",
     )  # fmt: skip
-    tfds_data_dir: str = setting("folder of TensorFlow Datasets; empty: ~/tensorflow_datasets", "", read_by=(TFDS,))
     tfds_splits: str = setting(
         "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
         "validation and test", "", read_by=(TFDS,),
@@ -126,7 +126,6 @@ class ClassifierSettings(FineTuningSettings):
         "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
         "is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
-    model_export_path: str = setting("--mode=export_only: folder of the export", "", group="Run")
     xnli_language: str = setting(
         "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all",
         "zh",
@@ -182,11 +181,8 @@ class ClassifierSettings(FineTuningSettings):
 
     def _resolve_mode(self) -> None:
         """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
-        export = (
-            f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir={self.model_export_path or 'FOLDER/1'}"
-        )
+        export = f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir=FOLDER/1"
         require(self.mode != "export_only", f"--mode=export_only is a script of its own: {export}")
-        require(not self.model_export_path, f"--model_export_path: export after training by {export}")
         if self.mode == "flags":
             return
         given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
@@ -234,13 +230,9 @@ class ClassifierSettings(FineTuningSettings):
     @property
     def joint_task_names(self) -> tuple[str, ...]:
         """Names of `joint_tasks`."""
-        return _items(self.joint_tasks)
+        return items(self.joint_tasks)
 
     @property
     def joint_folders(self) -> tuple[str, ...]:
         """Folders of `joint_data_dirs`."""
-        return _items(self.joint_data_dirs)
-
-
-def _items(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+        return items(self.joint_data_dirs)

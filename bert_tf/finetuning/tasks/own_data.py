@@ -134,7 +134,7 @@ def _id_column(settings: ClassifierSettings) -> str:
 def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:
     columns = _facts(settings, known, dict.fromkeys(("text_a_column", "text_b_column", "label_column")))
     is_regression = _kind(settings, known) == REGRESSION
-    return open_set(settings.tfds_name, settings.tfds_data_dir, settings.tfds_splits, columns, is_regression)
+    return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 
 
 def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ class TfdsSource(Source):
 
     Attributes:
       name: such as `glue/mrpc`.
-      data_dir: folder of TensorFlow Datasets; "" for its default.
       builder: the `tfds.core.DatasetBuilder`.
       splits: train, dev and test to the set's own names, or slices of them.
       text_a: feature of the first or only text.
@@ -40,7 +39,6 @@ class TfdsSource(Source):
     """
 
     name: str
-    data_dir: str
     builder: Any
     splits: Mapping[str, str]
     text_a: str
@@ -110,10 +108,9 @@ class TfdsSource(Source):
             with _quiet():
                 return iter(tfds.as_numpy(self.builder.as_dataset(split=split, shuffle_files=False)))
         except AssertionError as error:  # raised where the data is not on the disk
-            option = f" --data_dir={self.data_dir}" if self.data_dir else ""
             raise InputError(
                 f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once by `tfds build "
-                f"{self.name}{option}`, or give another --tfds_data_dir"
+                f"{self.name}`, or name another folder by the environment variable TFDS_DATA_DIR"
             ) from error
         except (ValueError, KeyError) as error:
             known = ", ".join(self.builder.info.splits) or "unknown"
@@ -131,14 +128,11 @@ class TfdsSource(Source):
         return repr(float(value)) if self.kind == REGRESSION else str(value).lower()
 
 
-def open_set(
-    name: str, data_dir: str, splits: str, columns: Mapping[str, str | None], is_regression: bool
-) -> TfdsSource:
+def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TfdsSource:
     """Finds texts and label of a set in its description; nothing is downloaded.
 
     Args:
       name: such as `glue/mrpc`.
-      data_dir: folder of TensorFlow Datasets; "" for its default.
       splits: the set's names of train, dev and test, comma-separated; "" for the usual ones.
       columns: `text_a_column`, `text_b_column` and `label_column`; None for what the description says.
       is_regression: whether an integer is a number to learn rather than a class.
@@ -151,7 +145,7 @@ def open_set(
 
     try:
         with _quiet():
-            builder = tfds.builder(name, data_dir=data_dir or None)
+            builder = tfds.builder(name)
     except (ValueError, AssertionError, KeyError) as error:
         raise InputError(
             f"--tfds_name={name}: TensorFlow Datasets cannot find it; the sets and their configurations are at "
@@ -165,7 +159,7 @@ def open_set(
     text_a, text_b = _text_features(name, features, label, *given, is_ordered)
     kind, labels = _kind_of(name, label, features[label], is_regression)
     parts, has_dev = _splits(builder, splits)
-    found = TfdsSource(name, data_dir, builder, parts, text_a, text_b, label, kind, labels, has_dev)
+    found = TfdsSource(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
     logging.info("%s: %s from %s of %s", name, label, " and ".join(filter(None, (text_a, text_b))), found.splits)
     return found
 

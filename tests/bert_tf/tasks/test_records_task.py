@@ -104,8 +104,7 @@ def test_the_modes_stand_for_flags(records):
     assert asked("eval") == (False, True, False) and asked("predict") == (False, False, True)
     assert settings(records, "--mode=predict", "--test_data_path=").test_data_path == f"{records}/eval.tf_record"
     for more, message in (
-        (["--mode=export_only", "--model_export_path=m"], "export_saved_model --checkpoint_dir=o --export_dir=m"),
-        (["--do_train", "--model_export_path=m"], "export after training by export_saved_model"),
+        (["--mode=export_only"], "export_saved_model --checkpoint_dir=o --export_dir=FOLDER/1"),
         (["--mode=train", "--do_train"], "--mode=train and --do_train say the same"),
         (["--mode=train", "--train_data_path="], "--do_train needs --train_data_path"),
         (["--mode=train", "--task_name=MRPC"], "drop --data_dir and --task_name"),

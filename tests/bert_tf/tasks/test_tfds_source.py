@@ -11,8 +11,14 @@ from bert_tf.settings import ClassifierSettings
 from tfrecords.errors import InputError
 
 
-def settings(name, folder, **changes):
-    required = {"output_dir": "o", "do_train": True, "tfds_data_dir": str(folder)}
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path, monkeypatch):
+    """The folder that TFDS_DATA_DIR names."""
+    monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(tmp_path))
+
+
+def settings(name, **changes):
+    required = {"output_dir": "o", "do_train": True}
     return ClassifierSettings(tfds_name=name, **{**required, **changes})
 
 
@@ -38,7 +44,7 @@ MRPC = [
 
 def test_a_pair_task_of_glue_by_its_name(tmp_path, caplog):
     with holding(tmp_path, MRPC):
-        task = find_task(settings("glue/mrpc", tmp_path))
+        task = find_task(settings("glue/mrpc"))
         train, test = task.read("train"), task.read("test")
     assert (task.kind, task.labels, task.has_pairs) == ("classification", ("not_equivalent", "equivalent"), True)
     assert task.score_names == ("accuracy", "f1"), "GLUE's own"
@@ -51,17 +57,17 @@ def test_a_pair_task_of_glue_by_its_name(tmp_path, caplog):
 
 def test_the_librarys_own_examples_are_read(tmp_path):
     with tfds.testing.mock_data(num_examples=5, data_dir=str(tmp_path)):
-        task = find_task(settings("imdb_reviews", tmp_path, tfds_splits="train,test"))
+        task = find_task(settings("imdb_reviews", tfds_splits="train,test"))
         assert (task.labels, task.has_pairs, task.score_names) == (("neg", "pos"), False, ("accuracy", "macro_f1"))
         assert len(task.read("dev")) == 5 and task.source.splits["dev"] == "test"
-        stsb = find_task(settings("glue/stsb", tmp_path))
+        stsb = find_task(settings("glue/stsb"))
         assert stsb.is_regression and (stsb.mean, stsb.deviation) == (0, 1), "as the original learns it"
         assert all(np.isfinite(float(example.label)) for example in stsb.read("train"))
 
 
 def test_features_are_named_by_flags(tmp_path):
     with holding(tmp_path, MRPC[:2]):
-        task = find_task(settings("glue/mrpc", tmp_path, text_a_column="sentence2", labels="equivalent,not_equivalent"))
+        task = find_task(settings("glue/mrpc", text_a_column="sentence2", labels="equivalent,not_equivalent"))
         assert task.labels[0] == "equivalent" and not task.has_pairs and task.read("train")[0].text_a == "b"
         assert task.score_names == ("accuracy", "macro_f1"), "F1 of class 1 would be that of another class"
         for changes, message in (
@@ -71,7 +77,7 @@ def test_features_are_named_by_flags(tmp_path):
             ({"text_a_column": "sentence1", "text_b_column": "sentence1"}, "is the column of the first text"),
         ):
             with pytest.raises(InputError, match=message):
-                find_task(settings("glue/mrpc", tmp_path, **changes))
+                find_task(settings("glue/mrpc", **changes))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +85,13 @@ def test_features_are_named_by_flags(tmp_path):
     [
         ("no_such_set", "--tfds_name=no_such_set: TensorFlow Datasets cannot find it"),
         ("glue/nope", "--tfds_name=glue/nope: TensorFlow Datasets cannot find it"),
-        ("imdb_reviews", "is not in .*; download it once by `tfds build imdb_reviews --data_dir="),
+        ("imdb_reviews", "is not in .*; download it once by `tfds build imdb_reviews`, or name another"),
     ],
 )
 def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
     monkeypatch.setattr("tensorflow_datasets.core.utils.gcs_utils.exists", lambda path: False)
     with pytest.raises(InputError, match=message) as refused:
-        find_task(settings(name, tmp_path)).read("train")
+        find_task(settings(name)).read("train")
     message = str(refused.value).replace(str(tmp_path), "FOLDER")
     assert "\n" not in message and len(message) < 250
 
@@ -96,9 +102,9 @@ def test_flags_that_name_two_sets_are_refused(tmp_path):
         ({"task_name": "MRPC"}, "leave --task_name out"),
     ):
         with pytest.raises(InputError, match=message):
-            settings("glue/mrpc", tmp_path, **changes)
+            settings("glue/mrpc", **changes)
     with pytest.raises(InputError, match="is for --tfds_name, not for --task_name=own"):
-        find_task(settings("", tmp_path, task_name="own", data_dir="d"))
+        find_task(settings("", task_name="own", data_dir="d", tfds_splits="a"))
 
 
 def prepared(folder, name, texts, splits=("train", "validation")):
@@ -114,7 +120,7 @@ def prepared(folder, name, texts, splits=("train", "validation")):
 @pytest.mark.parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2"), ("question", "passage")])
 def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
     prepared(tmp_path, "stored", names)
-    task = find_task(settings("stored", tmp_path))
+    task = find_task(settings("stored"))
     assert (task.source.text_a, task.source.text_b) == names
     assert task.read("train")[0].text_a.split()[0] == names[0]
 
@@ -122,15 +128,15 @@ def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
 def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
     prepared(tmp_path, "stored", ("zeta", "alpha"))
     with pytest.raises(InputError, match="has 2 texts .alpha, zeta., and their order is unknown; give --text_a_column"):
-        find_task(settings("stored", tmp_path))
-    task = find_task(settings("stored", tmp_path, text_a_column="zeta", text_b_column="alpha"))
+        find_task(settings("stored"))
+    task = find_task(settings("stored", text_a_column="zeta", text_b_column="alpha"))
     assert task.source.text_a == "zeta"
 
 
 def test_a_share_is_held_out_of_a_set_without_dev_data(tmp_path, caplog):
     prepared(tmp_path, "stored", ("text",), ("train", "test"))
-    task = find_task(settings("stored", tmp_path, dev_share=0.2))
+    task = find_task(settings("stored", dev_share=0.2))
     assert [len(task.read(split)) for split in ("train", "dev", "test")] == [16, 4, 20]
     assert "validation" not in caplog.text
-    assert len(find_task(settings("stored", tmp_path)).read("dev")) == 20
+    assert len(find_task(settings("stored")).read("dev")) == 20
     assert "has no validation split, so its test split is the dev data; give --dev_share" in caplog.text

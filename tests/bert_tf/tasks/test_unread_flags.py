@@ -15,7 +15,7 @@ COLUMNS = ("text_a_column=a", "text_b_column=b", "label_column=c", "regression=t
 CLASSES = ("labels=x,y", "label_file=labels.txt", "class_weights=balanced")
 PATHS = ("train_data_path=a.tsv", "eval_data_path=b.tsv", "test_data_path=c.tsv")
 SETS, LANGUAGE = ("label_separator=;",), ("xnli_language=de",)
-TFDS_FLAGS = ("tfds_data_dir=d", "tfds_splits=a,b,c")
+TFDS_FLAGS = ("tfds_splits=a,b,c",)
 ALL = (*OWN_FILES, *COLUMNS, *CLASSES, *PATHS, *SETS, *LANGUAGE, *TFDS_FLAGS)
 
 
