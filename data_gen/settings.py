@@ -1,9 +1,9 @@
 """Settings of the data generation scripts; every field is a flag."""
 
 import dataclasses
-import os
 
 from bert_tf.command_line import require, setting
+from tfrecords.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
 # Rows of this length take about 1 GB of memory in each worker.
@@ -125,7 +125,7 @@ class GeneratorSettings:
 
     def with_absolute_paths(self) -> "GeneratorSettings":
         """Returns a copy with absolute paths, for workers in other working directories."""
-        paths = {name: _absolute(getattr(self, name)) for name in ("input_file", "output_file", "vocab_file")}
+        paths = {name: absolute_paths(getattr(self, name)) for name in ("input_file", "output_file", "vocab_file")}
         return dataclasses.replace(self, **paths)
 
     def _check_rows(self) -> None:
@@ -161,11 +161,6 @@ class GeneratorSettings:
             "--mask_fraction={}, --random_fraction={} and --keep_fraction={}: none may be negative, and they must "
             "add up to 1".format(*fractions),
         )
-
-
-def _absolute(paths: str) -> str:
-    parts = filter(None, (part.strip() for part in paths.split(",")))
-    return ",".join(part if "://" in part else os.path.abspath(part) for part in parts)
 
 
 @dataclasses.dataclass(frozen=True)

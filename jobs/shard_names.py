@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import items
 
 
 def output_paths(output_file: str) -> list[str]:
@@ -14,7 +15,7 @@ def output_paths(output_file: str) -> list[str]:
       InputError: the list is empty, or what follows an "@" is not a number of shards.
     """
     paths = []
-    for part in filter(None, (part.strip() for part in output_file.split(","))):
+    for part in items(output_file):
         name, at, number = os.path.basename(part).rpartition("@")
         if not at:
             paths.append(part)

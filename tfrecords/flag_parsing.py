@@ -19,6 +19,16 @@ _WRONG_VALUE = re.compile(
 )
 
 
+def items(text: str) -> tuple[str, ...]:
+    """Returns the parts of a comma-separated value, without empty ones."""
+    return tuple(part for part in map(str.strip, text.split(",")) if part)
+
+
+def absolute_paths(text: str) -> str:
+    """Returns comma-separated paths as absolute ones, for processes in other working directories."""
+    return ",".join(part if "://" in part else os.path.abspath(part) for part in items(text))
+
+
 def parse_flags(
     words: Sequence[str], doc: str, groups: Mapping[str, Sequence[help_text.FlagHelp]] | None = None
 ) -> list[str]:

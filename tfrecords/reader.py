@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfrecords import manifest, schema, writer
 from tfrecords.datasets import without_autotune
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import items
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 # TFRecord framing of a record: its length, a checksum of the length, and a checksum of the record.
@@ -28,17 +29,12 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
       InputError: the list is empty, a file is missing or a manifest, or a glob matches nothing.
     """
     files = []
-    for pattern in split_patterns(patterns):
+    for pattern in items(patterns):
         # An existing file may have a bracket in its name without being a glob.
         files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
     return files
-
-
-def split_patterns(patterns: str) -> list[str]:
-    """Splits a comma-separated list of paths and globs."""
-    return [part for part in map(str.strip, patterns.split(",")) if part]
 
 
 def is_match(path: str, pattern: str) -> bool:

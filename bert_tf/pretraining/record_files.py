@@ -24,6 +24,7 @@ from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import items
 from tfrecords.vocabulary import file_sha256
 
 # Settings of the generator that say how to mask; the first ones have a flag of their own where the rows are masked.
@@ -215,7 +216,7 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in given]
     missing = [name for name in missing if not tf.io.gfile.exists(name)]
     for name in missing:
-        if any(reader.is_match(name, pattern) for pattern in reader.split_patterns(patterns)):
+        if any(reader.is_match(name, pattern) for pattern in items(patterns)):
             raise InputError(
                 f"--{flag}: {name} is missing, but its manifest lists it; make it again with the command that made "
                 "the set, or give the other shards by their names"

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.command_line import require, setting
+from tfrecords.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,4 +28,4 @@ class GlueSubmissionSettings:
     @property
     def folders(self) -> tuple[str, ...]:
         """Folders of `run_dirs`."""
-        return tuple(folder.strip() for folder in self.run_dirs.split(",") if folder.strip())
+        return items(self.run_dirs)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from bert_tf.command_line import require, setting
+from tfrecords.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
 # The formats that the ends of file names mean, also some that nothing here writes.
@@ -61,7 +62,7 @@ class JobSettings:
 
     def with_absolute_paths(self) -> "JobSettings":
         """Returns the same settings for processes in other working directories."""
-        return dataclasses.replace(self, **{name: _absolute(getattr(self, name)) for name in self.path_flags})
+        return dataclasses.replace(self, **{name: absolute_paths(getattr(self, name)) for name in self.path_flags})
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
@@ -87,8 +88,3 @@ def format_of_output(output_file: str, given: str | None, formats: Sequence[str]
             )
             given = named
     return given or formats[0]
-
-
-def _absolute(paths: str) -> str:
-    parts = filter(None, (part.strip() for part in paths.split(",")))
-    return ",".join(part if "://" in part else os.path.abspath(part) for part in parts)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from bert_tf.command_line import require, require_positive, setting
 from bert_tf.settings.finetuning import FineTuningSettings
+from tfrecords.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,13 +116,9 @@ class SquadSettings(FineTuningSettings):
     @property
     def train_files(self) -> tuple[str, ...]:
         """Paths of `train_file`."""
-        return _items(self.train_file)
+        return items(self.train_file)
 
     @property
     def ensemble_members(self) -> tuple[str, ...]:
         """Folders and prefixes of `ensemble_checkpoints`."""
-        return _items(self.ensemble_checkpoints)
-
-
-def _items(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+        return items(self.ensemble_checkpoints)

@@ -14,6 +14,7 @@ from bert_tf.finetuning.tasks.tagging import TAGGING, TaggingTask
 from bert_tf.finetuning.tasks.tagging_source import AUTO, TaggingSource
 from bert_tf.settings import NerSettings
 from tfrecords.errors import InputError
+from tfrecords.flag_parsing import items
 
 _FINE_TUNING = "fine_tuning"
 _LSTM_SIZE = 768
@@ -80,7 +81,7 @@ def _types(settings: NerSettings, known: TaskDescription | None, source: Tagging
     Raises:
       InputError: there is none, or one is named twice.
     """
-    named = tuple(name.strip() for name in settings.entity_types.split(",") if name.strip())
+    named = items(settings.entity_types)
     if named:
         types = tuple(sorted(set(named)))
         if len(types) < len(named):
