@@ -117,21 +117,21 @@ def _outlined_curves():
 
     Yields what draws them.
     """
-    from bert_tf.report import curves
+    from bert_tf.report import charts
 
-    panel = curves.panel
+    panel = charts.panel
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "panel", _outlined)
+        patch.setattr(charts, "panel", _outlined)
         yield panel
 
 
 @pytest.fixture(scope="module")
 def curves(_outlined_curves):
     """Reports have their curves, in all tests of a module."""
-    from bert_tf.report import curves
+    from bert_tf.report import charts
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "panel", _outlined_curves)
+        patch.setattr(charts, "panel", _outlined_curves)
         yield
 
 

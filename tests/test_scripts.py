@@ -110,3 +110,14 @@ def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
     tokens = (tmp_path / "vocab.txt").read_text().splitlines()
     assert tokens[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(tokens) == 120
     assert "wrote 120 tokens to vocab.txt" in done.stderr
+
+
+def test_a_package_has_the_files_beside_its_code(tmp_path):
+    done = run(sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib", tmp_path,
+               cwd=ROOT)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    installed = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    packages = {path.parts[0] for path in installed}
+    here = [path.relative_to(ROOT) for package in packages for path in (ROOT / package).rglob("*") if path.is_file()]
+    assert "bert_tf" in packages
+    assert {path for path in here if path.suffix != ".pyc"} == set(installed)

@@ -7,9 +7,17 @@ from bert_tf.checkpoint_formats.run_record import Phase
 from bert_tf.finetuning.tasks import squad_results
 from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
-from bert_tf.report import baselines
 from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings, SquadSettings, SwagSettings
 from bert_tf.training import metrics
+
+# The settings that a report shows, of those that a script has and a user gave.
+SETTINGS = (
+    "input_file", "eval_input_file", "task_name", "data_dir", "train_file", "predict_file", "version_2_with_negative",
+    "max_seq_length", "max_predictions_per_seq", "masked_lm_prob", "doc_stride", "document_context", "feature_layers",
+    "lstm_size", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps", "num_schedule_steps",
+    "learning_rate", "warmup_proportion", "pooling", "long_text", "dtype", "distribution_strategy", "random_seed",
+    "init_checkpoint",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +27,6 @@ class Kind:
     Attributes:
       title: of the page.
       metrics: in the order of the page; those with a title are shown.
-      settings: names of the settings that are always shown, if they are given.
       settings_class: of the script that trains such runs.
       baselines: computes the value to beat of a metric, by its name, given a split's entries; None if unknown.
       any_metric: whether metrics that are not declared are shown too, as a task's scores are.
@@ -27,7 +34,6 @@ class Kind:
 
     title: str
     metrics: tuple[metrics.Metric, ...]
-    settings: tuple[str, ...]
     settings_class: type
     baselines: Mapping[str, Callable[[Sequence[Mapping]], float | None]] = dataclasses.field(default_factory=dict)
     any_metric: bool = False
@@ -40,55 +46,34 @@ class Kind:
         return [*scores, *(metric for metric in self.metrics if metric.title)]
 
 
+def _majority_of_pairs(entries: Sequence[Mapping]) -> float | None:
+    """Returns the share of a split's more frequent next-sentence label, 0.5 to 1; None if its entries do not say."""
+    shares = [entry[objective.RANDOM_NEXT_SHARE] for entry in entries if objective.RANDOM_NEXT_SHARE in entry]
+    if not shares:
+        return None
+    random = sum(shares) / len(shares)
+    return max(random, 1 - random)
+
+
 PRETRAINING = Kind(
     "Pre-training",
     (*objective.METRICS, *metrics.TRAINING),
-    (
-        "input_file", "eval_input_file", "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
-        "train_batch_size", "num_train_steps", "num_warmup_steps", "num_schedule_steps", "learning_rate", "dtype",
-        "distribution_strategy", "random_seed", "init_checkpoint",
-    ),
     PretrainingSettings,
-    {"next_sentence_accuracy": baselines.majority_of_pairs},
-)  # fmt: skip
+    {"next_sentence_accuracy": _majority_of_pairs},
+)
+_HIDDEN = ("null_threshold", squad_results.TUNED_THRESHOLD)
 FINE_TUNING = Kind(
     "Fine-tuning",
-    (metrics.Metric("loss", title="loss"), *metrics.TRAINING),
-    (
-        "task_name", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate",
-        "warmup_proportion", "pooling", "long_text", "dtype", "distribution_strategy", "random_seed", "init_checkpoint",
-    ),
+    (metrics.Metric("loss", title="loss"), *map(metrics.Metric, _HIDDEN), *metrics.TRAINING),
     ClassifierSettings,
     any_metric=True,
-)  # fmt: skip
+)
 _BY_MODEL = {
     "pretraining": PRETRAINING,
-    "span": dataclasses.replace(
-        FINE_TUNING,
-        metrics=(
-            metrics.Metric("loss", title="loss"),
-            metrics.Metric("null_threshold"),
-            metrics.Metric(squad_results.TUNED_THRESHOLD),
-            *metrics.TRAINING,
-        ),
-        settings=(
-            "train_file", "predict_file", "version_2_with_negative", "max_seq_length", "doc_stride",
-            "train_batch_size", "num_train_epochs", "learning_rate", "warmup_proportion", "dtype",
-            "distribution_strategy", "random_seed", "init_checkpoint",
-        ),
-        settings_class=SquadSettings,
-    ),
-    TAGGING: dataclasses.replace(
-        FINE_TUNING,
-        settings=(
-            "data_dir", "max_seq_length", "document_context", "feature_layers", "lstm_size", "train_batch_size",
-            "num_train_epochs", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
-            "init_checkpoint",
-        ),
-        settings_class=NerSettings,
-    ),
+    "span": dataclasses.replace(FINE_TUNING, settings_class=SquadSettings),
+    TAGGING: dataclasses.replace(FINE_TUNING, settings_class=NerSettings),
     "choice": dataclasses.replace(FINE_TUNING, settings_class=SwagSettings),
-}  # fmt: skip
+}
 
 
 def of_run(phases: Sequence[Phase]) -> Kind:

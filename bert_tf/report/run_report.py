@@ -1,10 +1,8 @@
 """A run's report: one HTML file with everything inside, for any browser."""
 
 import dataclasses
-import html
 import os
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,8 +13,8 @@ from bert_tf.checkpoint_formats import evaluations, run_record
 from bert_tf.checkpoint_formats.evaluations import Evaluations, rank
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import curves, evaluation, kinds, samples, sweep_report
-from bert_tf.report.page import folded, page, table
+from bert_tf.report import charts, evaluation, kinds, page, sweep_report
+from bert_tf.report.page import elements
 from bert_tf.settings import IN_MEMORY
 from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
@@ -32,13 +30,14 @@ _LABELS = {
     metrics_file.TRAINING_DATA: "training data, evaluated",
 }
 _COLORS = {
-    metrics_file.TRAIN: curves.BLUE,
-    metrics_file.TRAINING_DATA: curves.GREEN,
-    metrics_file.HELD_OUT: curves.ORANGE,
-    metrics_file.DEV: curves.ORANGE,
+    metrics_file.TRAIN: charts.BLUE,
+    metrics_file.TRAINING_DATA: charts.GREEN,
+    metrics_file.HELD_OUT: charts.ORANGE,
+    metrics_file.DEV: charts.ORANGE,
 }
 # Of evaluations on other data, in the order of their appearance.
-_MORE_COLORS = (curves.PURPLE, curves.GREEN, curves.GREY)
+_MORE_COLORS = (charts.PURPLE, charts.GREEN, charts.GREY)
+_MOST_SAMPLES = 60
 
 
 def write(output_dir: str) -> None:
@@ -58,14 +57,12 @@ def write_or_refuse(output_dir: str) -> str:
     Raises:
       InputError: no run has trained there, or its metrics are missing, or its files cannot be read.
     """
-    is_sweep = sweep_results.exists(output_dir)
-    if not is_sweep and not run_record.read_phases(output_dir):
-        raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
-    files = [os.path.join(output_dir, name) for name in _METRICS]
-    if not is_sweep and not any(
-        map(tf.io.gfile.exists, files)
-    ):  # the report would be empty, and might replace a good one
-        raise InputError(f"{files[0]}: no such file; copy the run's folder again")
+    if not sweep_results.exists(output_dir):
+        if not run_record.read_phases(output_dir):
+            raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
+        files = [os.path.join(output_dir, name) for name in _METRICS]
+        if not any(map(tf.io.gfile.exists, files)):  # the report would be empty, and might replace a good one
+            raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
     except InputError:  # names its file
@@ -83,20 +80,22 @@ def _reason(error: Exception) -> str:
 
 
 def _write(output_dir: str) -> str:
-    if sweep_results.exists(output_dir):
-        return sweep_report.write(output_dir, os.path.join(output_dir, NAME))
+    text = sweep_report.page(output_dir) if sweep_results.exists(output_dir) else _page(output_dir)
+    path = os.path.join(output_dir, NAME)
+    writer.write_text(path, text)
+    return path
+
+
+def _page(output_dir: str) -> str:
+    """Returns the page of a run's folder."""
     metrics_file.check_whole(output_dir, *_METRICS)
     recorded = metrics_file.read(output_dir, *_METRICS)
     # an evaluation in another process may have filled in other sentences at the same step
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
-    name = os.path.basename(os.path.abspath(output_dir))
     looks.sort(key=lambda look: look["step"])
-    answers = evaluation.sections(output_dir)
-    found = evaluations.read(output_dir)
-    text = render(name, run_record.read_phases(output_dir), recorded, looks, answers, found)
-    path = os.path.join(output_dir, NAME)
-    writer.write_text(path, text)
-    return path
+    name = os.path.basename(os.path.abspath(output_dir))
+    answers, found = evaluation.sections(output_dir), evaluations.read(output_dir)
+    return render(name, run_record.read_phases(output_dir), recorded, looks, answers, found)
 
 
 def render(
@@ -118,30 +117,25 @@ def render(
       found: the evaluations of a fine-tuning on its dev data; None for none.
     """
     kind, splits = kinds.of_run(phases), by_split(recorded)
-    step = max((entry["step"] for entries in splits.values() for entry in entries), default=0)
+    every = [entry for entries in splits.values() for entry in entries]
+    names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
+    shown = [metric for metric in kind.shown(names) if not metric.is_speed]
+    step = max((entry["step"] for entry in every), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
-    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    parts = [f'<p class="note">Step {step:,}{total}; written {now}.</p>']
-    if splits:
-        every = [entry for entries in splits.values() for entry in entries]
-        names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
-        shown = [metric for metric in kind.shown(names) if not metric.is_speed]
-        parts += [
-            _data_note(splits),
-            _metrics_table(shown, splits, found or Evaluations()),
-            _panels(shown, splits, phases, step, kind),
-        ]
-    if speed := _speed(recorded):
-        parts.append(f'<p class="note">{html.escape(speed)}</p>')
-    if looks:
-        parts.append(samples.section(looks))
-    if answers:
-        parts.append(answers)
-    if phases:
-        parts.append(_settings_table(kind.settings, phases))
-        if phases[-1].settings.get("task_name") != IN_MEMORY:  # texts in memory have no command
-            parts.append(_commands(kind, phases))
-    return page(f"{kind.title}: {name}", "\n".join(parts))
+    has_command = phases and phases[-1].settings.get("task_name") != IN_MEMORY  # texts in memory have none
+    return page.render(
+        "run.html",
+        title=f"{kind.title}: {name}",
+        status=f"Step {step:,}{total}",
+        data=_evaluated_data(splits),
+        metrics=_metrics_table(shown, splits, found or Evaluations()) if splits else "",
+        panels=_panels(shown, splits, phases, step, kind),
+        speed=_speed(recorded),
+        samples=_samples(looks),
+        answers=answers,
+        settings=_settings_table(phases) if phases else "",
+        commands=_commands(kind, phases) if has_command else (),
+    )
 
 
 def _speed(recorded: Sequence[Mapping]) -> str:
@@ -171,8 +165,8 @@ def _panels(
     phases: Sequence[run_record.Phase],
     last_step: int,
     kind: kinds.Kind,
-) -> str:
-    """Returns a panel for each metric that has several points; "" for none."""
+) -> list[str]:
+    """Returns a panel for each metric that has several points."""
     begins, drawn = [phase.begun_at for phase in phases[1:]], []
     for metric in shown:
         lines = curves_of(metric.name, splits, kind.baselines.get(metric.name))
@@ -183,8 +177,8 @@ def _panels(
         if any(len(line.points) > 1 for line in lines):  # the table has single values
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             options["last_step"] = last_step  # so that all panels have the same axis
-            drawn.append(f"<div>{curves.panel(metric.title, lines, phases=begins, **options)}</div>")
-    return f'<h2>Curves</h2><div class="curves">{"".join(drawn)}</div>' if drawn else ""
+            drawn.append(charts.panel(metric.title, lines, phases=begins, **options))
+    return drawn
 
 
 def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
@@ -221,24 +215,48 @@ def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
     return {"answer": "", "scores": {}} | next((e["always"] for e in reversed(entries) if "always" in e), {})
 
 
-def _data_note(splits: Mapping[str, Sequence[Mapping]]) -> str:
+def _evaluated_data(splits: Mapping[str, Sequence[Mapping]]) -> list[str]:
     """Names the evaluated data of each split."""
-    told = []
-    for split, entries in splits.items():
-        data = entries[-1].get("data", "").rpartition(", ")[0].removeprefix(f"{split}, ")
-        told += [f"{_LABELS.get(split, split)}: {data}"] * bool(data)
-    return f'<p class="note">Evaluated data: {html.escape("; ".join(told))}.</p>' if told else ""
+    data = {split: entries[-1].get("data", "").rpartition(", ")[0] for split, entries in splits.items()}
+    return [f"{_LABELS.get(split, split)}: {name.removeprefix(f'{split}, ')}" for split, name in data.items() if name]
+
+
+def _samples(looks: Sequence[Mapping]) -> list[Mapping]:
+    """Returns the filled-in texts, each with the guesses of its first and its last evaluation.
+
+    Args:
+      looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
+
+    Returns:
+      For each text its words, the names of its evaluations, the blanks whose best guess has changed or has nothing to
+      be compared with, and the other blanks.
+    """
+    by_text: dict[tuple, list] = {}
+    for look in looks:
+        for sample in look["samples"]:
+            by_text.setdefault(tuple(sample["tokens"]), []).append((f"step {look['step']:,}", sample))
+    found = []
+    for evaluated in list(by_text.values())[:_MOST_SAMPLES]:
+        columns = dict((evaluated[0], evaluated[-1]))
+        parts = {"changed": [], "same": []}
+        for number, blanks in enumerate(zip(*(sample["blanks"] for sample in columns.values()), strict=True), 1):
+            guesses = [blank["guesses"] for blank in blanks]
+            is_same = len(columns) > 1 and guesses[0][0][0] == guesses[1][0][0]
+            blank = {"number": number, "right": blanks[-1]["right"], "guesses": guesses}
+            parts["same" if is_same else "changed"].append(blank)
+        found.append({"words": fill_mask.words(evaluated[-1][1]), "steps": list(columns)} | parts)
+    return found
 
 
 def curves_of(
     name: str,
     splits: Mapping[str, Sequence[Mapping]],
     baseline: Callable[[Sequence[Mapping]], float | None] | None = None,
-) -> list[curves.Curve]:
+) -> list[charts.Curve]:
     """Returns the curves of a metric that have points, one for each split, each with the baseline of its entries."""
     others = [split for split in splits if split not in _COLORS]
     made = [
-        curves.Curve(
+        charts.Curve(
             _LABELS.get(split, split),
             [(entry["step"], entry[name]) for entry in entries if _is_number(entry.get(name))],
             _COLORS.get(split) or _MORE_COLORS[others.index(split) % len(_MORE_COLORS)],
@@ -269,7 +287,7 @@ def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mappin
             cells += [_best(held_out, metric)] if held_out else []
             cells += [_number(answer["scores"].get(metric.name), metric) for answer in always.values()]
             rows.append([metric.title, *cells])
-    return table(head, rows)
+    return elements.table(head, rows)
 
 
 def _checkpoint_columns(split: str, entries: Sequence[Mapping], found: Evaluations) -> list[tuple[str, Mapping]]:
@@ -306,7 +324,7 @@ def _is_share(metric: Metric) -> bool:
     return metric.form in (Form.FRACTION, Form.PERCENT)
 
 
-def _settings_table(names: Sequence[str], phases: Sequence[run_record.Phase]) -> str:
+def _settings_table(phases: Sequence[run_record.Phase]) -> str:
     """Returns a table of the settings, with a column for each phase."""
     model = phases[-1].model
     shape = (
@@ -315,23 +333,24 @@ def _settings_table(names: Sequence[str], phases: Sequence[run_record.Phase]) ->
     )
     head = ["", *(f"from step {phase.begun_at:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]
-    for name in names:
+    for name in kinds.SETTINGS:
         values = [phase.settings.get(name) for phase in phases]
         if any(value not in (None, "") for value in values):
             rows.append([name, *("" if value is None else _setting(value) for value in values)])
-    return "<h2>Settings</h2>" + table(head, rows, numbers=False)
+    return elements.table(head, rows, [])
 
 
 def _setting(value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _commands(kind: kinds.Kind, phases: Sequence[run_record.Phase]) -> str:
+def _commands(kind: kinds.Kind, phases: Sequence[run_record.Phase]) -> list[str]:
     """Returns the command of each phase, with the flags that are not at their default."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind.settings_class)}
+    program = f"python -m bert_tf.{kind.settings_class.script}"
     commands = []
     for phase in phases:
         given = {name: value for name, value in phase.settings.items() if value not in (None, defaults.get(name))}
-        flags = [f"--{name}={value}" for name, value in given.items()]
-        commands.append(" \\\n    ".join([f"python -m bert_tf.{kind.settings_class.script}", *map(shlex.quote, flags)]))
-    return folded("Command", f"<pre>{html.escape(chr(10).join(commands))}</pre>")
+        flags = [shlex.quote(f"--{name}={value}") for name, value in given.items()]
+        commands.append(" \\\n    ".join([program, *flags]))
+    return commands

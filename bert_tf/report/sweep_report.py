@@ -1,81 +1,55 @@
 """The report of a sweep: its combinations of settings, their metrics, and the best trial."""
 
-import html
 import os
-import time
 
 from bert_tf.finetuning import sweep_results
-from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, VARIED, Results, Trial
-from bert_tf.report import curves
-from bert_tf.report.page import folded, page, scrolling, table
+from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, VARIED, Results
+from bert_tf.report import charts
+from bert_tf.report.page import elements, render
 from bert_tf.training import metrics_file
-from tfrecords import writer
 
 
-def write(folder: str, path: str) -> str:
-    """Writes the report of a sweep's folder.
-
-    Args:
-      folder: of the sweep.
-      path: of the report.
-
-    Returns:
-      The path.
+def page(folder: str) -> str:
+    """Returns the page of a sweep's folder.
 
     Raises:
       InputError: `results.json` is damaged.
     """
-    results, beside = sweep_results.read(folder), ""
-    if results.best:
-        lines = metrics_file.read(sweep_results.folder_of(folder, results.best), metrics_file.METRICS_NAME)
-        always = [line["always"] for line in lines if line["split"] == metrics_file.DEV and "always" in line][-1:]
-        beside = "".join(f" Always {one['answer']}: {one['scores'].get(results.metric, 0):.4f}." for one in always)
-    writer.write_text(path, render(os.path.basename(os.path.abspath(folder)), results, beside))
-    return path
-
-
-def render(name: str, results: Results, beside: str = "") -> str:
-    """Renders the page of a sweep.
-
-    Args:
-      name: of the sweep.
-      results: its trials.
-      beside: the score of the best constant answer, as text.
-    """
+    results = sweep_results.read(folder)
     counts = {state: sum(t.state == state for t in results.trials) for state in (FINISHED, FAILED, PENDING)}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    parts = [f'<p class="note">{html.escape(results.task)}, {len(results.trials)} trials: {told}; written {now}.</p>']
-    if best := results.best:
-        score = f"{results.metric} {best.scores[results.metric]:.4f}"
-        folder = f"{sweep_results.TRIALS}/{best.name}"
-        parts += [
-            f"<p>The best trial on the dev data is <code>{html.escape(folder)}</code>: {html.escape(score)}."
-            f"{html.escape(beside)}</p>",
-            *_figure(results),
-            "<h2>Combinations</h2>",
-            table(*_head_and_rows(results)),
-            "<h2>Trials</h2>",
-            scrolling(curves.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results))),
-        ]
-    parts.append(folded("All trials", table(*_trials(results), numbers=False)))
-    return page(f"Sweep: {name}", "\n".join(parts))
+    head, *rows = sweep_results.table(results)
+    values = {
+        "title": f"Sweep: {os.path.basename(os.path.abspath(folder))}",
+        "status": f"{results.task}, {len(results.trials)} trials: {told}",
+        "best": results.best and f"{sweep_results.TRIALS}/{results.best.name}",
+        "trials": _trials(results),
+    }
+    if results.best:
+        values |= {
+            "score": _best_score(folder, results),
+            "by_steps": _by_steps(results),
+            "combinations": elements.table(head, rows),
+            "dots": charts.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results)),
+        }
+    return render("sweep.html", **values)
 
 
-def _figure(results: Results) -> list[str]:
+def _best_score(folder: str, results: Results) -> str:
+    """Describes the score of the best trial, and that of the best constant answer if it is known."""
+    told = f"{results.metric} {results.best.scores[results.metric]:.4f}."
+    lines = metrics_file.read(sweep_results.folder_of(folder, results.best), metrics_file.METRICS_NAME)
+    always = [line["always"] for line in lines if line["split"] == metrics_file.DEV and "always" in line][-1:]
+    return told + "".join(f" Always {one['answer']}: {one['scores'].get(results.metric, 0):.4f}." for one in always)
+
+
+def _by_steps(results: Results) -> str:
     """Draws the metric over the steps of pre-training, if trials start from several checkpoints."""
     points = results.by_pretrained_steps()
     if not points:
-        return []
-    curve = curves.Curve(results.metric, points, dots=True)
-    drawn = curves.panel(f"{results.metric} over steps of pre-training", [curve], last_step=points[-1][0])
-    note = "Each point is the best combination of settings from one checkpoint, the mean of its restarts."
-    return ["<h2>Steps of pre-training</h2>", f'<p class="note">{note}</p><div class="curves"><div>{drawn}</div></div>']
-
-
-def _head_and_rows(results: Results) -> tuple[list[str], list[list[str]]]:
-    head, *rows = sweep_results.table(results)
-    return head, rows
+        return ""
+    curve = charts.Curve(results.metric, points, dots=True)
+    return charts.panel(f"{results.metric} over steps of pre-training", [curve], last_step=points[-1][0])
 
 
 def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
@@ -91,12 +65,11 @@ def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
     return list(groups.items())
 
 
-def _trials(results: Results) -> tuple[list[str], list[list[str]]]:
+def _trials(results: Results) -> str:
     names = list(dict.fromkeys(name for trial in results.trials for name in trial.scores))
-
-    def cells(trial: Trial) -> list[str]:
-        scores = [f"{trial.scores[name]:.4f}" if name in trial.scores else "" for name in names]
-        seconds = "" if trial.seconds is None else f"{trial.seconds:.0f}"
-        return [trial.name, trial.state, *scores, seconds, trial.error]
-
-    return ["trial", "state", *names, "seconds", "error"], [cells(trial) for trial in results.trials]
+    rows = [
+        [trial.name, trial.state, *(f"{trial.scores[name]:.4f}" if name in trial.scores else "" for name in names),
+         "" if trial.seconds is None else f"{trial.seconds:.0f}", trial.error]
+        for trial in results.trials
+    ]  # fmt: skip
+    return elements.table(["trial", "state", *names, "seconds", "error"], rows, [])

@@ -1,7 +1,9 @@
 """What the report shows of a fine-tuning's last evaluation."""
 
+import html
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from bert_tf.finetuning.tasks import evaluation_file, scores, squad_results, tag
 from bert_tf.finetuning.tasks.classification import Example, probabilities
 from bert_tf.finetuning.tasks.squad_answers import Answers, Candidate
 from bert_tf.finetuning.tasks.squad_file import Answer, Question
-from bert_tf.report import classes, evaluation
+from bert_tf.report import evaluation
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.test_report import check_stands_alone
@@ -25,19 +27,24 @@ def tokenizer(vocab_file):
     return BertTokenizer(vocab_file)
 
 
+def cells(page):
+    """The texts of a page's rows of cells."""
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.split("<tr>", page)]
+    return [[html.unescape(cell) for cell in row] for row in rows if row]
+
+
 @pytest.mark.parametrize("never", [None, 2])
-def test_confusions_and_metrics_of_classes_are_scikit_learns(never):
+def test_metrics_of_classes_are_scikit_learns(never):
     rng = np.random.default_rng(0)
     labels, predictions = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
     if never is not None:
         labels[labels == never], predictions[predictions == never + 1] = 0, 0  # neither labeled nor predicted
-    np.testing.assert_array_equal(
-        classes.confusion_matrix(labels, predictions, 4), metrics.confusion_matrix(labels, predictions, labels=range(4))
-    )
     one_hot = np.eye(4, dtype=bool)
-    found = classes.class_metrics(one_hot[labels], one_hot[predictions])
+    *rows, mean = cells(evaluation.class_table(one_hot[labels], one_hot[predictions], "abcd", is_exclusive=True))
     expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(4), zero_division=0)
-    np.testing.assert_allclose([found.precision, found.recall, found.f1, found.support], expected, rtol=1e-12)
+    for name, row, (*values, support) in zip("abcd", rows, np.transpose(expected), strict=True):
+        assert row == [name, *(f"{value:.3f}" for value in values), f"{support:.0f}"]
+    assert mean[3:] == [f"{metrics.f1_score(labels, predictions, average='macro'):.3f}", "200"]
 
 
 def test_the_mean_of_the_classes_is_macro_f1_also_where_a_class_never_occurs(tokenizer, tmp_path):
@@ -50,10 +57,13 @@ def test_the_mean_of_the_classes_is_macro_f1_also_where_a_class_never_occurs(tok
     assert f">{expected:.3f}<" in row, "not the mean of three"
 
 
-def test_metrics_of_several_labels_an_example_are_scikit_learns():
-    targets, answers = np.random.default_rng(1).random((2, 50, 3)) > 0.6
-    found = classes.class_metrics(targets, answers)
-    np.testing.assert_allclose(found.f1, metrics.f1_score(targets, answers, average=None), rtol=1e-12)
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_metrics_of_several_labels_an_example_are_scikit_learns(num_labels):
+    targets, answers = np.random.default_rng(1).random((2, 50, num_labels)) > 0.6
+    *rows, mean = cells(evaluation.class_table(targets, answers, "abc"[:num_labels]))
+    expected = [metrics.f1_score(*columns) for columns in zip(targets.T, answers.T, strict=True)]
+    assert [row[3] for row in (*rows, mean)] == [f"{value:.3f}" for value in (*expected, np.mean(expected))]
+    assert [row[4] for row in rows] == [str(count) for count in targets.sum(axis=0)]
 
 
 def test_calibration_error_is_its_formula():
@@ -65,10 +75,10 @@ def test_calibration_error_is_its_formula():
         inside = (confidence > low) & (confidence <= high) | ((confidence == 0) & (number == 0))
         if inside.any():
             expected += inside.sum() / 303 * abs(right[inside].mean() - confidence[inside].mean())
-    found = classes.calibration(confidence, right)
-    assert found.error == pytest.approx(expected, rel=1e-12) and found.count.sum() == 303
-    certain = classes.calibration(np.ones(4), np.array([True, False, True, False]))
-    assert certain.error == 0.5 and certain.count.tolist() == [4]
+    error, bins = evaluation.calibration(confidence, right)
+    assert error == pytest.approx(expected, rel=1e-12) and bins[2].sum() == 303
+    error, bins = evaluation.calibration(np.ones(4), np.array([True, False, True, False]))
+    assert error == 0.5 and bins.tolist() == [[1.0], [0.5], [4]]
 
 
 def folder_of(tmp_path, tokenizer, num_labels, examples, logits):

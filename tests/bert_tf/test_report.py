@@ -11,8 +11,8 @@ from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import __main__ as report_main
-from bert_tf.report import curves, run_report
-from bert_tf.report.page import table
+from bert_tf.report import charts, run_report
+from bert_tf.report.page import elements
 from bert_tf.training import metrics_file
 
 pytestmark = pytest.mark.usefixtures("curves")
@@ -81,7 +81,7 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page
     assert '<span class="guess right">man <small>93%</small>' in page
     assert "init_checkpoint" not in page, "what was left empty is not shown"
-    flags = ["python -m bert_tf.run_pretraining", "&#x27;--input_file=&lt;train&gt;.tfrecord&#x27;", "--learning_rate"]
+    flags = ["python -m bert_tf.run_pretraining", "&#39;--input_file=&lt;train&gt;.tfrecord&#39;", "--learning_rate"]
     assert " \\\n    ".join(flags) in page, "flags at their default are left out"
 
 
@@ -105,15 +105,15 @@ def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
     assert "python -m bert_tf.run_classifier \\\n    --task_name=MRPC" in page
 
 
-def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, curves.Curve]]:
+def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, charts.Curve]]:
     """The curves of a page by the titles of their panels and their labels."""
-    drawn, panel = {}, curves.panel
+    drawn, panel = {}, charts.panel
 
     def note(title, lines, **options):
         drawn[title] = {line.label: line for line in lines}
         return panel(title, lines, **options)
 
-    monkeypatch.setattr(curves, "panel", note)
+    monkeypatch.setattr(charts, "panel", note)
     run_report.render("run", *args, [])
     return drawn
 
@@ -125,7 +125,7 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
     ]
     lines = drawn_lines(monkeypatch, [PHASE], results)["next-sentence accuracy"]
     assert lines["train"].baseline == pytest.approx(0.65) and lines["held out"].baseline == pytest.approx(0.75)
-    assert curves.panel("nsp", list(lines.values())).count("stroke-dasharray") == 3, "two lines and the legend's"
+    assert charts.panel("nsp", list(lines.values())).count("stroke-dasharray") == 3, "two lines and the legend's"
     assert run_report.render("run", [PHASE], results, []).count("best constant answer") == 1
     unknown = entries("eval", (0, 10), PAIRS)
     assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
@@ -179,25 +179,34 @@ def ticks(svg: str, axis: str) -> list[str]:
 
 @pytest.mark.parametrize("values", [(411.0, 420.0), (1.0, 3.0), (5.0, 9000.0)])
 def test_a_logarithmic_axis_has_more_than_one_tick(values):
-    svg = curves.panel("ppl", [curves.Curve("c", list(enumerate(values)))], log=True)
+    svg = charts.panel("ppl", [charts.Curve("c", list(enumerate(values)))], log=True)
     assert len(ticks(svg, "y")) >= 2
 
 
 def test_a_single_point_is_visible_and_all_panels_end_at_the_last_step():
-    one = curves.panel("a", [curves.Curve("c", [(500, 1.0)])], last_step=1000)
-    many = curves.panel("a", [curves.Curve("c", [(0, 1.0), (1000, 2.0)])], last_step=1000)
+    one = charts.panel("a", [charts.Curve("c", [(500, 1.0)])], last_step=1000)
+    many = charts.panel("a", [charts.Curve("c", [(0, 1.0), (1000, 2.0)])], last_step=1000)
     assert "<use " in one.split('id="line2d')[-1], "a marker"
     assert ticks(one, "x") == ticks(many, "x") != []
 
 
 @pytest.mark.parametrize(("value", "has_negative"), [(0.0, False), (1.0, False), (-0.25, True)])
 def test_an_axis_begins_below_zero_only_for_values_that_do(value, has_negative):
-    drawn = ticks(curves.panel("f1", [curves.Curve("c", [(0, value), (1, value)])]), "y")
+    drawn = ticks(charts.panel("f1", [charts.Curve("c", [(0, value), (1, value)])]), "y")
     assert any(label.startswith("-") for label in drawn) == has_negative and drawn
 
 
+def test_the_names_of_rows_of_dots_have_the_room_that_they_need():
+    def end(name):
+        return float(
+            re.search(rf'text-anchor: end[^>]* x="([\d.]+)"[^>]*>{name}<', charts.dots("f1", [(name, [0.5])]))[1]
+        )
+
+    assert end("x" * 40) > end("x" * 20) + 20 * 4, "points"
+
+
 def test_long_texts_have_columns_that_a_phone_can_show():
-    drawn = table(["loss", "text"], [["1", "x" * 36], ["2", "short"]], numbers=False)
+    drawn = elements.table(["loss", "text"], [["1", "x" * 36], ["2", "short"]], [])
     assert '<td class="text">xxx' in drawn and "<td>short</td>" in drawn and drawn.startswith('<div class="scroll">')
 
 
@@ -344,7 +353,7 @@ def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
 
 def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
     points = [(step, float(step % 2)) for step in range(6000)] + [(6000, float("inf"))]
-    steps, values = curves._thinned(points)
+    steps, values = charts._thinned(points)
     assert len(steps) == 300 and steps[0] == 9.5 and steps[-1] == 5989.5
     assert values == pytest.approx(0.5)
 
@@ -354,10 +363,10 @@ def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
     [(0, "0"), (1e-5, "1e-05"), (999, "999"), (1000, "1k"), (20_000, "20k"), (-1e6, "-1M"), (2.5e12, "2.5T")],
 )
 def test_labels_of_ticks_are_short(value, label):
-    assert curves._short(value) == label
+    assert charts._short(value) == label
 
 
 def test_the_same_curves_are_the_same_bytes():
-    drawn = [curves.panel("a < b", [curves.Curve("c", [(0, 1.0), (1, 20.0)])], log=True) for _ in range(2)]
+    drawn = [charts.panel("a < b", [charts.Curve("c", [(0, 1.0), (1, 20.0)])], log=True) for _ in range(2)]
     assert drawn[0] == drawn[1] and "a &lt; b" in drawn[0]
     assert json.dumps(drawn[0])

@@ -108,7 +108,7 @@ def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
     always = {"answer": "'x', the majority class", "scores": {"f1": 0.4}}
     metrics_file.record(str(tmp_path / "trials/0.001-2"), "dev", 3, {"f1": 0.9, "always": always})
     page = open(run_report.write_or_refuse(str(tmp_path))).read()
-    assert "f1 0.9000. Always &#x27;x&#x27;, the majority class: 0.4000.</p>" in page
+    assert "f1 0.9000. Always &#39;x&#39;, the majority class: 0.4000.</p>" in page
     assert "4 trials: 2 finished, 1 failed, 1 pending" in page and "f1 0.9000" in page
     assert "<code>trials/0.001-2</code>" in page and "the loss &lt;diverged&gt;" in page
     assert "rate 0.001, batch 8, epochs 2" in page and "0.2828" in page

@@ -1,0 +1,218 @@
+"""Charts as SVG text, for pages that stand alone.
+
+Letters: N examples.
+"""
+
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib import ticker
+from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8e5bd0", "#8a93a3"
+# At this size nobody can tell more points of a curve apart.
+_MOST_POINTS = 300
+# So many points of a scatter plot make a page of a few hundred kilobytes.
+_MOST_DOTS = 2000
+_PERCENT = ticker.PercentFormatter(1.0)
+_with_style = matplotlib.rc_context(
+    {
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": GREY,
+        "axes.labelsize": 11,
+        "axes.titlesize": 12,
+        # the page shows through, light or dark
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "savefig.facecolor": "none",
+        "axes.titlelocation": "left",
+        "figure.constrained_layout.h_pad": 0.1,
+        "grid.color": GREY,
+        "grid.alpha": 0.3,
+        "legend.fontsize": 11,
+        "legend.frameon": False,
+        "lines.linewidth": 1.5,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
+        # large enough for a phone, which shows a panel at about this size
+        "xtick.labelsize": 11,
+        "ytick.labelsize": 11,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "bert_tf",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A curve of a panel.
+
+    Attributes:
+      label: its name in the legend.
+      points: (step, value) pairs; values that are not finite are left out.
+      color: of the line.
+      dots: whether to mark every point.
+      baseline: value of the same data that needs no learning, drawn as a dashed line; None for none.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    color: str = BLUE
+    dots: bool = False
+    baseline: float | None = None
+
+
+@_with_style
+def panel(
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    log: bool = False,
+    percent: bool = False,
+    from_zero: bool = False,
+    phases: Sequence[int] = (),
+    last_step: int | None = None,
+) -> str:
+    """Draws a small diagram over the steps.
+
+    Args:
+      title: the name of the values, with their unit.
+      curves: one or more.
+      log: whether the values' axis is logarithmic.
+      percent: whether values are fractions.
+      from_zero: whether the values' axis begins at 0.
+      phases: steps at which something changed, marked by a line.
+      last_step: end of the steps' axis, which then begins at 0; None for that of the points.
+
+    Returns:
+      An SVG element.
+    """
+    figure = Figure(figsize=(4.4, 2.7))
+    axis = figure.add_axes((0.15, 0.13, 0.82, 0.74), title=title)  # the same place in all panels of a page
+    axis.grid(axis="y")
+    for step in phases:
+        axis.axvline(step, color=GREY, linestyle=":", linewidth=1)
+    for curve in curves:
+        steps, values = _thinned(curve.points)
+        # a line through one point would not be seen
+        marker = "o" if curve.dots or len(steps) == 1 else ""
+        axis.plot(steps, values, marker=marker, markersize=3.5, color=curve.color, label=curve.label)
+        if curve.baseline is not None:
+            axis.axhline(curve.baseline, color=curve.color, linestyle="--", linewidth=1)
+    has_baseline = any(curve.baseline is not None for curve in curves)
+    if has_baseline:
+        axis.plot([], [], color=GREY, linestyle="--", linewidth=1, label="best constant answer")
+    if log:
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        # within a decade or two, the powers of ten alone would be too few ticks
+        powers = ticker.LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,), numticks=8)
+        axis.yaxis.set_major_locator(powers if high > 5 * low else ticker.MaxNLocator(4))
+        axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axis.yaxis.set_major_formatter(_PERCENT if percent else _short)
+    lowest = min((value for curve in curves for _, value in curve.points), default=-1)
+    if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # scores and losses of 0 need no room below
+        axis.set_ylim(bottom=0)
+    if last_step:
+        axis.set_xlim(-0.02 * last_step, 1.02 * last_step)
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axis.xaxis.set_major_formatter(_short)
+    if len(curves) > 1 or has_baseline:
+        axis.legend()
+    return _svg(figure)
+
+
+@_with_style
+def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool = False) -> str:
+    """Draws the values of some groups on one axis, a row for each group, and marks each group's mean.
+
+    Args:
+      title: the name of the values.
+      rows: names of the groups and their values, from top to bottom.
+      percent: whether values are fractions.
+
+    Returns:
+      An SVG element.
+    """
+    figure, axis = _axes(title, size=(8.8, 0.7 + 0.26 * len(rows)))
+    axis.grid(visible=False, axis="y")
+    for place, (_, values) in enumerate(rows):
+        axis.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.6, markersize=5)
+        if len(values) > 1:
+            axis.plot([np.mean(values)], [place], "|", color=ORANGE, markersize=13, markeredgewidth=2)
+    axis.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    if percent:
+        axis.xaxis.set_major_formatter(_PERCENT)
+    return _svg(figure)
+
+
+@_with_style
+def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray) -> str:
+    """Draws the accuracy of each bin of confidence by its count, beside the diagonal of perfect calibration."""
+    figure, axis = _axes("accuracy by confidence", xlabel="confidence", ylabel="accuracy")
+    axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
+    axis.plot(confidence, accuracy, color=BLUE, linewidth=1.2)
+    sizes = 12 + 150 * count / count.max()
+    axis.scatter(confidence, accuracy, s=sizes, color=BLUE, alpha=0.7, label="bin, area by examples")
+    axis.set(xlim=(0, 1.02), ylim=(0, 1.05))
+    axis.xaxis.set_major_formatter(_PERCENT)
+    axis.yaxis.set_major_formatter(_PERCENT)
+    axis.legend(fontsize=10, loc="upper left", markerscale=0.5)
+    return _svg(figure)
+
+
+@_with_style
+def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
+    """Draws predictions over labels, float [N] each, beside the diagonal; of many points, a sample."""
+    figure, axis = _axes("predicted by true score", xlabel="true", ylabel="predicted")
+    shown = np.random.default_rng(0).permutation(len(labels))[:_MOST_DOTS]
+    axis.scatter(labels[shown], predictions[shown], s=8, color=BLUE, alpha=0.4, linewidths=0)
+    ends = [np.min([labels, predictions]), np.max([labels, predictions])]
+    axis.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
+    return _svg(figure)
+
+
+@_with_style
+def residuals(labels: np.ndarray, predictions: np.ndarray) -> str:
+    """Draws how many examples have which error, predicted minus true, from float [N] each."""
+    figure, axis = _axes("errors", xlabel="predicted - true", ylabel="examples")
+    axis.hist(predictions - labels, bins=30, color=BLUE, alpha=0.8)
+    axis.axvline(0, color=ORANGE, linestyle="--", linewidth=1)
+    return _svg(figure)
+
+
+def _axes(title: str, size: tuple[float, float] = (4.4, 3.1), **labels):
+    figure = Figure(figsize=size, layout="constrained")
+    axis = figure.add_subplot(title=title, **labels)
+    axis.grid()
+    return figure, axis
+
+
+def _svg(figure: Figure) -> str:
+    """Returns a figure as an SVG element that refers to nothing outside itself."""
+    target = io.StringIO()
+    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return target.getvalue()[target.getvalue().index("<svg") :]
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns steps and values; averages neighbors if there are too many points."""
+    finite = np.array([point for point in points if math.isfinite(point[1])], float).reshape(-1, 2)
+    if len(finite) > _MOST_POINTS:
+        finite = np.array([group.mean(axis=0) for group in np.array_split(finite, _MOST_POINTS)])
+    return finite[:, 0], finite[:, 1]
+
+
+def _short(value: float, _place: int = 0) -> str:
+    """Returns the label of a tick: "20k", "0.001", "1e-05"."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.4g}{letter}"
+    return f"{value:.4g}"
