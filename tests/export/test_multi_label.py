@@ -1,6 +1,5 @@
 """Exports of models that give a text any number of labels."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,9 +7,12 @@ import pytest
 
 from bert_tf.checkpoint_formats import run_record
 from bert_tf.classifier import TextClassifier
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import description
 from bert_tf.finetuning.tasks import multi_label
 from tests.bert_tf.classification import make_task
 from tests.export.exports import ask, export, put_together
+from tfrecords.vocabulary import read_tokens
 
 TEXTS = ["the man said", "word", "all of you", "", "they had 中文"]
 
@@ -23,8 +25,10 @@ def pair(tmp_path_factory, vocab_file):
     described = json.loads((run / "task.json").read_text())
     described |= {"kind": multi_label.MULTI_LABEL, "labels": ["old", "élan", "kind"]}
     (run / "task.json").write_text(json.dumps(described))
-    phase = run_record.Phase({}, {}, {}, {"num_train_steps": 1, "num_schedule_steps": 1})
-    (run / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+    config = BertConfig.from_json_file(str(run / "bert_config.json"))
+    model = description.model_facts(description.read(str(run)), config, read_tokens(vocab_file))
+    data, steps = {"max_seq_length": described["max_seq_length"]}, {"num_train_steps": 1, "num_schedule_steps": 1}
+    run_record.write(str(run), [run_record.Phase({}, model, data, steps)])
     ranked = np.sort(TextClassifier.load(str(run)).probabilities(TEXTS), axis=0)
     multi_label.write_thresholds(str(run), described["labels"], (ranked[1:4] + ranked[2:5]).diagonal() / 2, step=1)
     return TextClassifier.load(str(run)), export(run)
