@@ -38,7 +38,10 @@ class DeviceSettings:
         "adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"), group="Training"
     )
     adam_bias_correction: bool = setting(
-        "apply Adam's bias correction, which the original's AdamW omits", False, group="Training"
+        "apply Adam's bias correction, which the original's AdamW omits; as in TensorFlow, epsilon is added before the "
+        "correction, so it weighs more in the first steps than in PyTorch",
+        False,
+        group="Training",
     )
     gradient_accumulation_steps: int = setting(
         "micro-batches per step and device; more need less memory", 1, group="Training"
