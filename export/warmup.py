@@ -59,7 +59,7 @@ def logs(folder: str) -> Iterator[PredictionLog]:
     """Reads the records of a version's file; yields nothing if there is none.
 
     Raises:
-      google.protobuf.message.DecodeError: a record is no request.
+      google.protobuf.message.DecodeError: a record is not a request.
       tf.errors.OpError: the file is damaged.
     """
     path = os.path.join(folder, NAME)

@@ -244,7 +244,7 @@ class Contents:
         return values
 
     def sha256(self, paths: Iterable[str]) -> str:
-        """Hashes the configuration and some weights, whatever the format of the checkpoint."""
+        """Hashes the configuration and some weights; the format of the checkpoint does not change the result."""
         digest = hashlib.sha256(repr(self.require_config()).encode())
         for path, value in self.read(sorted(paths)).items():
             digest.update(path.encode() + value.tobytes())

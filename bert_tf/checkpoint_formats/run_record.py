@@ -63,6 +63,16 @@ def saved_step(folder: str) -> int | None:
         return json.load(file).get("saved_step")
 
 
+def last_settings(folder: str) -> dict:
+    """Returns the settings of the last training in a folder; {} if the folder is not a run's.
+
+    Raises:
+      InputError: see `read_phases`.
+    """
+    phases = read_phases(folder) if exists(folder) else []
+    return phases[-1].settings if phases else {}
+
+
 def read_phases(output_dir: str) -> list[Phase]:
     """Returns the phases of a folder; [] if no checkpoint was saved there.
 

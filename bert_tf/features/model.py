@@ -70,7 +70,7 @@ def config_of(settings: VectorSettings) -> BertConfig:
 
 
 def encoder_sha256(settings: VectorSettings) -> str:
-    """Hashes the configuration and the weights of the encoder, whatever the format of the checkpoint."""
+    """Hashes the configuration and the weights of the encoder, see `Contents.sha256`."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     return contents.sha256(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
 

@@ -1,4 +1,4 @@
-"""Charts as SVG text, for pages that stand alone.
+"""Draws charts as SVG text, for pages that refer to no other file.
 
 Letters: N examples.
 """
@@ -88,7 +88,7 @@ def panel(
       percent: whether values are fractions.
       from_zero: whether the values' axis begins at 0.
       phases: steps at which something changed, marked by a line.
-      last_step: end of the steps' axis, which then begins at 0; None for that of the points.
+      last_step: end of the steps' axis, which then begins at 0; None for the range of the points.
 
     Returns:
       An SVG element.

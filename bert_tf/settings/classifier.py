@@ -43,7 +43,7 @@ class ClassifierSettings(FineTuningSettings):
     )
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
-        "own for your own data; default: that of the run in --output_dir",
+        "own for your own data; default: the task of the run in --output_dir",
         "",
         first=True,
     )
@@ -70,8 +70,8 @@ class ClassifierSettings(FineTuningSettings):
         read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
-        "own .tsv files: cells may stand in double quotes, which are removed; default: quotes are text, but a file "
-        "whose texts all stand in quotes is refused", None, read_by=(OWN,),
+        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are text, but a file "
+        "whose texts are all in quotes is refused", None, read_by=(OWN,),
     )  # fmt: skip
     regression: bool = setting("own data: the label is a number to learn", False, read_by=(OWN, TFDS))
     multi_label: bool = setting("own data: an example has any number of labels, also none", False, read_by=(OWN,))

@@ -6,7 +6,6 @@ Letters: B batch, S sequence length.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -124,8 +123,7 @@ def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
     Raises:
       InputError: the run's `run.json` is damaged.
     """
-    is_run = tf.io.gfile.exists(os.path.join(folder, run_record.NAME))
-    trained = run_record.read_phases(folder)[-1].settings if is_run else {}
+    trained = run_record.last_settings(folder)
     found = {}
     for name in ("n_best_size", "max_answer_length"):
         given = getattr(settings, name)

@@ -103,32 +103,38 @@ def _file_source(settings: ClassifierSettings, known: TaskDescription | None) ->
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
     paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
-    return FileSource(
+    source = FileSource(
         settings.data_dir,
         {split: path for split, path in paths.items() if path},
         "" if settings.data_format == "auto" else settings.data_format,
         text_a=facts["text_a_column"],
         text_b=facts["text_b_column"],
         label=facts["label_column"],
-        id=_id_column(settings),
+        id=settings.id_column or "",
         has_header=facts["has_header"],
         quoted=facts["quoted"],
         separator=facts["label_separator"],
         has_label_sets=_kind(settings, known) == MULTI_LABEL,
     )
+    asks_run = settings.id_column is None and settings.do_predict and not settings.do_train
+    return _with_ids_of_run(source, settings.output_dir) if asks_run else source
 
 
-def _id_column(settings: ClassifierSettings) -> str:
-    """Returns the column of the ids: as the flag says, else as in the run's last training; "" for none.
+def _with_ids_of_run(source: FileSource, folder: str) -> FileSource:
+    """Returns a source with the column of ids that the run's last training named, if the test file has that column.
 
-    It only names predictions, so it does not identify a run, as the columns that a model reads do.
+    The column only names predictions, so it does not identify a run, as the columns that a model reads do.
     """
-    if settings.id_column is not None:
-        return settings.id_column
-    if settings.do_train or not run_record.exists(settings.output_dir):
-        return ""
-    phases = run_record.read_phases(settings.output_dir)
-    return phases[-1].settings.get("id_column") or "" if phases else ""
+    column = run_record.last_settings(folder).get("id_column")
+    if not column:
+        return source
+    named = dataclasses.replace(source, id=column)
+    try:
+        named.id_name  # noqa: B018  reads the heading
+    except InputError as error:
+        logging.warning("predictions are numbered, not named by the id column of %s (%s)", folder, error)
+        return source
+    return named
 
 
 def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:

@@ -449,6 +449,19 @@ def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     assert find_task(later).source.id_name == name
 
 
+def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp_path, caplog):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    write(tmp_path, "text\na\n", "test")
+    trained = settings("own", tmp_path, id_column="id")
+    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
+    task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
+    assert task.source.id_name == "index" and [example.id for example in task.read("test")] == [None]
+    assert "predictions are numbered, not named by the id column of" in caplog.text
+    assert "there is no column 'id'" in caplog.text
+
+
 def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, caplog):
     write(tmp_path, "title\tbody\tkind\na\tb\tx\nc\td\ty\n")
     columns = {"text_a_column": "title", "label_column": "kind"}
