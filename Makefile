@@ -7,7 +7,7 @@ DATA ?= ../shared/data
 EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
-# flags of python -m compile_check; by default, compares the published sizes with tf-models-official's step
+# flags of python -m bert_tf.compile_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 GPU_CHECK ?=
 
@@ -65,24 +65,24 @@ bench: setup
 # compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128"; needs x86-64 Linux, Python 3.11 or newer, and 6 GB of memory
 tpu-check: setup $(VENV_TPU)/installed
-	$(BIN)/python -m compile_check $(TPU_CHECK)
+	$(BIN)/python -m bert_tf.compile_check $(TPU_CHECK)
 
 # a separate environment, because it needs other versions of NumPy and protobuf
-$(VENV_TPU)/installed: compile_check/requirements-tpu.txt
+$(VENV_TPU)/installed: bert_tf/compile_check/requirements-tpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_TPU)
-	$(VENV_TPU)/bin/python -m pip install --quiet --requirement compile_check/requirements-tpu.txt
+	$(VENV_TPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-tpu.txt
 	touch $@
 
 # compiles the training step for GPUs, without a GPU: make gpu-check GPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128 --chips=h100"; needs x86-64 Linux, Python 3.11 or newer, and 4 GB of memory
 gpu-check: setup $(VENV_GPU)/installed
-	$(BIN)/python -m compile_check --chips=h200,h100,a100 $(GPU_CHECK)
+	$(BIN)/python -m bert_tf.compile_check --chips=h200,h100,a100 $(GPU_CHECK)
 
-$(VENV_GPU)/installed: compile_check/requirements-gpu.txt
+$(VENV_GPU)/installed: bert_tf/compile_check/requirements-gpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the GPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_GPU)
-	$(VENV_GPU)/bin/python -m pip install --quiet --requirement compile_check/requirements-gpu.txt
+	$(VENV_GPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-gpu.txt
 	touch $@
 
 lint: setup

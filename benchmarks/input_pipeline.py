@@ -21,15 +21,15 @@ import tensorflow as tf
 from generator import data_files
 from official.nlp.data import pretrain_dataloader
 
-from bert_tf import command_line
 from bert_tf.config import BertConfig
+from bert_tf.core import command_line
 from bert_tf.input.pipeline import ReadingOptions, pretraining_batches
 from bert_tf.input.record_order import Position
+from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining import record_files
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 from tfrecords import manifest, reader
 
 BATCH = 256

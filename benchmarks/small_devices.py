@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import VOCABULARY_NAME
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.tasks import evaluation_file
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model

@@ -13,23 +13,14 @@ from typing import TypeVar
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import (
-    hub,
-    hugging_face,
-    latest,
-    location,
-    model_config,
-    names,
-    native,
-    tf1,
-    tf_models,
-)
+from bert_tf.checkpoint_formats import hub, hugging_face, model_config, names, native, tf1, tf_models
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
+from bert_tf.runs import latest, location
 from bert_tf.tokenization import TOKENIZER_JSON
-from tfrecords.errors import InputError
 
 __all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
 

@@ -18,24 +18,24 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints, report
-from bert_tf.checkpoint_formats import evaluations, latest, run_record, tokenizer_config
+from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, evaluated_data, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.task import Split, Task
-from bert_tf.finetuning.tasks.classification import CLASSIFICATION, REGRESSION, make_head, probabilities
-from bert_tf.finetuning.tasks.find import find_task
-from bert_tf.finetuning.tasks.memory_source import evaluation_source, examples_of, memory_source
-from bert_tf.finetuning.tasks.multi_label import MULTI_LABEL, THRESHOLDS_NAME, read_thresholds, sigmoid
-from bert_tf.finetuning.tasks.reading import Reading
+from bert_tf.jobs.progress import Progress
 from bert_tf.modeling.precision import policy
-from bert_tf.runs import chosen_checkpoint, run_checkpoints, run_folder
-from bert_tf.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_checkpoints, run_folder, run_record
+from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, make_head, probabilities
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
+from bert_tf.tasks.classification.multi_label import MULTI_LABEL, THRESHOLDS_NAME, read_thresholds, sigmoid
+from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file
-from jobs.progress import Progress
-from tfrecords.errors import InputError
 
 # The files that a saved model copies from its run's folder. Weights and records are written again.
 _SAVED_FILES = (

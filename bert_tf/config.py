@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from bert_tf import command_line
-from bert_tf.command_line import setting
-from tfrecords.errors import InputError
+from bert_tf.core import command_line
+from bert_tf.core.command_line import setting
+from bert_tf.core.errors import InputError
 
 # google-research/bert's smaller models (tiny to medium) and the paper's two: (L, H, A)
 _SIZES = {

@@ -10,14 +10,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import (
     hugging_face,
-    latest,
     model_config,
     names,
     native,
-    run_record,
     sentence_transformers,
     tf1,
     tf_models,
@@ -25,21 +23,22 @@ from bert_tf.checkpoint_formats import (
     vocabulary_growth,
 )
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
+from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import multi_label, squad_results
-from bert_tf.finetuning.tasks.choice import CHOICE
-from bert_tf.finetuning.tasks.classification import REGRESSION
-from bert_tf.finetuning.tasks.reading import Reading
-from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
-from bert_tf.runs.checkpoint_tokenizer import CheckpointTokenizer
+from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.choice.choice_task import CHOICE
+from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification.classification_task import REGRESSION
+from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.questions import squad_results
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import PAD, load_vocabulary
-from tfrecords import writer
-from tfrecords.errors import InputError
-from tfrecords.vocabulary import tokens_sha256
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
@@ -56,7 +55,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
       InputError: the input cannot be read or is incomplete, the output format cannot represent it, or the output
         folder is not empty or cannot be written.
     """
-    writer.check_new_folder(settings.output, "output")
+    storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
     contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
     if settings.format != "tf_models":
@@ -83,7 +82,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if settings.format != "bert_tf":
         tensors = _with_users_scores(tensors, _read_task(os.path.dirname(contents.source)))
     entries = _entries_of(contents, extended or vocabulary)
-    with _clear_errors(settings.output), writer.atomic_folder(settings.output) as folder:
+    with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
         if settings.format == "hugging_face":
             hugging_face.write(folder, tensors, config, entries)
@@ -163,10 +162,10 @@ def _write_tokenizer(
 def _write(format: str, folder: str, tensors, config: BertConfig, moments, global_step: int | None) -> None:
     config_file = os.path.join(folder, model_config.ORIGINAL_NAME)
     if format == "tf_models":
-        writer.write_text(config_file, json.dumps(model_config.to_tf_models(config), indent=2) + "\n")
+        storage.write_text(config_file, json.dumps(model_config.to_tf_models(config), indent=2) + "\n")
         tf_models.write(folder, tensors, config)
     else:
-        writer.write_text(config_file, config.to_json_string())
+        storage.write_text(config_file, config.to_json_string())
         (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
 
 
@@ -198,7 +197,7 @@ def _write_record(folder: str, settings: ConversionSettings, entries: dict, voca
     if vocabulary:
         record["vocab_sha256"] = tokens_sha256(vocabulary)
     path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
-    writer.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    storage.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def _read_task(folder: str) -> TaskDescription | None:

@@ -9,7 +9,7 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from bert_tf.settings import ConversionSettings
 
 

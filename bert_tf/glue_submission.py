@@ -10,13 +10,13 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from bert_tf.settings import GlueSubmissionSettings
 
 
 def main(settings: GlueSubmissionSettings) -> None:
     """Runs the script with resolved settings."""
-    from bert_tf.finetuning.tasks import glue_results
+    from bert_tf.tasks.classification import glue_results
 
     scores = glue_results.dev_scores(settings.folders)
     for column, score in scores.items():

@@ -11,8 +11,8 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
-from bert_tf.settings import ClassifierSettings
+from bert_tf.core import command_line
+from bert_tf.tasks.classification.settings import ClassifierSettings
 
 
 def main(settings: ClassifierSettings) -> dict[str, float]:
@@ -21,8 +21,8 @@ def main(settings: ClassifierSettings) -> dict[str, float]:
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.sweep import with_best_trial
-    from bert_tf.finetuning.tasks.find import find_task
-    from bert_tf.finetuning.tasks.records_task import with_row_length
+    from bert_tf.tasks.classification.find import find_task
+    from bert_tf.tasks.classification.records_task import with_row_length
 
     settings = with_row_length(with_best_trial(settings))
     return run_finetuning(settings, find_task(settings), report.write)

@@ -10,8 +10,8 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
-from bert_tf.settings import NerSettings
+from bert_tf.core import command_line
+from bert_tf.tasks.tagging.settings import NerSettings
 
 
 def main(settings: NerSettings) -> dict[str, float]:
@@ -20,7 +20,7 @@ def main(settings: NerSettings) -> dict[str, float]:
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.sweep import with_best_trial
-    from bert_tf.finetuning.tasks.tagging_data import tagging_task
+    from bert_tf.tasks.tagging.tagging_data import tagging_task
 
     settings = with_best_trial(settings)
     return run_finetuning(settings, tagging_task(settings), report.write)

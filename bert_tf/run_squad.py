@@ -10,8 +10,8 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
-from bert_tf.settings import SquadSettings
+from bert_tf.core import command_line
+from bert_tf.tasks.questions.settings import SquadSettings
 
 
 def main(settings: SquadSettings) -> dict[str, float]:
@@ -21,7 +21,7 @@ def main(settings: SquadSettings) -> dict[str, float]:
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
     from bert_tf.finetuning.sweep import with_best_trial
-    from bert_tf.finetuning.tasks.squad import squad_task
+    from bert_tf.tasks.questions.squad_task import squad_task
 
     if settings.ensemble_members:
         return run_ensemble(settings, squad_task(settings), settings.ensemble_members)

@@ -14,8 +14,8 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
-from bert_tf.settings import SwagSettings
+from bert_tf.core import command_line
+from bert_tf.tasks.choice.settings import SwagSettings
 
 
 def main(settings: SwagSettings) -> dict[str, float]:
@@ -24,7 +24,7 @@ def main(settings: SwagSettings) -> dict[str, float]:
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.sweep import with_best_trial
-    from bert_tf.finetuning.tasks.choice import choice_task
+    from bert_tf.tasks.choice.choice_task import choice_task
 
     settings = with_best_trial(settings)
     return run_finetuning(settings, choice_task(settings), report.write)

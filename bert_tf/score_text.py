@@ -12,13 +12,13 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from bert_tf.settings import ScoringSettings
 
 
 def main(settings: ScoringSettings) -> None:
     """Runs the script with resolved settings."""
-    from jobs.runner import started
+    from bert_tf.jobs.runner import started
 
     with started(settings, "bert_tf.pretraining.scoring_job", num_gpus=settings.num_gpus) as (settings, runner):
         from bert_tf.pretraining.scoring_job import score_files

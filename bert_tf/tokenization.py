@@ -17,9 +17,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.config import read_json
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import read_tokens
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
-from tfrecords.errors import InputError
-from tfrecords.vocabulary import read_tokens
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RESERVED = re.compile(r"\[unused\d+\]")

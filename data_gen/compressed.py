@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 _BLOCK = 1 << 18  # bytes per read from the file system
 _BUFFER = 1 << 20  # bytes of buffered text

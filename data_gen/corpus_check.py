@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
+from bert_tf.core.errors import InputError
 from data_gen.compressed import open_binary
-from tfrecords.errors import InputError
 
 _SAMPLE_BYTES = 1 << 15
 # The first bytes of files that are not text, or not UTF-8. Those of UTF-32 begin like those of UTF-16.

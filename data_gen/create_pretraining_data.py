@@ -10,7 +10,7 @@ import sys
 if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from data_gen.settings import GeneratorSettings
 
 
@@ -20,7 +20,7 @@ def main(settings: GeneratorSettings) -> None:
         from data_gen.generator import verify
 
         return verify(settings)
-    from jobs.runner import started
+    from bert_tf.jobs.runner import started
 
     with started(settings, "data_gen.token_blocks", "data_gen.examples") as (settings, runner):
         from data_gen.generator import create_pretraining_data

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from bert_tf.core.errors import InputError
 from data_gen import compressed
-from tfrecords.errors import InputError
 
 # Approximate input of one work unit; its examples, up to two hundred thousand, fit in memory.
 CHUNK_BYTES = 2 << 20

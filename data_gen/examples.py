@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core import storage
+from bert_tf.jobs.job import Counts
 from bert_tf.text import masking
 from data_gen import unit_files
 from data_gen.sentence_pairs import Rows, Window, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
-from jobs.job import Counts
-from tfrecords import records, schema, writer
+from tfrecords import records, schema
 
 # Keys of the random streams of a work unit: one for its rows, one for their order. Other modules use other keys.
 _ROWS, _ORDER = 1, 2
@@ -104,7 +105,7 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
             made += records.serialize(columns, features_of(settings))
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
     facts += Facts(bytes=size)
-    writer.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
+    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
     return task, facts
 
 

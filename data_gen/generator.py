@@ -9,6 +9,13 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256
+from bert_tf.jobs.content import corpus_entries, hash_range, plan_hashes
+from bert_tf.jobs.progress import Progress
+from bert_tf.jobs.runner import Runner
+from bert_tf.jobs.shard_names import output_paths
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from data_gen import disk_space
@@ -21,13 +28,7 @@ from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from data_gen.vocabulary_check import warn_of_case
-from jobs.content import corpus_entries, hash_range, plan_hashes
-from jobs.progress import Progress
-from jobs.runner import Runner
-from jobs.shard_names import output_paths
-from tfrecords import manifest, reader, writer
-from tfrecords.errors import InputError
-from tfrecords.vocabulary import tokens_sha256
+from tfrecords import manifest, reader
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
@@ -44,7 +45,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
-    writer.check_outputs(outputs, read=[*files, settings.vocab_file])
+    storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     check_corpus(files, settings.input_format)
     vocabulary = load_vocabulary(settings.vocab_file)
     warn_of_case(settings.vocab_file, vocabulary, settings.do_lower_case)
@@ -76,7 +77,7 @@ def _make(
     summary = summarize(blocks, sum(facts, Facts()), settings)
     entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
     text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-    writer.write_text(job.manifest_path, text)
+    storage.write_text(job.manifest_path, text)
     warn_of_examples(summary, settings)
     logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
     return shards

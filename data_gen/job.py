@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from bert_tf.jobs import job
 from data_gen.settings import GeneratorSettings
-from jobs import job
 
 # Increment this number whenever the same settings produce different records.
 _RECIPE = 2
@@ -17,7 +17,7 @@ class Job(job.Job):
       settings: the resolved settings.
       outputs: paths of the shards.
       vocab_sha256: SHA-256 of the vocabulary's tokens.
-      corpus: see `jobs.content.corpus_entries`.
+      corpus: see `bert_tf.jobs.content.corpus_entries`.
     """
 
     def __init__(self, settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]):

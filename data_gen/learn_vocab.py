@@ -14,7 +14,7 @@ import sys
 if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from data_gen.settings import VocabularySettings
 
 

@@ -4,7 +4,7 @@ import functools
 import importlib
 import types
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 
 @functools.cache

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, setting
-from tfrecords.flag_parsing import absolute_paths
+from bert_tf.core.command_line import require, setting
+from bert_tf.core.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
 # Rows of this length take about 1 GB of memory in each worker.

@@ -11,19 +11,20 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES
+from bert_tf.jobs.job import read_shard
+from bert_tf.jobs.progress import Progress
+from bert_tf.jobs.runner import Runner
 from data_gen import unit_files
 from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
 from data_gen.job import Job
 from data_gen.shuffle import deal
 from data_gen.token_blocks import Block
 from data_gen.work_units import Unit, plan_units, window_around
-from jobs.job import read_shard
-from jobs.progress import Progress
-from jobs.runner import Runner
 from tfrecords import writer
-from tfrecords.errors import InputError
 from tfrecords.manifest import Shard
-from tfrecords.progress_bar import SECONDS_BETWEEN_LINES
 
 # Keys of the random streams used here; `examples` uses other keys.
 _TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
@@ -116,7 +117,7 @@ def make_shards(
     tf.io.gfile.makedirs(f"{job.folder}/shards")
     shards = _shard_tasks(job, math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES))
     units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
-    writer.write_text(shards[0].units_path, json.dumps(units))
+    storage.write_text(shards[0].units_path, json.dumps(units))
     known = {task.shard: finished[task.shard] or read_shard(task.path, task.result_path) for task in shards}
     done = {index: shard for index, shard in known.items() if shard is not None}
     with Progress("shuffling", examples, "examples") as progress:
@@ -146,7 +147,7 @@ def write_shard(task: ShardTask) -> tuple[int, Shard]:
     parts = _shuffled(paths, starts, counts, task)
     size, digest = writer.write_framed(task.path, parts, task.gzip_compress)
     shard = Shard(task.name, int(counts.sum()), size, digest)
-    writer.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
+    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
     return task.shard, shard
 
 

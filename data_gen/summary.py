@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from absl import logging
 
+from bert_tf.core.errors import InputError
 from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
-from tfrecords.errors import InputError
 
 # Ordinary text stays far from these shares, whatever its language.
 _LEAST_USED = 0.8

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core import storage
 from bert_tf.tokenization import BertTokenizer
 from data_gen.documents import CHUNK_BYTES, Document, Source, read_documents
 from data_gen.sentence_pairs import Window
-from tfrecords import writer
 
 # Characters per call of the tokenizer, which takes about 50 bytes of memory per character.
 _CHARACTERS_PER_CALL = 1 << 19
@@ -93,7 +93,7 @@ def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
         block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, files, tokenizer)
         if block.documents:
             blocks.append(block)
-    writer.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
+    storage.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
     return task, blocks
 
 
@@ -159,7 +159,7 @@ def _write_block(path: str, documents: Sequence[Document], files: Sequence[str],
     if len(sizes):
         buffer = io.BytesIO()
         np.savez(buffer, tokens=tokens, sentences=lengths.astype(np.int32), documents=sizes.astype(np.int32))
-        with writer.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        with storage.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             file.write(buffer.getvalue())
     text_bytes = sum(len(sentence) + 1 for document in documents for sentence in document)
     is_unknown = tokens == tokenizer.unk_id

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core import storage
 from tfrecords import writer
 from tfrecords.reader import FRAME_BYTES
 
@@ -27,7 +28,7 @@ def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
     writer.write_records(path, (records[index] for index in order))
     offsets = np.zeros(len(records) + 1, _OFFSET)
     np.cumsum([len(records[index]) + FRAME_BYTES for index in order], out=offsets[1:])
-    with writer.atomic_path(path + _INDEX) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with storage.atomic_path(path + _INDEX) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         file.write(offsets.tobytes())
     return int(offsets[-1])
 

@@ -16,6 +16,9 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.progress import Progress
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
 from data_gen.corpus_check import check_corpus
@@ -24,9 +27,7 @@ from data_gen.segmentation import measure
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_extension import ExistingVocabulary, extend_tokens
 from data_gen.words import WordCounts, count_words
-from jobs.progress import Progress
-from tfrecords import reader, writer
-from tfrecords.errors import InputError
+from tfrecords import reader
 
 # Rarer characters become [UNK], so that a few lines in other scripts cannot fill the vocabulary.
 MAX_ALPHABET = 1000
@@ -49,7 +50,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
         contains no word; or the vocabulary to extend has no room or needs no new token.
     """
     files = reader.expand_files(settings.input_file)
-    writer.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
+    storage.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
     if not settings.overwrite and tf.io.gfile.exists(settings.output_file):
         raise InputError(
             f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
@@ -66,9 +67,9 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     text = _extended(existing, counted, settings) if existing else _learned(counted, settings)
     tokens = [line.strip() for line in text.rstrip("\n").split("\n")]
     summary = _summary(tokens, counted, existing)
-    writer.write_text(settings.output_file, text)
+    storage.write_text(settings.output_file, text)
     kept = {**dataclasses.asdict(settings), "summary": summary}
-    writer.write_text(f"{settings.output_file}.settings.json", json.dumps(kept, indent=2) + "\n")
+    storage.write_text(f"{settings.output_file}.settings.json", json.dumps(kept, indent=2) + "\n")
     _log_result(settings.output_file, summary)
     return tokens
 

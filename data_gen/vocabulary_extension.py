@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.progress import Progress
 from bert_tf.tokenization import load_vocabulary
 from data_gen.merges import JOINER, Merges
 from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_check import UNUSED, warn_of_case
-from jobs.progress import Progress
-from tfrecords.errors import InputError
 
 # Number of candidates in each round, as a multiple of the number of requested tokens. Many candidates at first
 # allow long tokens to form. The last rounds replace tokens that are never used.

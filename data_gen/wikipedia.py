@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
+from bert_tf.core.errors import InputError
 from data_gen.sentences import split_sentences
 from data_gen.wikitext import passages
-from tfrecords.errors import InputError
 
 _CHUNK = 1 << 18
 _ROOT, _ROOT_END = b"<mediawiki>", b"</mediawiki>"

@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
+from bert_tf.jobs.progress import Progress
 from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
-from jobs.progress import Progress
 
 # Bytes of text that are split into words at once.
 _BLOCK = 1 << 18

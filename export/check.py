@@ -17,8 +17,8 @@ if not __package__:  # run by path: the folder above holds the packages
 
 from absl import app
 
-from tfrecords.errors import InputError
-from tfrecords.flag_parsing import exit_code, parse_flags
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import exit_code, parse_flags
 
 
 def check(folder: str) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from export import signatures
 from export.kinds.base import ServedModel
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "model.tflite"
 _TOLERANCE = 1e-4
@@ -44,7 +44,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
             operations = sorted(set(re.findall(r"'tf\.(\w+)' op ", str(error))))
             raise _refusal(f"it cannot express {', '.join(operations)}" if operations else str(error)) from error
     path = os.path.join(folder, NAME)
-    with writer.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
+    with storage.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
         file.write(content)
     expected = function(**{name: tf.constant(values) for name, values in rows.items()})
     _check(path, content, rows, {name: value.numpy() for name, value in expected.items()}, quantize)

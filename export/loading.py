@@ -8,8 +8,8 @@ import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from bert_tf.core.errors import InputError
 from export import operations, warmup
-from tfrecords.errors import InputError
 
 # What messages of TensorFlow begin with before they say what is wrong.
 _NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import evaluations, latest, run_record
+from bert_tf.runs import evaluations, latest, run_record
 from bert_tf.training import metrics_file
 from export.sources import Source
 

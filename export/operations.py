@@ -8,7 +8,7 @@ import tensorflow_text  # noqa: F401 its modules list its operations
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 # Functions of the process that wrote the graph; no other process has them.
 _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}

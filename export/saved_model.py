@@ -11,15 +11,14 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, command_line
+from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.core import command_line, storage
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
-from bert_tf.runs import checkpoint_tokenizer
 from export import litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
 from export.sources import Source
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 LABELS_NAME = "labels.txt"
 # A SavedModel's folder for additional files; TF Serving ignores files there that it does not know.
@@ -53,7 +52,7 @@ def _write(source: Source, settings: ExportSettings) -> str:
     """Writes a version; returns its folder."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        writer.temporary_folder(versions.beside(settings.export_dir)) as temporary,
+        storage.temporary_folder(versions.beside(settings.export_dir)) as temporary,
     ):
         with _named(settings.export_dir, temporary):
             _write_files(source, settings, folder, temporary)
@@ -76,7 +75,7 @@ def _write_files(source: Source, settings: ExportSettings, assets_folder: str, f
         signatures.set_method(folder, served.method)
         warmup.write(folder, versions.model_name(settings.export_dir), requests)
         loading.check(folder)
-    writer.write_text(os.path.join(folder, SETTINGS_NAME), command_line.to_json(settings))
+    storage.write_text(os.path.join(folder, SETTINGS_NAME), command_line.to_json(settings))
 
 
 @contextlib.contextmanager
@@ -98,6 +97,6 @@ def _assets(source: Source, settings: Mapping[str, Any], folder: str) -> dict[st
     if source.description.labels:
         texts[LABELS_NAME] = "".join(f"{label}\n" for label in source.description.labels)
     for name, text in texts.items():
-        writer.write_text(os.path.join(folder, name), text)
+        storage.write_text(os.path.join(folder, name), text)
     checkpoint_tokenizer.copy_vocabulary(source.tokenizer.vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
     return {name.partition(".")[0]: os.path.join(folder, name) for name in (*texts, checkpoints.VOCABULARY_NAME)}

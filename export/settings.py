@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from bert_tf.command_line import require, require_folder, require_positive, setting
+from bert_tf.core.command_line import require, require_folder, require_positive, setting
 
 # Flags that only kinds without a task have.
 _FLAGS_OF_KINDS = (

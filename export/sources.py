@@ -6,18 +6,17 @@ import os
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert, head_maker
-from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
+from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import CHECKPOINT_KINDS, KINDS
 from export.kinds.base import ServedModel, ServedTask
 from export.settings import ExportSettings
-from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)

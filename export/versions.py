@@ -5,8 +5,8 @@ import re
 
 import tensorflow as tf
 
-from tfrecords import writer
-from tfrecords.errors import InputError
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -30,17 +30,17 @@ def check(export_dir: str) -> None:
     """
     path = export_dir.rstrip("/")
     if is_version(path):
-        writer.check_new_folder(path, "export_dir")
+        storage.check_new_folder(path, "export_dir")
         return
     if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
         raise InputError(f"--export_dir={path}: is a file; give a model's folder, or a new version in it")
     names = _names(path)
-    if names and not any(_VERSION.fullmatch(name) or writer.TEMPORARY in name for name in names):
+    if names and not any(_VERSION.fullmatch(name) or storage.TEMPORARY in name for name in names):
         raise InputError(
             f"--export_dir={path}: is not empty and holds no version of a model; give a new folder, or one whose "
             "folders are version numbers"
         )
-    writer.check_writable(path, "export_dir")
+    storage.check_writable(path, "export_dir")
 
 
 def beside(export_dir: str) -> str:
@@ -62,14 +62,14 @@ def publish(temporary: str, export_dir: str) -> str:
     """
     path = export_dir.rstrip("/")
     if is_version(path):
-        writer.publish_folder(temporary, path)
+        storage.publish_folder(temporary, path)
         return path
     while True:
         taken = [int(name) for name in _names(path) if _VERSION.fullmatch(name)]
         version = os.path.join(path, str(max(taken, default=0) + 1))
         try:
-            writer.publish_folder(temporary, version)
-        except writer.FolderTakenError:
+            storage.publish_folder(temporary, version)
+        except storage.FolderTakenError:
             continue
         return version
 

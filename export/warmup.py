@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from tfrecords.datasets import without_autotune
+from bert_tf.core.datasets import without_autotune
 
 NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _KINDS = ("classify", "regress", "predict")

@@ -101,7 +101,7 @@ def _known_peak():
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk():
-    """No test cuts the power, so none needs its files flushed; `test_writer.py` sees that they would be."""
+    """No test cuts the power, so none needs its files flushed; `test_storage.py` sees that they would be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

@@ -6,12 +6,15 @@ import pathlib
 import pytest
 
 from benchmarks.question_sentences import of_sentences
-from bert_tf.command_line import parse
+from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
-from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 
 # task, lines of train.tsv, epochs, learning rate, main metric, and a bound between chance and what a few seeds reach
 TASKS = [

@@ -13,25 +13,20 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf import extract_features, glue_submission, run_classifier, run_ner, run_squad, run_swag, score_text
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import (
-    ClassifierSettings,
-    ConversionSettings,
-    FeaturesSettings,
-    GlueSubmissionSettings,
-    NerSettings,
-    ScoringSettings,
-    SquadSettings,
-    SwagSettings,
-)
+from bert_tf.settings import ConversionSettings, FeaturesSettings, GlueSubmissionSettings, ScoringSettings
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 from export import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.tasks import test_records_task
-from tests.bert_tf.tasks.test_glue_layouts import MNLI, MNLI_DEV, NLI, mnli, write_files
-from tests.bert_tf.tasks.test_glue_results import make_run
-from tfrecords.errors import InputError
+from tests.bert_tf.tasks.classification import test_records_task
+from tests.bert_tf.tasks.classification.test_glue_layouts import MNLI, MNLI_DEV, NLI, mnli, write_files
+from tests.bert_tf.tasks.classification.test_glue_results import make_run
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
 SCRIPTS = {

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfrecords import writer
-from tfrecords.errors import InputError
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 
 SUFFIX = ".manifest.json"
 
@@ -94,7 +94,7 @@ def find_manifest(path: str) -> dict | None:
     if entries := read_manifest(manifest_path(path)):
         return entries
     folder = os.path.dirname(path)
-    for name in sorted(writer.list_folder(folder or ".")):
+    for name in sorted(storage.list_folder(folder or ".")):
         if name.endswith(SUFFIX):
             try:
                 entries = read_manifest(os.path.join(folder, name))

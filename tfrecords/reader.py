@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfrecords import manifest, schema, writer
-from tfrecords.datasets import without_autotune
-from tfrecords.errors import InputError
-from tfrecords.flag_parsing import items
+from bert_tf.core import storage
+from bert_tf.core.datasets import without_autotune
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
+from tfrecords import manifest, schema
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 # TFRecord framing of a record: its length, a checksum of the length, and a checksum of the record.
@@ -59,14 +60,14 @@ def _matches(pattern: str, flag: str) -> list[str]:
     try:
         if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
             # TensorFlow would take the folder's name for a glob too.
-            found = [os.path.join(folder, one) for one in fnmatch.filter(writer.list_folder(folder), name)]
+            found = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
         else:
             found = tf.io.gfile.glob(pattern)
     except UnicodeDecodeError as error:
         raise InputError(
             f"--{flag}: {pattern}: a name in this folder is not UTF-8 ({error.object!r}); rename that file"
         ) from error
-    records = [one for one in found if not tf.io.gfile.isdir(one) and writer.TEMPORARY not in os.path.basename(one)]
+    records = [one for one in found if not tf.io.gfile.isdir(one) and storage.TEMPORARY not in os.path.basename(one)]
     kept = sorted(one for one in records if not one.endswith(manifest.SUFFIX))
     if not kept:
         what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
@@ -219,6 +220,6 @@ def find_faults(path: str) -> Iterator[str]:
         name = os.path.join(os.path.dirname(path), shard.name)
         if not tf.io.gfile.exists(name):
             yield f"{name}: missing; run the command that made it again"
-        elif writer.sha256(name) != shard.sha256:
+        elif storage.sha256(name) != shard.sha256:
             damage = find_damage([name]) or f"{name}: differs from what was written"
             yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

@@ -18,8 +18,8 @@ if not __package__:  # run by path: the packages are in the parent folder
 
 from absl import app, flags
 
-from tfrecords.errors import InputError
-from tfrecords.flag_parsing import exit_code, is_utf8, parse_flags
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import exit_code, is_utf8, parse_flags
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -113,7 +113,8 @@ def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
     """Reads the given vocabulary, or the one named by the manifest beside the file, and compares their tokens."""
     import tensorflow as tf
 
-    from tfrecords import manifest, reader, vocabulary
+    from bert_tf.core import vocabulary_file
+    from tfrecords import manifest, reader
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; check the path")
@@ -126,9 +127,9 @@ def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
     if not vocab_file:
         what = f"the vocabulary of its manifest, {named}, is not there" if named else "no manifest names its vocabulary"
         raise InputError(f"{path}: {what}; give --vocab_file")
-    tokens = vocabulary.read_tokens(vocab_file)
+    tokens = vocabulary_file.read_tokens(vocab_file)
     made_with = entries.get("vocab_sha256")
-    if made_with and made_with != vocabulary.tokens_sha256(tokens) and not ignore_manifest:
+    if made_with and made_with != vocabulary_file.tokens_sha256(tokens) and not ignore_manifest:
         raise InputError(
             f"{vocab_file}: not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
             "that one as --vocab_file, or --ignore_manifest to show the data with this one"

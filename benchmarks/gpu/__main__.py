@@ -35,7 +35,7 @@ def main() -> None:
     if unknown:
         sys.exit(f"error: --cases: no case {unknown[0]}; it must be of {', '.join(CASES)}")
     if arguments.half == "lower":
-        from compile_check import xla_flags
+        from bert_tf.compile_check import xla_flags
 
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

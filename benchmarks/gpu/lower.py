@@ -13,11 +13,11 @@ import tensorflow as tf
 from benchmarks.gpu import cases
 from benchmarks.gpu.bundle import Argument, Bundle, template, write
 from benchmarks.gpu.cases import Case
+from bert_tf.compile_check import programs, steps
 from bert_tf.config import BertConfig
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 from bert_tf.training.trainer import Trainer
-from compile_check import programs, steps
 
 # The template follows from the first two batch sizes. The third one verifies it. For smaller batches, TensorFlow leaves
 # more unused operations in a packed step, which XLA removes.

@@ -15,8 +15,8 @@ import sys
 from benchmarks.gpu import bundle
 from benchmarks.gpu.bundle import Bundle
 from benchmarks.gpu.worker import COMPILED, EAGER, OURS
-from compile_check import largest_batch
-from compile_check.programs import Compiled, DoesNotFit
+from bert_tf.compile_check import largest_batch
+from bert_tf.compile_check.programs import Compiled, DoesNotFit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = {

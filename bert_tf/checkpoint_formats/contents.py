@@ -13,8 +13,8 @@ from absl import logging
 
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
-from tfrecords.errors import InputError
-from tfrecords.progress_bar import ProgressBar
+from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import ProgressBar
 
 GROWTH_COMMAND = (
     "convert_checkpoint --vocab_file=OLD --extended_vocab_file=NEW extends the model to a larger vocabulary"

@@ -5,8 +5,8 @@ import os
 
 from absl import logging
 
-from bert_tf.checkpoint_formats.location import pickle_command, pickled_weights
-from tfrecords.errors import InputError
+from bert_tf.checkpoint_formats.pickles import pickle_command, pickled_weights
+from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
 # Neither pickles nor files of other frameworks.

@@ -13,8 +13,8 @@ from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_ten
 from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
 from bert_tf.checkpoint_formats.model_config import read as read_config
 from bert_tf.config import BertConfig
-from tfrecords import writer
-from tfrecords.errors import InputError
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 
 FILE_NAME = "model.safetensors"
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -241,7 +241,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
     config_file = os.path.join(folder, HUGGING_FACE_NAME)
-    writer.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    storage.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     path = os.path.join(folder, FILE_NAME)
     try:
         # transformers requires "pt", whichever library wrote the file

@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, read_json, refuse_other_architectures
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"

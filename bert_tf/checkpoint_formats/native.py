@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 _STEP = "global_step"
 # Entries that TensorFlow adds.

@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from bert_tf.checkpoint_formats.contents import StoredTensor
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
 _WORDS = "embeddings/word_embeddings"

@@ -15,7 +15,7 @@ from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
 from bert_tf.config import BertConfig
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
 # The output layer of BertPretrainer, which uses the encoder's pooler; the table has that of BertPretrainerV2.

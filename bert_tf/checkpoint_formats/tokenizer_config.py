@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hub
 from bert_tf.config import read_json
+from bert_tf.core import storage
 from bert_tf.tokenization import TOKENIZER_JSON
-from tfrecords import writer
 
 NAME = "tokenizer_config.json"
 # The names of published models of google-research/bert, tf-models-official and Hugging Face.
@@ -112,4 +112,4 @@ def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mappi
         entries["tokenizer_class"] = "BertTokenizer"
     if do_lower_case is not None:
         entries["do_lower_case"] = do_lower_case
-    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

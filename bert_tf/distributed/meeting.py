@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from absl import logging
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 _PATIENCE = 3600.0  # seconds
 _SECONDS_BETWEEN_LINES = 30.0

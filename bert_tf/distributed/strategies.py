@@ -10,11 +10,11 @@ import tf_keras as keras
 from absl import logging
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
+from bert_tf.core.datasets import without_autotune
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import workers
 from bert_tf.modeling.precision import policy_name
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
-from tfrecords.datasets import without_autotune
-from tfrecords.errors import InputError
 
 # Options of glibc's mallopt
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core.errors import InputError
 from bert_tf.distributed.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
-from tfrecords.errors import InputError
 
 _SECONDS_FOR_A_FILE = 60.0
 

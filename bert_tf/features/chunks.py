@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.features.rows import Rows
-from jobs import parts
+from bert_tf.jobs import parts
 
 # Columns with an entry for each token.
 TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")

@@ -9,27 +9,27 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import logging
 
+from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.features import model
 from bert_tf.features.chunks import Chunk, Facts, Output
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.formats import find_format
 from bert_tf.features.rows import Rows
 from bert_tf.features.texts import Text, read_texts
+from bert_tf.jobs import parts
+from bert_tf.jobs.job import Job
+from bert_tf.jobs.parts import PartTask, ShardTask
+from bert_tf.jobs.runner import Runner
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.tokenization import load_vocabulary
-from jobs import parts
-from jobs.job import Job
-from jobs.parts import PartTask, ShardTask
-from jobs.runner import Runner
 from tfrecords import manifest
-from tfrecords.vocabulary import tokens_sha256
 
 # Increment this number whenever the same settings produce other bytes.
 _RECIPE = 1
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, then their manifest; see `jobs.parts.run`.
+    """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.parts.run`.
 
     Raises:
       InputError: a file is missing or empty, the encoder lacks a layer, a line is not what the format says, or the

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
+from bert_tf.core.errors import InputError
 from bert_tf.features import model
 from bert_tf.features.packed_encoder import PackedEncoder
 from bert_tf.features.pooling import Pooling
 from bert_tf.features.rows import RowMaker, Rows
 from bert_tf.features.texts import Text
+from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
-from jobs.progress import Progress
-from tfrecords.errors import InputError
 
 # Texts that are tokenized at once, and their bytes; vectors that are held at once.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
 from bert_tf.features.rows import NOWHERE
-from jobs import local_files
+from bert_tf.jobs import local_files
 
 # The original's.
 _DIGITS = 6

@@ -6,15 +6,14 @@ Paper: section 5.3.
 import dataclasses
 import os
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.features.pooling import longest_sentence, pooling_of
-from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings.features import VectorSettings
-from tfrecords.errors import InputError
 
 _DEFAULT_LENGTH = 128
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
-from jobs import local_files
+from bert_tf.jobs import local_files
 
 _BLOCK_BYTES = 1 << 20
 # A zip archive has dates; the earliest it can have keeps the bytes of a shard the same.

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from bert_tf.core.errors import InputError
 from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
-from jobs import local_files
-from tfrecords.errors import InputError
+from bert_tf.jobs import local_files
 
 try:
     import pyarrow

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 # sentence-transformers' names of what `Pooling` computes, before and since its version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}

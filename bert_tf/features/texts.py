@@ -5,9 +5,9 @@ import json
 import re
 from collections.abc import Iterator
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.line_ranges import LineRange, read_lines
 from bert_tf.settings.features import FeaturesSettings
-from jobs.sources import Source, read_lines
-from tfrecords.errors import InputError
 
 # The original's rule: the last separator counts.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
@@ -32,7 +32,7 @@ class Text:
     is_damaged: bool = False
 
 
-def read_texts(source: Source, settings: FeaturesSettings) -> Iterator[Text]:
+def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
     """Yields the texts of a source; an empty line is an empty text, in JSON Lines it is skipped.
 
     Raises:

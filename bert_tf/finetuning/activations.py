@@ -25,14 +25,14 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf.checkpoints import variables_by_path
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.jobs.progress import Progress
 from bert_tf.tokenization import BertTokenizer
-from jobs.progress import Progress
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 _VERSION = 1
 _DTYPE = np.float16
@@ -271,7 +271,7 @@ def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.nd
                 count = parts.counts[row]
                 whole[starts[row] : starts[row] + count] = values[:count]
         shown.update(sum(row in starts for row in row_ids.tolist()))
-    with writer.atomic_path(parts.path(number)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with storage.atomic_path(parts.path(number)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         data = io.BytesIO()
         np.save(data, whole)
         file.write(data.getvalue())

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from bert_tf.core.datasets import without_autotune
 from bert_tf.finetuning.row_plan import PackedShape, RowPlan
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
-from tfrecords.datasets import without_autotune
 
 # In a packed batch this prefix marks the columns that have an entry for each row; the others describe packed rows.
 _ROW = "row/"

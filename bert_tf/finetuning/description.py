@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Task
+from bert_tf.runs import latest
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "task.json"
 
@@ -81,7 +81,7 @@ def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Se
 def write(folder: str, description: TaskDescription) -> None:
     """Writes `task.json` into a run's folder."""
     text = json.dumps(dataclasses.asdict(description), indent=2, ensure_ascii=False)
-    writer.write_text(os.path.join(folder, NAME), text + "\n")
+    storage.write_text(os.path.join(folder, NAME), text + "\n")
 
 
 def exists(folder: str) -> bool:

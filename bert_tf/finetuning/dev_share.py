@@ -3,13 +3,12 @@
 import dataclasses
 from typing import TypeVar
 
-from bert_tf.checkpoint_formats import run_record
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_folder
+from bert_tf.runs import run_folder, run_record
 from bert_tf.settings import FineTuningSettings
-from tfrecords.errors import InputError
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 

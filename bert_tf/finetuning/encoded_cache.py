@@ -18,11 +18,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import storage
+from bert_tf.core.datasets import without_autotune
 from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
-from tfrecords import writer
-from tfrecords.datasets import without_autotune
 
 FOLDER = "encoded"
 # A change of tokenization or of the file format makes caches of earlier versions useless.
@@ -86,7 +86,7 @@ def _write(path: str, split: Split) -> None:
     tf.io.gfile.makedirs(os.path.dirname(path))
     columns = {**split.columns, _EXAMPLE_IDS: tf.constant(split.example_ids), _LENGTHS: tf.constant(split.lengths)}
     columns[_TOTAL] = tf.fill([len(split)], len(split))  # tells a file that lacks its last records
-    with writer.atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+    with storage.atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
         for begin in range(0, max(1, len(split)), _ROWS_PER_RECORD):
             rows = {name: column[begin : begin + _ROWS_PER_RECORD] for name, column in columns.items()}
             file.write(_record(rows))

@@ -13,8 +13,8 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.core import storage
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
     activations,
@@ -37,13 +37,12 @@ from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.layers import created_as_zeros
-from bert_tf.runs import checkpoint_tokenizer, checkpoint_watch, chosen_checkpoint, run_folder
+from bert_tf.runs import checkpoint_watch, chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, memory, metrics, resume
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
-from tfrecords import writer
 
 # Predictions and loss of the rows of the dev split, by the step of the weights.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
@@ -295,7 +294,7 @@ def _make_trainer(
 def _write_description(run: PreparedRun) -> None:
     """Writes beside the checkpoints what evaluation and export need: configuration, vocabulary, task."""
     settings, folder = run.settings, run.settings.output_dir
-    writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
+    storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
     checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
     description.write(folder, prepared_run.described(run))
 

@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import evaluations, latest, run_record
-from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import data_summary, description, dev_share, evaluated_data, prediction_files, prepared_run
 from bert_tf.finetuning.evaluated_data import EvaluatedData
@@ -23,12 +23,11 @@ from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import checkpoint_tokenizer, chosen_checkpoint, run_folder
+from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_folder, run_record
+from bert_tf.runs.latest import ResumePoint
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "ensemble.json"
 
@@ -63,7 +62,7 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
     if run_record.read_phases(settings.output_dir):
         raise InputError(f"--output_dir={settings.output_dir}: holds a run; give another folder for the ensemble")
     _refuse_other(settings.output_dir, members)
-    writer.check_writable(settings.output_dir, "output_dir")
+    storage.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy):
         task.check_checkpoint(settings.output_dir, None)
@@ -169,7 +168,7 @@ def _write(
     tf.io.gfile.makedirs(folder)
     paths = [run_folder.resolved_path(member.prefix) for member in members]
     entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
-    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
         scores = task.scores(split, predictions)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import prediction_files
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress
-from tfrecords.errors import InputError
 
 DEV = metrics_file.DEV
 # Beginnings of the names of files that a task keeps of an evaluation.

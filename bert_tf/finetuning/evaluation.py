@@ -11,8 +11,8 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.task import Task
+from bert_tf.jobs.progress import Progress
 from bert_tf.training.batch_parts import side_by_side
-from jobs.progress import Progress
 
 
 def evaluate_rows(

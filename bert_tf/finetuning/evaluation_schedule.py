@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_checkpoints
+from bert_tf.runs import evaluations, run_checkpoints
 from bert_tf.settings import FineTuningSettings
-from tfrecords.errors import InputError
 
 
 def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list[int]:

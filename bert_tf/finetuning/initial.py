@@ -10,13 +10,12 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import hugging_face, names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import checkpoint_tokenizer
 
 # Labels that a message lists.
 _MOST_LISTED = 10

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops
-from tfrecords.errors import InputError
 
 # `--frozen_layers` of a run that trains only the head.
 WHOLE_ENCODER = -1

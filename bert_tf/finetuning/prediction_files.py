@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.runs import run_folder
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME, EARLIER = "test_data.json", "earlier_predictions"
 
@@ -120,7 +120,7 @@ def _write(folder: str, files: _Files) -> None:
     """Writes the record of a folder; removes it, and the folder of earlier predictions, where no file is left."""
     path = os.path.join(folder, NAME)
     if files:
-        writer.write_text(path, json.dumps({"files": files}, indent=2) + "\n")
+        storage.write_text(path, json.dumps({"files": files}, indent=2) + "\n")
         return
     if tf.io.gfile.exists(path):
         tf.io.gfile.remove(path)

@@ -12,8 +12,8 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest, run_record
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import description, encoded_cache, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
@@ -22,11 +22,10 @@ from bert_tf.finetuning.model import head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
-from bert_tf.runs import run_folder
+from bert_tf.runs import latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory
-from tfrecords.errors import InputError
 
 # Fewer steps than these rarely train a head.
 _FEW_STEPS = 100

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 
 class HeldOut(NamedTuple):

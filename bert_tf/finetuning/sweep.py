@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, Results, Trial
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_checkpoints, run_folder
+from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
-from tfrecords.errors import InputError
 
 # What trials differ in, or what follows from that, among the facts of a run's optimizer.
 _OF_A_TRIAL = (

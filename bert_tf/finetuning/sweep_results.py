@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest, run_record
-from bert_tf.checkpoint_formats.evaluations import rank
-from bert_tf.runs import run_checkpoints
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import latest, run_checkpoints, run_record
+from bert_tf.runs.evaluations import rank
 from bert_tf.settings import FineTuningSettings
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "results.json"
 TRIALS = "trials"
@@ -245,7 +244,7 @@ def write(folder: str, results: Results) -> None:
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
         "facts": results.facts,
     }
-    writer.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
 
 
 def best_folder(folder: str, allow_unfinished: bool) -> str:

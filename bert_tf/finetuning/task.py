@@ -24,9 +24,10 @@ from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
-from bert_tf.training.metrics import Metric
+from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
+ACCURACY = Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True)
 SPLITS = ("train", "dev", "test")
 _TEXTS_PER_CALL = 4096
 

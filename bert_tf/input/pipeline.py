@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core.datasets import without_autotune
+from bert_tf.core.errors import InputError
 from bert_tf.input import packed_rows, record_order
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.text import masking
 from tfrecords import reader, schema
-from tfrecords.datasets import without_autotune
-from tfrecords.errors import InputError
 
 _BEYOND_VOCABULARY = "ids beyond vocab_size"
 _MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")

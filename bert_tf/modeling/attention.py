@@ -5,7 +5,7 @@ Paper: section 3 ("Model Architecture"); section 5.1 for attention in one direct
 Letters: B batch, S sequence length, Q positions that are read, H hidden size, A heads, D = H / A.
 
 `Attention._contexts` is the definition: plain operations, whose gradients TensorFlow derives. The fused operations
-compute the same faster, and `tests/bert_tf/test_fused_parity.py` holds them to it. So a new kind of attention
+compute the same faster, and `tests/bert_tf/modeling/test_fused_parity.py` holds them to it. So a new kind of attention
 begins here, with `BertEncoder(config, fused=False)`.
 
 The softmax is computed in float32 whatever the compute dtype.

@@ -12,24 +12,24 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import latest, run_record
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, phases, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_checkpoints, find_blanks, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import checkpoint_tokenizer, run_checkpoints, run_folder
+from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
 from bert_tf.training import flops, loop, memory, metrics, resume, traced_graphs
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
-from tfrecords import reader, writer
-from tfrecords.errors import InputError
+from tfrecords import reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _train_phase(
         if chief:
             lock.make_folder()
             run_folder.begin(folder, phase.facts, found.step)
-            writer.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
+            storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
             lower = data.vocabulary.do_lower_case if data.vocabulary else None
             checkpoint_tokenizer.keep(folder, data.vocab_file, lower, config.max_position_embeddings)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))

@@ -10,19 +10,18 @@ import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
 from bert_tf.pretraining.record_files import PretrainingData, reading_options
-from bert_tf.runs import checkpoint_watch, run_folder
+from bert_tf.runs import checkpoint_watch, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file, progress, summaries
 from bert_tf.training.trainer import Trainer
-from tfrecords.errors import InputError
 
 # Writes a report of the run in a folder. The caller passes it in, so that training needs no drawing library.
 Report = Callable[[str], None]

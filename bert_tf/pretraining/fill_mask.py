@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import CLS, MASK, SEP, BertTokenizer
-from tfrecords.errors import InputError
 
 NAME = "fill_mask.jsonl"
 EVALUATOR_NAME = "fill_mask-eval.jsonl"

@@ -9,9 +9,9 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-from bert_tf import command_line
+from bert_tf.core import command_line
+from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, PretrainingSettings
-from tfrecords.errors import InputError
 
 # A phase may change how devices compute a step, but neither the devices nor the update rule.
 _MAY_CHANGE = {"gradient_accumulation_steps", "skip_non_finite_steps", "recompute_activations"}

@@ -14,6 +14,9 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
+from bert_tf.core.vocabulary_file import file_sha256
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
 from bert_tf.runs import run_folder
@@ -23,9 +26,6 @@ from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema
-from tfrecords.errors import InputError
-from tfrecords.flag_parsing import items
-from tfrecords.vocabulary import file_sha256
 
 # Settings of the generator that say how to mask; the first ones have a flag of their own where the rows are masked.
 _BY_FLAG = ("max_predictions_per_seq", "masked_lm_prob")

@@ -17,10 +17,10 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import BertTokenizer
-from tfrecords.errors import InputError
 
 # A step's rows are padded to one of these lengths, each of which is traced once.
 _LENGTHS = (16, 32, 64, 128, 256)

@@ -11,27 +11,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.distributed.strategies import silence_compilation_messages
+from bert_tf.jobs import local_files, parts
+from bert_tf.jobs.job import Job
+from bert_tf.jobs.line_ranges import LineRange, read_lines
+from bert_tf.jobs.parts import PartTask, ShardTask
+from bert_tf.jobs.runner import Runner
 from bert_tf.pretraining import fill_mask, scoring
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.scoring import MaskedScorer, Text
-from bert_tf.runs import checkpoint_tokenizer
 from bert_tf.settings import ScoringSettings
 from bert_tf.settings.scoring import FILL_MASK, LIKELIHOOD
 from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
 from bert_tf.training import metrics
-from jobs import local_files, parts
-from jobs.job import Job
-from jobs.parts import PartTask, ShardTask
-from jobs.runner import Runner
-from jobs.sources import Source, read_lines
 from tfrecords import manifest
-from tfrecords.errors import InputError
-from tfrecords.vocabulary import tokens_sha256
 
 # Increment this number whenever the same settings produce other bytes.
 _RECIPE = 1
@@ -53,7 +52,7 @@ class Facts(parts.Facts):
 
 
 def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes one JSON object for each text into shards, then their manifest; see `jobs.parts.run`.
+    """Writes one JSON object for each text into shards, then their manifest; see `bert_tf.jobs.parts.run`.
 
     Raises:
       InputError: the checkpoint is not a pre-trained masked LM, or the existing set has other settings; or a text
@@ -66,7 +65,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
         "weights_sha256": contents.sha256(scored),
     }
 
-    def check(sources: Sequence[Source]) -> None:
+    def check(sources: Sequence[LineRange]) -> None:
         if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
             raise InputError(f"--input_file={settings.input_file}: holds no text; write one a line")
 
@@ -106,12 +105,12 @@ def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
     return MaskedScorer(model, tokenizer, settings.batch_size, settings.num_guesses, settings.hide_rest_of_word)
 
 
-def _count_texts(settings: ScoringSettings, source: Source) -> int:
+def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
     """Returns the number of texts of a source; refuses what cannot be scored."""
     return sum(1 for _ in _texts(settings, source))
 
 
-def _texts(settings: ScoringSettings, source: Source) -> Iterator[Text]:
+def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
     """Yields the texts of a source; blank lines are left out.
 
     Raises:
@@ -131,7 +130,7 @@ def _texts(settings: ScoringSettings, source: Source) -> Iterator[Text]:
         yield Text(number, line, Row(ids, np.zeros_like(ids), range(1, len(ids) - 1), tokens))
 
 
-def _numbered_lines(source: Source) -> Iterator[tuple[int, str, str]]:
+def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
     """Yields the number of each line in all files together, from 1, its place for messages, and its text."""
     for offset, raw in enumerate(read_lines(source)):
         number = source.first_in_file + offset + 1

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from absl import app
 
-from tfrecords.errors import InputError
-from tfrecords.flag_parsing import exit_code, parse_flags
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import exit_code, parse_flags
 
 
 def main(words: Sequence[str]) -> int:

@@ -14,11 +14,12 @@ from sklearn.metrics import confusion_matrix
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import conll_files, entity_scores, evaluation_file, tag_schemes
-from bert_tf.finetuning.tasks.scores import SCORES
-from bert_tf.finetuning.tasks.tagging import DEV_PREDICTIONS, OTHER_PREDICTIONS, TAGGING
 from bert_tf.report import charts
 from bert_tf.report.page import elements
+from bert_tf.tasks import evaluation_file
+from bert_tf.tasks.classification.scores import SCORES
+from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
+from bert_tf.tasks.tagging.tagging_task import DEV_PREDICTIONS, OTHER_PREDICTIONS, TAGGING
 from bert_tf.training import metrics_file
 
 # A larger matrix cannot be read.

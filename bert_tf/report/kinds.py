@@ -3,11 +3,15 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from bert_tf.checkpoint_formats.run_record import Phase
-from bert_tf.finetuning.tasks import squad_results
-from bert_tf.finetuning.tasks.tagging import TAGGING
 from bert_tf.pretraining import objective
-from bert_tf.settings import ClassifierSettings, NerSettings, PretrainingSettings, SquadSettings, SwagSettings
+from bert_tf.runs.run_record import Phase
+from bert_tf.settings import PretrainingSettings
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
+from bert_tf.tasks.tagging.tagging_task import TAGGING
 from bert_tf.training import metrics
 
 # The settings that a report shows, of those that a script has and a user gave.

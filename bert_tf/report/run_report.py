@@ -9,17 +9,17 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations, run_record
-from bert_tf.checkpoint_formats.evaluations import Evaluations, rank
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import charts, evaluation, kinds, page, sweep_report
 from bert_tf.report.page import elements
-from bert_tf.settings import IN_MEMORY
+from bert_tf.runs import evaluations, run_record
+from bert_tf.runs.evaluations import Evaluations, rank
+from bert_tf.tasks.classification.settings import IN_MEMORY
 from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 NAME = "report.html"
 _METRICS = (metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
@@ -82,7 +82,7 @@ def _reason(error: Exception) -> str:
 def _write(output_dir: str) -> str:
     text = sweep_report.page(output_dir) if sweep_results.exists(output_dir) else _page(output_dir)
     path = os.path.join(output_dir, NAME)
-    writer.write_text(path, text)
+    storage.write_text(path, text)
     return path
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
+from bert_tf.runs import latest
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 

@@ -5,8 +5,8 @@ Paper: appendix A.3 (choice on the dev set).
 
 from absl import logging
 
-from bert_tf.checkpoint_formats import best, evaluations, latest
-from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.runs import best, evaluations, latest
+from bert_tf.runs.latest import ResumePoint
 
 _LAST = "--use_checkpoint=last"
 

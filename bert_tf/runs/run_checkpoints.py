@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import best, evaluations
-from bert_tf.checkpoint_formats.latest import ResumePoint, indexes, prefixes, step_of
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, write_without_optimizer
-from tfrecords import writer
-from tfrecords.errors import InputError
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import best, evaluations
+from bert_tf.runs.latest import ResumePoint, indexes, prefixes, step_of
 
 # How many are kept by default.
 KEPT = 5
@@ -121,7 +121,7 @@ def tidy(folder: str, found: ResumePoint) -> None:
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
     for name in tf.io.gfile.listdir(folder):
         # another process that evaluates may be writing these
-        half_written = writer.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
+        half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
         # a kill during deletion leaves data without its index
         if half_written or (data_of and data_of[1] not in whole):
@@ -227,7 +227,7 @@ def _flush(path: str) -> None:
 
 def _name_latest(folder: str, names: list[str]) -> None:
     lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
-    writer.write_text(os.path.join(folder, STATE_NAME), "".join(f"{line}\n" for line in lines))
+    storage.write_text(os.path.join(folder, STATE_NAME), "".join(f"{line}\n" for line in lines))
     if _is_local(folder):
         _flush(folder)
 

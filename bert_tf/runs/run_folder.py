@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import evaluations, latest, run_record
+from bert_tf.core import lock, storage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
-from tfrecords import lock, writer
-from tfrecords.errors import InputError
 
 # The script that trains each kind of model; classifiers of all kinds have the same.
 _SCRIPTS = {"pretraining": "run_pretraining", "span": "run_squad", "tagging": "run_ner", "choice": "run_swag"}
@@ -36,7 +36,7 @@ class Lock:
         )
 
     def __enter__(self) -> "Lock":
-        writer.check_writable(self._output_dir, "output_dir")
+        storage.check_writable(self._output_dir, "output_dir")
         if tf.io.gfile.isdir(self._output_dir):
             self._lock.take()
         return self

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import check_values, require, require_folder, setting
+from bert_tf.core.command_line import check_values, require, require_folder, setting
 
 # Accepted names of the formats.
 FORMATS = {

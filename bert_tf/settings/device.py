@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from bert_tf.command_line import check_values, hidden_modules, require, require_positive, setting
+from bert_tf.core.command_line import check_values, hidden_modules, require, require_positive, setting
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ Paper: section 5.3.
 
 import dataclasses
 
-from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.core.command_line import check_values, require, require_positive, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 

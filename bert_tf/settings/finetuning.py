@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from bert_tf.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
-from tfrecords.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)

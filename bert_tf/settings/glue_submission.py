@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from bert_tf.command_line import require, setting
-from tfrecords.flag_parsing import items
+from bert_tf.core.command_line import require, setting
+from bert_tf.core.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)

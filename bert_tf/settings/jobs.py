@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bert_tf.command_line import require, setting
-from tfrecords.flag_parsing import absolute_paths
+from bert_tf.core.command_line import require, setting
+from bert_tf.core.flag_parsing import absolute_paths
 
 _MAX_WORKERS = 4096
 # The formats that the ends of file names mean, also some that nothing here writes.

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, require_positive, setting
 from bert_tf.settings.training import TrainingSettings
 
 

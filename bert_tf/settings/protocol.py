@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from bert_tf.command_line import require, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.settings.training import TrainingSettings
 
 # What a sweep varies, and the flag that lists the values.

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.command_line import check_values, require, require_positive, setting
+from bert_tf.core.command_line import check_values, require, require_positive, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 

@@ -7,8 +7,8 @@ import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 
-from tfrecords.errors import InputError
-from tfrecords.vocabulary import tokens_sha256 as tokens_sha256  # fine-tuning and export compare by it too
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # fine-tuning and export compare by it too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class DataVocabulary:
     Attributes:
       data: the file of records.
       vocab_file: path of the vocabulary when the records were made.
-      sha256: of its tokens, see `tfrecords.vocabulary`.
+      sha256: of its tokens, see `bert_tf.core.vocabulary_file`.
       do_lower_case: whether the text was lower-cased; None where nothing tells.
     """
 

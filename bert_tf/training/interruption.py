@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from bert_tf.command_line import Terminated
+from bert_tf.core.command_line import Terminated
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -13,18 +13,17 @@ import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input.record_order import Position
-from bert_tf.runs import run_checkpoints, run_folder
+from bert_tf.runs import latest, run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import metrics_file, resume, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.metrics import NotFinite
 from bert_tf.training.progress import Progress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 # Without a TPU a return to Python costs nothing, so loops are short enough to show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
@@ -214,7 +213,7 @@ class _Run:
         path, written = os.path.join(self._folder, FAILED_STEP_NAME), ""
         if self._writes:
             with contextlib.suppress(OSError, tf.errors.OpError):
-                writer.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
+                storage.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
                 written = f", see {path}"
         more = f" and {len(names) - _RECORDS_NAMED} more{written}" if len(names) > _RECORDS_NAMED else ""
         return f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""

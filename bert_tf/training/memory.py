@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
-from tfrecords.errors import InputError
 
 _BYTES_OF_FLOAT32 = 4
 # A weight, its gradient and its two moments.

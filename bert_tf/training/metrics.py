@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 _LARGEST_EXPONENT = 88.0  # of float32
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfrecords import writer
-from tfrecords.errors import InputError
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 
 METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
 # Splits of lines. An evaluation on training data must never look like one on held-out data.
@@ -162,7 +162,7 @@ def write_results(output_dir: str, results: dict[str, float]) -> None:
     """Writes `eval_results.txt`, a "name = value" a line, sorted, as the original does."""
     tf.io.gfile.makedirs(output_dir)
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
-    writer.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
+    storage.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
 
 
 def evaluated_step(folder: str) -> int | None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from absl import logging
 
+from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 from bert_tf.training import metrics, metrics_file
 from bert_tf.training.metrics import Form, Metric
-from tfrecords.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 
 # "1.20e-04" says no more than "1.2e-4"
 _ZEROS = re.compile(r"\.?0*e-0?")

@@ -6,13 +6,12 @@ so a resumed run reads the batches that an uninterrupted one would have read.
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import latest, run_record
-from bert_tf.checkpoint_formats.latest import ResumePoint
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import workers
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.runs import run_folder
+from bert_tf.runs import latest, run_folder, run_record
+from bert_tf.runs.latest import ResumePoint
 from bert_tf.training.trainer import Trainer
-from tfrecords.errors import InputError
 
 
 def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:

@@ -12,10 +12,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.input.record_order import Position
+from bert_tf.jobs.progress import Progress
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.throughput import Throughput
-from jobs.progress import Progress
 
 # Training ends when more steps in a row than this are not finite.
 MOST_SKIPPED_IN_A_ROW = 10

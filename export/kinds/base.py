@@ -15,7 +15,7 @@ from absl import logging
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import evaluation_file
+from bert_tf.tasks import evaluation_file
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 

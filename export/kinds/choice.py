@@ -13,10 +13,10 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import choice
-from bert_tf.finetuning.tasks.reading import without_common_padding
+from bert_tf.tasks.choice import choice_task
+from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.text.packing import pack
-from export.kinds import base, parts
+from export.kinds import base, row_groups
 from export.kinds.base import ServedTask
 
 
@@ -27,7 +27,7 @@ class ServedChoice(ServedTask):
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """See `ServedTask`."""
         del description
-        return choice.make_head
+        return choice_task.make_head
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""
@@ -63,7 +63,9 @@ class ServedChoice(ServedTask):
             cls_id=self.tokenizer.cls_id,
             sep_id=self.tokenizer.sep_id,
         )
-        scores = parts.compute(lambda part: self._model(part)["logits"][:, 0], without_common_padding(inputs))  # [R]
+        scores = row_groups.compute(
+            lambda part: self._model(part)["logits"][:, 0], without_common_padding(inputs)
+        )  # [R]
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
     def answer_tokens(
@@ -95,4 +97,4 @@ def _chosen(scores: tf.Tensor, is_there: tf.Tensor) -> dict[str, tf.Tensor]:
     }
 
 
-KINDS: dict[str, type[ServedTask]] = {choice.CHOICE: ServedChoice}
+KINDS: dict[str, type[ServedTask]] = {choice_task.CHOICE: ServedChoice}

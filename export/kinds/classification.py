@@ -12,9 +12,9 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import classification, multi_label
-from bert_tf.finetuning.tasks.reading import Reading
-from export.kinds import parts
+from bert_tf.tasks.classification import classification_task, multi_label
+from bert_tf.tasks.classification.reading import Reading
+from export.kinds import row_groups
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
 from export.settings import ExportSettings
 
@@ -26,7 +26,7 @@ class _ServedClassification(ServedTask):
     def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
         """See `ServedTask`."""
         pooling = Reading.of_parameters(description.parameters).pooling
-        return functools.partial(classification.make_head, description.labels, pooling=pooling)
+        return functools.partial(classification_task.make_head, description.labels, pooling=pooling)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""
@@ -38,7 +38,7 @@ class _ServedClassification(ServedTask):
         columns = {name.replace("text", "segment"): text for name, text in texts.items()}
         reading = Reading.of_parameters(self._description.parameters)
         length = self._description.max_seq_length
-        model = functools.partial(parts.compute, self._logits)
+        model = functools.partial(row_groups.compute, self._logits)
         return self.answers_of(reading.logits(columns, self.tokenizer, length, model))
 
     def answer_tokens(
@@ -134,7 +134,7 @@ class ServedMultiLabel(_ServedClassification):
 
 
 KINDS: dict[str, type[ServedTask]] = {
-    classification.CLASSIFICATION: ServedClassifier,
-    classification.REGRESSION: ServedRegression,
+    classification_task.CLASSIFICATION: ServedClassifier,
+    classification_task.REGRESSION: ServedRegression,
     multi_label.MULTI_LABEL: ServedMultiLabel,
 }

@@ -18,12 +18,12 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features import model as features
 from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
+from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
-from export.kinds import parts
+from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
 from export.kinds.characters import NOWHERE, Characters
 from export.settings import ExportSettings
@@ -80,7 +80,7 @@ class ServedEmbeddings(ServedCheckpoint):
           `embedding`, float32 [B, H], of several layers [B, L, H].
         """
         inputs = without_common_padding(self._rows(self.tokenizer.encode(text)))
-        return {"embedding": parts.compute(self._pooled, inputs)}
+        return {"embedding": row_groups.compute(self._pooled, inputs)}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], [CLS] and [SEP] included.
@@ -95,7 +95,7 @@ class ServedEmbeddings(ServedCheckpoint):
         inputs = without_common_padding(self._rows(ids))
         is_token = inputs["input_mask"] > 0
         return {
-            "embeddings": parts.compute(self._vectors, inputs),
+            "embeddings": row_groups.compute(self._vectors, inputs),
             "tokens": tf.where(is_token, tf.gather(self.tokenizer.vocabulary, inputs["input_ids"]), ""),
             "start": self._laid(ids.with_values(characters.offsets(owners, starts.values)), is_token),
             "end": self._laid(ids.with_values(characters.offsets(owners, ends.values)), is_token),

@@ -13,12 +13,12 @@ import tf_keras as keras
 
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.tasks.reading import without_common_padding
 from bert_tf.pretraining import scoring
 from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import MASK
-from export.kinds import parts
+from export.kinds import row_groups
 from export.kinds.base import ServedCheckpoint
 from export.kinds.characters import NOWHERE
 from export.settings import ExportSettings
@@ -90,7 +90,7 @@ class ServedFillMask(ServedCheckpoint):
         columns = tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1])
         places = tf.ragged.boolean_mask(columns, is_mask)[:, :_MOST_MASKS]  # [B, (masks)]
         inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-        found = parts.compute(self._likeliest, inputs | {"positions": places.to_tensor()}, _TOKENS_OF_A_PART)
+        found = row_groups.compute(self._likeliest, inputs | {"positions": places.to_tensor()}, _TOKENS_OF_A_PART)
         values, ids = found[:, 0], tf.bitcast(found[:, 1], tf.int32)  # [B, M, K]
         is_there = tf.sequence_mask(places.row_lengths(), tf.shape(ids)[1])[..., tf.newaxis]  # [B, M, 1]
         return {

@@ -11,19 +11,19 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.checkpoint_formats import run_record
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import squad, squad_results
-from bert_tf.finetuning.tasks.reading import without_common_padding
-from bert_tf.finetuning.tasks.squad_answers import Decoding
 from bert_tf.modeling.heads import SpanHead
+from bert_tf.runs import run_record
+from bert_tf.tasks.classification.reading import without_common_padding
+from bert_tf.tasks.questions import squad_results, squad_task
+from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.text.packing import pack
-from export.kinds import parts, spans
+from export.kinds import row_groups, spans
 from export.kinds.base import ServedTask
 from export.kinds.characters import Characters
 from export.settings import ExportSettings
-from tfrecords.errors import InputError
 
 
 class ServedSpan(ServedTask):
@@ -87,7 +87,7 @@ class ServedSpan(ServedTask):
             cls_id=self.tokenizer.cls_id,
             sep_id=self.tokenizer.sep_id,
         )
-        logits = parts.compute(self._logits, without_common_padding(inputs))
+        logits = row_groups.compute(self._logits, without_common_padding(inputs))
         decoding = Decoding(
             parameters["n_best_size"], parameters["max_answer_length"], parameters["version_2_with_negative"]
         )
@@ -107,7 +107,7 @@ class ServedSpan(ServedTask):
 
     def _logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [N, S, 2]; what is no token counts for nothing."""
-        return squad.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
+        return squad_task.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
 
     def _contexts(self, texts: tf.Tensor) -> spans.Contexts:
         ids, starts, ends = self.tokenizer.encode_with_offsets(texts)
@@ -131,4 +131,4 @@ def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
     return found
 
 
-KINDS: dict[str, type[ServedTask]] = {squad.SPAN: ServedSpan}
+KINDS: dict[str, type[ServedTask]] = {squad_task.SPAN: ServedSpan}

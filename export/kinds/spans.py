@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.tasks.squad_answers import NULL_WITHOUT_WINDOW, Decoding
-from bert_tf.finetuning.tasks.squad_windows import LENGTH_FACTOR
+from bert_tf.tasks.questions.squad_answers import NULL_WITHOUT_WINDOW, Decoding
+from bert_tf.tasks.questions.squad_windows import LENGTH_FACTOR
 from export.kinds.characters import NOWHERE, Characters
 
 

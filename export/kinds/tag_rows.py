@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.finetuning.tasks import tag_schemes
+from bert_tf.tasks.tagging import tag_schemes
 
 
 class Rows(NamedTuple):

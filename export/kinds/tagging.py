@@ -14,16 +14,16 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import conll_files, tagging
-from bert_tf.finetuning.tasks.conll_files import Layout
-from bert_tf.finetuning.tasks.reading import without_common_padding
+from bert_tf.tasks.classification.reading import without_common_padding
+from bert_tf.tasks.tagging import conll_files, tagging_task
+from bert_tf.tasks.tagging.conll_files import Layout
 from bert_tf.text.packing import pack
-from export.kinds import parts, tag_rows
+from export.kinds import row_groups, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
 from export.kinds.words import Words, of_sentences, of_spaces
-from tfrecords.errors import InputError
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 # Padded words of an answer: some 60 bytes each.
@@ -48,7 +48,7 @@ class ServedTagging(ServedTask):
         """See `ServedTask`."""
         parameters = description.parameters
         features = parameters.get("features", ""), parameters.get("lstm_size", 0)
-        return functools.partial(tagging.make_head, len(description.labels), *features)
+        return functools.partial(tagging_task.make_head, len(description.labels), *features)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""
@@ -57,7 +57,7 @@ class ServedTagging(ServedTask):
     def samples(self, folder: str) -> list[dict[str, Any]]:
         """Returns the sentences of the dev data; other texts, see `ServedModel`, if they are missing or damaged."""
         try:
-            sentences = conll_files.read_sentences(os.path.join(folder, tagging.DEV_PREDICTIONS), Layout(), False)
+            sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
         except InputError:
             return super().samples(folder)
         return [{"text": " ".join(sentence.words)} for sentence in sentences]
@@ -137,7 +137,9 @@ class ServedTagging(ServedTask):
         if self._reads_words:
             inputs |= _read(places)
             places = tf.ragged.range(places.row_lengths())
-        logits = parts.compute(lambda part: self._model(part)["logits"], without_common_padding(inputs))  # [N, S, C]
+        logits = row_groups.compute(
+            lambda part: self._model(part)["logits"], without_common_padding(inputs)
+        )  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
 
     def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
@@ -167,4 +169,4 @@ def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
 
 
-KINDS: dict[str, type[ServedTask]] = {tagging.TAGGING: ServedTagging}
+KINDS: dict[str, type[ServedTask]] = {tagging_task.TAGGING: ServedTagging}

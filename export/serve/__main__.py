@@ -5,7 +5,7 @@ python -m export.serve --model_name=reviews --model_base_path=models/reviews
 
 import importlib.util
 
-from bert_tf import command_line
+from bert_tf.core import command_line
 from export.serve.settings import ServeSettings
 
 _LIBRARIES = ("aiohttp", "grpc", "grpc_health", "prometheus_client")

@@ -8,7 +8,7 @@ from google.protobuf import descriptor_pb2, message_factory, text_format
 from google.protobuf.message import Message
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 
 PLATFORM = "tensorflow"
 # The messages of TF Serving that its API package lacks; the text format needs only the names of their fields.

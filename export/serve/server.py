@@ -14,6 +14,7 @@ import grpc
 from absl import logging
 from aiohttp import web
 
+from bert_tf.core.errors import InputError
 from export.serve import config_files, models, rest, rpc
 from export.serve.batching import Batcher
 from export.serve.connections import Connections
@@ -26,7 +27,6 @@ from export.serve.servable import Servable
 from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 from export.serve.warmup import replay
-from tfrecords.errors import InputError
 
 _MIB = 1 << 20
 # Clients that keep connections open may be about to send; they get so much time to see that the server closes.

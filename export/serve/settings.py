@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 
-from bert_tf.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, require_positive, setting
 
 
 @dataclasses.dataclass(frozen=True)

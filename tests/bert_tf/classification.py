@@ -4,9 +4,9 @@ import functools
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.tasks import classification
-from bert_tf.finetuning.tasks.glue_task import GlueTask, SplitFile
-from bert_tf.finetuning.tasks.tsv import Columns
+from bert_tf.tasks.classification import classification_task
+from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
+from bert_tf.tasks.classification.tsv import Columns
 
 
 def make_task(num_labels: int, has_pairs: bool = True) -> GlueTask:
@@ -18,7 +18,7 @@ def make_task(num_labels: int, has_pairs: bool = True) -> GlueTask:
 
 
 def make_classifier(config: BertConfig, num_outputs: int) -> FineTunedBert:
-    return FineTunedBert(config, functools.partial(classification.make_head, range(num_outputs)))
+    return FineTunedBert(config, functools.partial(classification_task.make_head, range(num_outputs)))
 
 
 def make_objective(config: BertConfig, num_labels: int) -> FineTuningObjective:

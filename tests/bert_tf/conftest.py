@@ -3,9 +3,9 @@
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 
 
 @pytest.fixture(scope="session")

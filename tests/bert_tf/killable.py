@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from bert_tf.checkpoint_formats import latest
+from bert_tf.runs import latest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # when there are two such files and the next task is done.
 KILLED_JOB = """
 import glob, importlib, os, signal, sys
-from jobs.run_local import LocalRunner
+from bert_tf.jobs.run_local import LocalRunner
 pattern, module, map_ = sys.argv.pop(1), sys.argv.pop(1), LocalRunner.map
 def killed(self, function, tasks):
     for result in map_(self, function, tasks):

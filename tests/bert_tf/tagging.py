@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bert_tf.finetuning.tasks.conll_files import Layout, Sentence
-from bert_tf.finetuning.tasks.tagging import TaggingTask
-from bert_tf.finetuning.tasks.tagging_source import TaggingSource
+from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+from bert_tf.tasks.tagging.tagging_source import TaggingSource
+from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
 
 def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:

@@ -7,25 +7,25 @@ import shutil
 
 import pytest
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
-from bert_tf.command_line import parse
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core import storage
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import engine as finetuning_engine
+from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining import engine
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import checkpoint_tokenizer
-from bert_tf.settings import ClassifierSettings, ConversionSettings, PretrainingSettings
+from bert_tf.settings import ConversionSettings, PretrainingSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text.data_vocabulary import DataVocabulary, common
 from bert_tf.tokenization import load_vocabulary
 from bert_tf.training import loop
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased,
 
 def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
     tokenizer = checkpoint_tokenizer.of(str(cased / "run"))
-    same = DataVocabulary("d", "gone.txt", writer.sha256(str(cased / "words.txt")), None)
+    same = DataVocabulary("d", "gone.txt", storage.sha256(str(cased / "words.txt")), None)
     tokenizer.check_data(same, "")
     tokenizer.check_data(None, "")
     with pytest.raises(

@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.reference import random_pretrainer
-from tfrecords.errors import InputError
 
 SHAPE = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
@@ -121,7 +121,7 @@ def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
 
 
 def test_reading_a_large_checkpoint_shows_its_progress(pretrained, caplog, monkeypatch):
-    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level(logging.INFO, "absl"):
         checkpoints.load_encoder(str(pretrained[0]))
     assert f"{pretrained[0]}/ckpt-7: read 39 of 39 tensors" in caplog.text

@@ -8,16 +8,16 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import classifier
-from bert_tf.checkpoint_formats import latest
-from bert_tf.checkpoint_formats.latest import step_of
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.tasks.find import find_task
-from bert_tf.finetuning.tasks.memory_source import memory_source
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.runs import latest
+from bert_tf.runs.latest import step_of
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.memory_source import memory_source
+from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from tests.conftest import WORDS
-from tfrecords.errors import InputError
 
 PAIRS = [
     pair
@@ -58,7 +58,7 @@ def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained
     expected = model.probabilities(texts)
     assert expected.shape == (4, 2)
     np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-6)
-    monkeypatch.setattr("tfrecords.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):
         again = TextClassifier.load(output).probabilities(texts, batch_size=1)
     np.testing.assert_allclose(again, expected, atol=1e-5)

@@ -6,9 +6,9 @@ import pytest
 from official.legacy.bert import configs
 
 from bert_tf import config
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from tfrecords.errors import InputError
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 
 # uncased_L-12_H-768_A-12/bert_config.json as google-research/bert publishes it
 PUBLISHED_BASE = {

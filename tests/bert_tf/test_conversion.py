@@ -9,17 +9,19 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import evaluations, hugging_face, native, run_record
+from bert_tf.checkpoint_formats import hugging_face, native
 from bert_tf.checkpoint_formats.contents import trained_pooler
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.tasks import squad_results
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.runs import evaluations, run_record
 from bert_tf.settings import ConversionSettings, PretrainingSettings
+from bert_tf.tasks.questions import squad_results
 from bert_tf.training.trainer import Trainer, make_optimizer
 from export import sources
 from export.settings import ExportSettings
@@ -35,7 +37,6 @@ from tests.bert_tf.checkpoint_formats.models import (
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.reference import random_batch
 from tests.export.exports import put_together
-from tfrecords.errors import InputError
 
 FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
 
@@ -267,7 +268,7 @@ def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(sour
 def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(values, source, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="exists and is not an empty folder; give a new folder"):
         convert(source, source, "tf1")
-    monkeypatch.setattr("bert_tf.runs.checkpoint_tokenizer.tf.io.gfile.copy", lambda *_: 1 / 0)
+    monkeypatch.setattr("bert_tf.checkpoint_tokenizer.tf.io.gfile.copy", lambda *_: 1 / 0)
     write_vocabulary(source / "vocab.txt", OLD)
     with pytest.raises(ZeroDivisionError):
         convert(source, tmp_path / "out", "tf1")

@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
+from bert_tf.core.errors import InputError
 from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer, load_vocabulary
 from tests.bert_tf.original_tokenizer import (
@@ -17,7 +18,6 @@ from tests.bert_tf.original_tokenizer import (
     random_texts,
     write_vocabulary,
 )
-from tfrecords.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator as generator_module
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 
 LENGTHS = {"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 2}
 

@@ -33,9 +33,9 @@ from official.nlp.data import create_pretraining_data as incumbent
 from official.nlp.tools.tokenization import FullTokenizer
 from scipy import stats
 
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 
 pytestmark = pytest.mark.real
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jobs.run_local import LocalRunner
+from bert_tf.jobs.run_local import LocalRunner
 from tests.data_gen.conftest import Generator
 from tests.waiting import wait_until
 from tfrecords import reader

@@ -11,9 +11,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from data_gen import compressed
 from data_gen.corpus_check import check_corpus
-from tfrecords.errors import InputError
 
 COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 SUFFIXES = list(COMPRESS)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from bert_tf.core.errors import InputError
 from data_gen.corpus_check import check_corpus
-from tfrecords.errors import InputError
 
 TEXT = "Où est-il allé ?\nIl est rentré chez lui.\n\n" * 20
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen import disk_space, examples, shards
-from jobs.run_local import LocalRunner
-from tfrecords.errors import InputError
 
 Usage = collections.namedtuple("Usage", "total used free")
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from data_gen import documents
 from data_gen.settings import GeneratorSettings
-from tfrecords.errors import InputError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 

@@ -15,10 +15,10 @@ import pytest
 from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
 from official.nlp.tools.tokenization import FullTokenizer
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator as generator_module
 from data_gen import shards, token_blocks
-from jobs.run_local import LocalRunner
-from tfrecords.errors import InputError
 
 S, P = 32, 5  # the fixture's
 

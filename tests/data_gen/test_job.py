@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs import content, shard_names
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen import job
 from data_gen.settings import GeneratorSettings
-from jobs import content, shard_names
-from jobs.run_local import LocalRunner
-from tfrecords.errors import InputError
 
 
 def settings(**changes):

@@ -1,8 +1,8 @@
 """What a cluster does that loses a worker: tasks that were done are done once more."""
 
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 
 
 class RepeatingRunner:

@@ -9,13 +9,13 @@ import textwrap
 
 import pytest
 
-from jobs.run_local import LocalRunner
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
 from tests.waiting import wait_until
-from tfrecords.errors import InputError
 
 # Tasks are Python expressions, as workers can import no test: `runner.map(eval, ...)`.
 PID = "__import__('os').getpid()"
-FAIL = "(_ for _ in ()).throw(__import__('tfrecords.errors').errors.InputError('as asked'))"
+FAIL = "(_ for _ in ()).throw(__import__('bert_tf.core.errors').errors.InputError('as asked'))"
 
 
 class Gate:
@@ -165,7 +165,7 @@ def test_no_worker_outlives_a_killed_main(gate, tmp_path):
     begun = Gate(tmp_path / "begun")
     computing = begun.passed("all(i == 0 for i in iter(int, 1))")
     program = f"""
-        from jobs.run_local import LocalRunner
+        from bert_tf.jobs.run_local import LocalRunner
         if __name__ == "__main__":
             with LocalRunner(3, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
                 print(*set(runner.map(eval, [{PID!r}] * 3)), flush=True)

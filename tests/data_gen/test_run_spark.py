@@ -166,7 +166,7 @@ def test_an_error_of_the_code_comes_home_with_the_executors_traceback(spark, tmp
     script = tmp_path / "script.py"
     script.write_text(
         "import math\n"
-        "from jobs.run_spark import SparkRunner\n"
+        "from bert_tf.jobs.run_spark import SparkRunner\n"
         "with SparkRunner('local[2,2]') as runner:\n"
         "    assert sorted(runner.map(math.sqrt, [4, 1, 9])) == [1, 2, 3]\n"
         "    list(runner.map(math.sqrt, [4, -1]))\n"

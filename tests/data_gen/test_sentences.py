@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from data_gen import libraries, sentences
 from data_gen.sentences import split_sentences
-from tfrecords.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
+from bert_tf.core.errors import InputError
 from data_gen.settings import GeneratorSettings
-from tfrecords.errors import InputError
 
 GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
 

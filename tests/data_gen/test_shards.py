@@ -2,8 +2,8 @@ import os
 
 import pytest
 
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen import shards
-from jobs.run_local import LocalRunner
 from tfrecords import reader
 
 

@@ -5,9 +5,9 @@ import tf_keras as keras
 from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig, BertPretrainDataLoader
 from official.nlp.modeling import layers, models, networks
 
+from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from jobs.run_local import LocalRunner
 
 S, P, B = 32, 5, 16
 

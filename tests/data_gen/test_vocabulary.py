@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings, VocabularySettings
-from jobs.run_local import LocalRunner
-from tfrecords.errors import InputError
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # of the paper that brought byte-pair encoding to words

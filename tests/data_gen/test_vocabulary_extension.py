@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from bert_tf.tokenization import BertTokenizer
 from data_gen import vocabulary
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_extension import extend_tokens
-from tfrecords.errors import InputError
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = list("abcdxy")

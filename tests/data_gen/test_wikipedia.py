@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from data_gen import wikipedia
 from data_gen.wikipedia import Page
-from tfrecords.errors import InputError
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.11" xml:lang="en">

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.core.errors import InputError
 from data_gen import libraries
 from data_gen.wikitext import passages
-from tfrecords.errors import InputError
 
 ARTICLE = """{{Short description|River of Nowhere}}
 {{Infobox river

@@ -6,21 +6,17 @@ import re
 
 import pytest
 
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.tasks import glue, glue_results
-from bert_tf.finetuning.tasks.find import find_task
+from bert_tf.core.command_line import parse
 from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import optimizer_of
-from bert_tf.settings import (
-    FEATURE_LAYERS,
-    ClassifierSettings,
-    FeaturesSettings,
-    NerSettings,
-    PretrainingSettings,
-    SquadSettings,
-    SwagSettings,
-)
+from bert_tf.settings import FeaturesSettings, PretrainingSettings
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification import glue, glue_results
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import FEATURE_LAYERS, NerSettings
 from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 

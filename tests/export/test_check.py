@@ -14,6 +14,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from export import loading, operations, warmup
 from export.check import check
 from export.saved_model import export_saved_model
@@ -23,8 +25,6 @@ from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
 from tests.export.conftest import DEV_TEXTS
 from tests.export.exports import put_together
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -157,7 +157,7 @@ def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path)
 
     model = saved_model_pb2.SavedModel()
     model.meta_graphs.add().graph_def.node.add(name="x", op="SomebodysOp")
-    writer.write_text(str(tmp_path / "2/none"), "")
+    storage.write_text(str(tmp_path / "2/none"), "")
     (tmp_path / "2/saved_model.pb").write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="the operation SomebodysOp in the graph is neither"):
         operations.check(str(tmp_path / "2"))

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks.choice import ChoiceTask
-from bert_tf.finetuning.tasks.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
 from tests.export.exports import PAIRS, ask, export, padded, put_together
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
-from tfrecords.errors import InputError
 
 TEXTS = ["the man said", "", "Ünïcödé\t中文 \U0001f600 café", "very " * 40, "a\u00adb \u200b x", "they had, all of it!"]
 LENGTH = 24

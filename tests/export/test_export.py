@@ -13,18 +13,20 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from bert_tf.checkpoint_formats import run_record
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks.classification import Example, probabilities
-from bert_tf.finetuning.tasks.reading import Reading
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ClassifierSettings
+from bert_tf.runs import run_record
+from bert_tf.tasks.classification.classification_task import Example, probabilities
+from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from export import versions
 from export.kinds.classification import ServedClassifier, ServedMultiLabel, ServedRegression
@@ -32,8 +34,6 @@ from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_classifier, make_task
 from tests.export.exports import CONFIG, PAIRS, put_together
-from tfrecords import writer
-from tfrecords.errors import InputError
 
 LABELS = ("no", "yes")
 
@@ -329,9 +329,9 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
 
     def publish():
         for _ in range(20):
-            with writer.temporary_folder(versions.beside(base)) as temporary:
+            with storage.temporary_folder(versions.beside(base)) as temporary:
                 for part in ("saved_model.pb", "variables"):
-                    writer.write_text(os.path.join(temporary, part), part)
+                    storage.write_text(os.path.join(temporary, part), part)
                 found.append(versions.publish(temporary, base))
 
     threads = [threading.Thread(target=publish) for _ in range(3)]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.pretraining.fill_mask import row_of_line
 from bert_tf.pretraining.scoring import MaskedScorer
@@ -12,7 +13,6 @@ from bert_tf.tokenization import BertTokenizer
 from export.kinds.fill_mask import _filled
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
-from tfrecords.errors import InputError
 
 TEXTS = [
     "the [MASK] said", "[MASK]", "[MASK][MASK] of [MASK]", "Ünïcödé [MASK]\t中文 \U0001f600", "a[MASK]b", "  [MASK] . ",

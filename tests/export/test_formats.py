@@ -8,14 +8,14 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.finetuning.tasks.classification import Example
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_task
 from tests.export.exports import CONFIG, PAIRS, put_together
-from tfrecords.errors import InputError
 
 
 def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):

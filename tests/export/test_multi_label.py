@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.checkpoint_formats import run_record
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
+from bert_tf.core.vocabulary_file import read_tokens
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks import multi_label
+from bert_tf.runs import run_record
+from bert_tf.tasks.classification import multi_label
 from tests.bert_tf.classification import make_task
 from tests.export.exports import ask, export, put_together
-from tfrecords.vocabulary import read_tokens
 
 TEXTS = ["the man said", "word", "all of you", "", "they had 中文"]
 

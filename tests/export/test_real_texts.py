@@ -10,10 +10,11 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks import conll_files, squad_file
-from bert_tf.finetuning.tasks.conll_files import Layout
-from bert_tf.finetuning.tasks.squad import SquadTask
-from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.tasks.questions import squad_file
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_task import SquadTask
+from bert_tf.tasks.tagging import conll_files
+from bert_tf.tasks.tagging.conll_files import Layout
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import words
 from export.kinds.span import ServedSpan

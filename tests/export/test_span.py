@@ -8,21 +8,21 @@ import random
 import numpy as np
 import pytest
 
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks import squad_results
-from bert_tf.finetuning.tasks.squad import SquadTask
-from bert_tf.finetuning.tasks.squad_answers import Decoding
-from bert_tf.finetuning.tasks.squad_file import Question
+from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from export.kinds.span import ServedSpan
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
-from tests.bert_tf.tasks.test_squad import HARD
+from tests.bert_tf.tasks.questions.test_squad import HARD
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
-from tfrecords.errors import InputError
 
 LENGTH, STRIDE, QUERY, THRESHOLD = 32, 8, 10, -0.5
 LONG = " ".join(random.Random(3).choices(WORDS, k=3500))

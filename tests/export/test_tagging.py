@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.finetuning.tasks import tag_schemes
-from bert_tf.finetuning.tasks.conll_files import Sentence
+from bert_tf.tasks.tagging import tag_schemes
+from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import tag_rows, words
 from tests.bert_tf.tagging import make_task
-from tests.bert_tf.tasks.test_tagging import ODD_WORDS
+from tests.bert_tf.tasks.tagging.test_tagging import ODD_WORDS
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.torch
 def assert_equal(
     config: BertConfig, batch: dict, seed: int = 0, stddev: float | None = None, attention: str = "eager"
 ) -> None:
-    """By default with weights that keep a signal's size, see tests/bert_tf/test_official_parity.py."""
+    """By default with weights that keep a signal's size, see tests/bert_tf/pretraining/test_official_parity.py."""
     model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
     weights = variables_by_path(model)
     outputs, gradients = outputs_and_gradients(model, batch)

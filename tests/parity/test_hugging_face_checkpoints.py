@@ -16,12 +16,12 @@ import transformers
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.reference import random_batch, relative_error
-from tfrecords.errors import InputError
 
 pytestmark = pytest.mark.torch
 

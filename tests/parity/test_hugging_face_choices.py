@@ -8,7 +8,7 @@ import transformers
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.tasks.choice import ChoiceTask
+from bert_tf.tasks.choice.choice_task import ChoiceTask
 from tests.bert_tf.reference import CONFIG, random_batch
 from tests.parity.hugging_face import hugging_face
 

@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from bert_tf import checkpoints
-from bert_tf.command_line import parse
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import transformers
 
-from bert_tf.command_line import parse
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
 from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original

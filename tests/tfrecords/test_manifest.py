@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 from tfrecords import manifest, reader, writer
-from tfrecords.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def a_set(tmp_path, request):
         os.remove(part)
         shards.append(manifest.Shard(name, 3, size, digest))
     path = manifest.manifest_path(str(tmp_path / names[0]))
-    writer.write_text(path, manifest.to_json({}, shards))
+    storage.write_text(path, manifest.to_json({}, shards))
     return tmp_path / names[0], tmp_path / names[1], path
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.core.errors import InputError
 from tests.tfrecords.record_files import write_file
 from tfrecords import manifest, reader, records, schema
-from tfrecords.errors import InputError
 
 
 @pytest.fixture

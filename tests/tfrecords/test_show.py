@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.core import vocabulary_file
+from bert_tf.core.errors import InputError
 from tests.tfrecords.record_files import write_file
-from tfrecords import manifest, records, schema, show, vocabulary
-from tfrecords.errors import InputError
+from tfrecords import manifest, records, schema, show
 
 ROOT = pathlib.Path(show.__file__).resolve().parents[1]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "went", "##ing", "home", "said"]
@@ -139,7 +140,7 @@ def test_the_manifest_leads_to_the_vocabulary(folder, shown):
 
 def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ignored(folder):
     record_file(folder / "data")
-    sha256 = vocabulary.tokens_sha256(VOCABULARY)
+    sha256 = vocabulary_file.tokens_sha256(VOCABULARY)
     text = manifest.to_json({"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
     (folder / "data.manifest.json").write_text(text)
     (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())

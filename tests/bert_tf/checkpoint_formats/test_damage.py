@@ -7,9 +7,9 @@ import pytest
 
 from bert_tf import checkpoints
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.errors import InputError
 from bert_tf.settings import ConversionSettings
 from tests.bert_tf.checkpoint_formats.models import original_values, random_values, save_original, values_of
-from tfrecords.errors import InputError
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:

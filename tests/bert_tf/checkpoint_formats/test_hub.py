@@ -13,16 +13,16 @@ import pytest
 from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
+from bert_tf.core.errors import InputError
 from tests.bert_tf.checkpoint_formats.models import random_values
 from tests.bert_tf.checkpoint_formats.test_hugging_face import ENTRIES, theirs
-from tfrecords.errors import InputError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # answers each line of names with as many lines
 CODE = """
 import sys
 from bert_tf.checkpoint_formats.hub import download
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
 for names in sys.stdin:
     download.cache_clear()
     for name in names.split():

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.model_config import from_hugging_face
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
@@ -18,7 +19,6 @@ from tests.bert_tf.checkpoint_formats.models import (
     random_values,
     values_of,
 )
-from tfrecords.errors import InputError
 
 ENTRIES = {
     "architectures": ["BertForPreTraining"], "model_type": "bert", "vocab_size": 40, "hidden_size": 16,

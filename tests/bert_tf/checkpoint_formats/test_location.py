@@ -4,10 +4,10 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import evaluations
-from bert_tf.checkpoint_formats.evaluations import Evaluations
-from bert_tf.checkpoint_formats.location import Location, locate, pickled_weights
-from tfrecords.errors import InputError
+from bert_tf.core.errors import InputError
+from bert_tf.runs import evaluations
+from bert_tf.runs.evaluations import Evaluations
+from bert_tf.runs.location import Location, locate, pickled_weights
 
 
 def checkpoint(folder, name):

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import names, tf1
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
@@ -14,7 +15,6 @@ from tests.bert_tf.checkpoint_formats.models import (
     save_original,
     values_of,
 )
-from tfrecords.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
 from tests.bert_tf.checkpoint_formats.models import (
@@ -30,7 +31,6 @@ from tests.bert_tf.checkpoint_formats.models import (
     values_of,
 )
 from tests.bert_tf.reference import random_batch, relative_error
-from tfrecords.errors import InputError
 
 OUTPUTS = ["sequence_output", "pooled_output"]
 ENCODERS = [networks.BertEncoder, networks.BertEncoderV2]

@@ -6,19 +6,22 @@ import shutil
 
 import pytest
 
-from bert_tf.command_line import parse
 from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.finetuning.tasks.choice import choice_task
-from bert_tf.finetuning.tasks.find import find_task
-from bert_tf.finetuning.tasks.squad import squad_task
-from bert_tf.finetuning.tasks.tagging_data import tagging_task
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
-from bert_tf.settings import ClassifierSettings, NerSettings, SquadSettings, SwagSettings
-from tfrecords.errors import InputError
+from bert_tf.tasks.choice.choice_task import choice_task
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_task import squad_task
+from bert_tf.tasks.tagging.settings import NerSettings
+from bert_tf.tasks.tagging.tagging_data import tagging_task
 
 WORDS = ("man", "woman", "time", "years", "people", "said")
 LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3]) for i in range(60)]

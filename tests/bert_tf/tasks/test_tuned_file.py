@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tasks import multi_label, squad_results
+from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.questions import squad_results
 
 
 def of_labels(folder, value, step):

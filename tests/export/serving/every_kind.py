@@ -3,9 +3,9 @@
 import json
 import pathlib
 
-from bert_tf.finetuning.tasks.choice import ChoiceTask
-from bert_tf.finetuning.tasks.squad import SquadTask
-from bert_tf.finetuning.tasks.squad_answers import Decoding
+from bert_tf.tasks.choice.choice_task import ChoiceTask
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_task import SquadTask
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf import tagging

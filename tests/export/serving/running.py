@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
 
-from bert_tf.command_line import parse
+from bert_tf.core.command_line import parse
 from export.serve import inference
 from export.serve.server import Server, read_config
 from export.serve.settings import ServeSettings

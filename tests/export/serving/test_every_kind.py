@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_pb2, regression_pb2
 
+from bert_tf.core.errors import InputError
 from export.settings import ExportSettings
 from tests.export.serving.every_kind import GOOD, write_export
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE
-from tfrecords.errors import InputError
 
 REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 ODD = [

@@ -9,14 +9,14 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2
 
-from bert_tf.command_line import parse
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
 from export.serve.servable import Servable
 from export.serve.server import read_config
 from export.serve.settings import ServeSettings
 from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import Running, running
 from tests.waiting import PATIENCE, wait_until
-from tfrecords.errors import InputError
 
 
 def answered_version(server, model="m", path="") -> float:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tensorflow_serving.apis import predict_pb2
 
+from bert_tf.core.errors import InputError
 from export.serve.settings import ServeSettings
 from tests.export.serving.models import halves, write_model
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
-from tfrecords.errors import InputError
 
 PATH = "/v1/models/default:predict"
 IDLE, MOST = 200, 6

@@ -1,0 +1,262 @@
+"""Finds the tokenizer that a checkpoint was trained with, and refuses any other.
+
+Paper: section 3 ("Input/Output Representations").
+"""
+
+import dataclasses
+import os
+import re
+from typing import TypeVar
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.checkpoint_formats.tokenizer_config import Casing
+from bert_tf.config import read_json
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256
+from bert_tf.runs import run_folder, run_record
+from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
+from bert_tf.tokenization import TOKENIZER_JSON, load_vocabulary
+
+# The settings of a conversion, in its output folder, and what the output format has no place for.
+CONVERSION_NAME = "conversion.json"
+_UNUSED = re.compile(r"\[unused\d+\]")
+_OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
+_Settings = TypeVar("_Settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointTokenizer:
+    """The tokenizer of a checkpoint.
+
+    Attributes:
+      source: the checkpoint, as messages name it.
+      vocab_file: the vocabulary in its folder; "" for none.
+      casing: the tokenizer's known rules.
+      vocab_sha256: the vocabulary's SHA-256 when the folder was written; "" if unknown.
+    """
+
+    source: str
+    vocab_file: str
+    casing: Casing
+    vocab_sha256: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds the checkpoint's files."""
+        return os.path.dirname(self.source) or "."
+
+    def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
+        """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary that was changed.
+
+        Args:
+          do_lower_case: the flag's value; None if it is not given.
+          vocab_file: the flag's value; "" if it is not given.
+
+        Raises:
+          InputError: names the flag and the file that contradicts it.
+        """
+        self._check_unchanged()
+        if do_lower_case is not None:
+            self._check_casing(do_lower_case, f"--do_lower_case={flag_value(do_lower_case)}", "give")
+        if vocab_file:
+            self._check_vocabulary(vocab_file, f"--vocab_file={vocab_file}", "give")
+
+    def check_rules(self, do_lower_case: bool) -> None:
+        """Refuses rules that `BertTokenizer` does not implement.
+
+        Raises:
+          InputError: names the rule.
+        """
+        if rule := self.casing.other_rule(do_lower_case):
+            file = os.path.join(self.folder, tokenizer_config.NAME)
+            raise InputError(
+                f"{file}: {rule} with --do_lower_case={flag_value(do_lower_case)} is a rule that bert_tf's tokenizer "
+                f"lacks; give another checkpoint, {_OVERRIDE}"
+            )
+
+    def _check_unchanged(self) -> None:
+        """Refuses a vocabulary that is not the one with which the folder was written."""
+        if self.vocab_file and self.vocab_sha256 and self.vocab_sha256 != _sha256(self.vocab_file):
+            raise InputError(
+                f"{self.vocab_file}: not the vocabulary that {self.source} was trained with (SHA-256 "
+                f"{self.vocab_sha256[:12]}); the file was replaced or changed; restore it, {_OVERRIDE}"
+            )
+
+    def _check_casing(self, do_lower_case: bool, given: str, remedy: str) -> None:
+        known = self.casing.do_lower_case
+        if known not in (None, do_lower_case):
+            flag = f"--do_lower_case={flag_value(known)}"
+            raise InputError(
+                f"{given}: {self.casing.source} says that {self.source} needs {flag}; {remedy} {flag}, {_OVERRIDE}"
+            )
+
+    def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
+        """Refuses another vocabulary, unless it only adds tokens at the end or replaces [unusedN]."""
+        if not self.vocab_file or os.path.abspath(vocab_file) == os.path.abspath(self.vocab_file):
+            return
+        ours, theirs = load_vocabulary(vocab_file), load_vocabulary(self.vocab_file)
+        changed = [id_ for id_, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1]
+        for id_ in changed:
+            if not _UNUSED.fullmatch(theirs[id_]):
+                raise InputError(
+                    f"{given}: not the vocabulary that {self.source} was trained with, {self.vocab_file} (token {id_} "
+                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {remedy} that one, {_OVERRIDE}"
+                )
+        if changed or len(ours) != len(theirs):
+            logging.info(
+                "%s has %d tokens and the checkpoint's %s %d; %d tokens replace [unused]; new tokens have untrained "
+                "rows, all others keep theirs", given, len(ours), self.vocab_file, len(theirs), len(changed),
+            )  # fmt: skip
+
+    def check_data(self, vocabulary: DataVocabulary | None, vocab_file: str) -> None:
+        """Refuses pre-training data that was made with another tokenizer.
+
+        Args:
+          vocabulary: the vocabulary that the data's manifest names; None if it names none.
+          vocab_file: the file of that vocabulary; "" if it was not found.
+
+        Raises:
+          InputError: names the data and the difference.
+        """
+        self._check_unchanged()
+        if vocab_file:
+            given = f"{vocabulary.data}, made with {vocab_file}"
+            self._check_vocabulary(vocab_file, given, "make the data with")
+        elif vocabulary and self.vocab_file and _sha256(self.vocab_file) != vocabulary.sha256:
+            raise InputError(
+                f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
+                f"{self.source}; make it with that one, give --vocab_file if the data's extends it, {_OVERRIDE}"
+            )
+        if vocabulary and vocabulary.do_lower_case is not None:
+            lower = vocabulary.do_lower_case
+            given = f"{vocabulary.data}, made with --do_lower_case={flag_value(lower)}"
+            self._check_casing(lower, given, "make the data with")
+            self.check_rules(lower)
+
+
+def find(contents: Contents, path: str) -> CheckpointTokenizer:
+    """Returns the tokenizer of an open checkpoint.
+
+    Args:
+      contents: the checkpoint.
+      path: the path that the user gave.
+
+    Raises:
+      InputError: `tokenizer_config.json` is damaged.
+    """
+    folder = os.path.dirname(contents.source) or "."
+    casing = tokenizer_config.find(folder, path)
+    return CheckpointTokenizer(contents.source, contents.vocab_file, casing, _recorded_sha256(folder))
+
+
+def resolve(settings, contents: Contents) -> tuple[str, bool]:
+    """Returns the vocabulary and the casing for the texts of a script: as its flags say, else as the checkpoint's.
+
+    Args:
+      settings: with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
+      contents: the checkpoint.
+
+    Raises:
+      InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint do not fit each other.
+    """
+    known, lower = find(contents, settings.init_checkpoint), settings.do_lower_case
+    if lower is None:
+        lower = known.casing.do_lower_case is not False
+    if not settings.ignore_checkpoint_tokenizer:
+        known.check(settings.do_lower_case, settings.vocab_file)
+        known.check_rules(lower)
+    vocab_file = settings.vocab_file or contents.vocab_file
+    if not vocab_file:
+        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give it")
+    config = contents.require_config()
+    config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
+    return vocab_file, lower
+
+
+def of(path: str) -> CheckpointTokenizer:
+    """Returns the tokenizer of the checkpoint at a path, see `checkpoints.open_checkpoint`."""
+    return find(checkpoints.open_checkpoint(path), path)
+
+
+def _recorded_sha256(folder: str) -> str:
+    """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" for none."""
+    if run_record.exists(folder):
+        for phase in run_record.read_phases(folder)[-1:]:
+            return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
+    return read_conversion(folder).get("vocab_sha256", "")
+
+
+def read_conversion(folder: str) -> dict:
+    """Reads what a conversion recorded in its output folder; {} for other folders.
+
+    Raises:
+      InputError: the file is not a JSON object.
+    """
+    path = os.path.join(folder, CONVERSION_NAME)
+    return read_json(path) if tf.io.gfile.exists(path) else {}
+
+
+def _sha256(vocab_file: str) -> str:
+    return tokens_sha256(load_vocabulary(vocab_file))
+
+
+def with_casing(settings: _Settings, default: bool = True) -> _Settings:
+    """Completes `do_lower_case` from the run's folder or --init_checkpoint.
+
+    Args:
+      settings: of the run.
+      default: the value if neither says it.
+
+    Raises:
+      InputError: the casing or vocabulary of --init_checkpoint differs from the given one.
+    """
+    lower = settings.do_lower_case
+    casing = Casing()
+    if phases := run_record.read_phases(settings.output_dir):
+        # The comparison of the run's settings refuses another casing.
+        source = os.path.join(settings.output_dir, run_record.NAME)
+        casing = Casing(phases[-1].model.get("do_lower_case"), source)
+    elif starts_from := run_folder.initial_checkpoint(settings):
+        tokenizer = of(starts_from)
+        casing = tokenizer.casing
+        if not settings.ignore_checkpoint_tokenizer:
+            tokenizer.check(lower, settings.vocab_file)
+            tokenizer.check_rules(_first(lower, casing.do_lower_case, default))
+    if lower is None and casing.do_lower_case is not None:
+        logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
+    return dataclasses.replace(settings, do_lower_case=_first(lower, casing.do_lower_case, default))
+
+
+def _first(*values: bool | None) -> bool:
+    return next(value for value in values if value is not None)
+
+
+def copy_vocabulary(vocab_file: str, target: str) -> None:
+    """Copies a vocabulary to a `vocab.txt`, byte by byte unless it is a `tokenizer.json`."""
+    if os.path.basename(vocab_file) == TOKENIZER_JSON:
+        storage.write_text(target, "".join(f"{token}\n" for token in load_vocabulary(vocab_file)))
+        return
+    with storage.atomic_path(target) as temporary:
+        tf.io.gfile.copy(vocab_file, temporary)
+
+
+def keep(folder: str, vocab_file: str, do_lower_case: bool | None, max_length: int) -> None:
+    """Copies the vocabulary and writes the casing into a run's folder, if they are known.
+
+    Args:
+      folder: the run's folder.
+      vocab_file: the vocabulary; "" if unknown.
+      do_lower_case: the casing; None if unknown.
+      max_length: number of positions of the model.
+    """
+    target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
+    if vocab_file and os.path.abspath(vocab_file) != os.path.abspath(target):
+        copy_vocabulary(vocab_file, target)
+    if do_lower_case is not None:
+        tokenizer_config.write(folder, do_lower_case, max_length)

@@ -1,0 +1,21 @@
+r"""Compiles the training step for TPUs and GPUs without one, and prints its memory, FLOPs and memory traffic.
+
+python -m bert_tf.compile_check --bert_config_file=bert_config.json --train_batch_size=64 --max_seq_length=128 \
+      --chips=v5e
+"""
+
+from bert_tf.compile_check import xla_flags
+from bert_tf.compile_check.settings import CompileCheckSettings
+from bert_tf.core import command_line
+
+
+def main(settings: CompileCheckSettings) -> None:
+    """Runs the script with resolved settings."""
+    xla_flags.keep_counters()
+    from bert_tf.compile_check.check import run_check
+
+    run_check(settings)
+
+
+if __name__ == "__main__":
+    command_line.run(CompileCheckSettings, main, __doc__)

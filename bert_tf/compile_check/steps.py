@@ -1,0 +1,154 @@
+"""Lowers training steps, ours and tf-models-official's, from TensorFlow to StableHLO.
+
+Letters: B batch, S sequence length, P predictions.
+"""
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import tensorflow as tf
+import tf_keras as keras
+from official.modeling import optimization as official_optimization
+from official.nlp.configs import bert, encoders, pretraining_experiments
+from official.nlp.tasks import masked_lm
+
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.modeling.precision import policy, policy_name
+from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.settings import DeviceSettings
+from bert_tf.training.trainer import Trainer, make_optimizer
+
+# The values do not matter: the program computes the schedule from the step, which is an input.
+_LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS = 1e-4, 1_000_000, 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The shape of a batch.
+
+    Attributes:
+      batch_size: B, number of rows on one chip.
+      length: S.
+      predictions: P.
+    """
+
+    batch_size: int
+    length: int
+    predictions: int
+
+
+def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
+    """Lowers the step that `Trainer` runs on each replica of a TPUStrategy to StableHLO text.
+
+    Args:
+      config: configuration of the model.
+      shape: shape of the batch.
+      settings: dtype, optimizer, and whether activations are recomputed.
+
+    Raises:
+      InputError: XLA cannot compile the step.
+    """
+    with dtype_policy(settings.dtype):
+        trainer = make_trainer(config, settings)
+        return lowered(lambda batch: trainer.train_step(iter([batch])), _batch(shape))
+
+
+def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = _WARMUP_STEPS) -> Trainer:
+    """Makes the trainer of a pre-training, as a replica has it; call it in `dtype_policy`."""
+    return Trainer(
+        PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
+        tf.distribute.get_strategy(),
+        optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, warmup_steps),
+    )
+
+
+def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
+    """Lowers tf-models-official's pre-training step with its AdamW to StableHLO text; arguments as in `our_step`."""
+    with dtype_policy(settings.dtype):
+        encoder = encoders.EncoderConfig(
+            type="bert",
+            bert=encoders.BertEncoderConfig(
+                vocab_size=config.vocab_size,
+                hidden_size=config.hidden_size,
+                num_layers=config.num_hidden_layers,
+                num_attention_heads=config.num_attention_heads,
+                intermediate_size=config.intermediate_size,
+                hidden_activation="gelu",
+                dropout_rate=config.hidden_dropout_prob,
+                attention_dropout_rate=config.attention_probs_dropout_prob,
+                max_position_embeddings=config.max_position_embeddings,
+                type_vocab_size=config.type_vocab_size,
+            ),
+        )
+        head = bert.ClsHeadConfig(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
+        experiment = pretraining_experiments.bert_pretraining()
+        experiment.task.model = bert.PretrainerConfig(encoder=encoder, cls_heads=[head], mlm_activation="gelu")
+        task = masked_lm.MaskedLMTask(experiment.task)
+        model = task.build_model()
+        rule = experiment.trainer.optimizer_config
+        rule.learning_rate.polynomial.decay_steps, rule.warmup.polynomial.warmup_steps = _TOTAL_STEPS, _WARMUP_STEPS
+        factory = official_optimization.OptimizerFactory(rule)
+        optimizer = factory.build_optimizer(factory.build_learning_rate())
+        metrics = task.build_metrics(training=True)
+        names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+        batch = {names.get(name, name): value for name, value in _batch(shape).items()}
+        # Create the optimizer's slots, which the first step would otherwise create inside the program.
+        optimizer._create_all_weights(model.trainable_variables)
+        return lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
+
+
+@contextlib.contextmanager
+def dtype_policy(dtype: str) -> Iterator[None]:
+    """Sets Keras's policy for a dtype, and restores the previous one."""
+    # Reset the numbering of names, so that the same step gives the same program.
+    keras.backend.clear_session()
+    with policy(policy_name(dtype)):
+        yield
+
+
+def _batch(shape: Shape) -> dict[str, tf.Tensor]:
+    rows, length, predictions = shape.batch_size, shape.length, shape.predictions
+    sizes = {
+        "input_ids": [rows, length],
+        "input_mask": [rows, length],
+        "segment_ids": [rows, length],
+        "masked_lm_positions": [rows, predictions],
+        "masked_lm_ids": [rows, predictions],
+        "next_sentence_labels": [rows],
+        "data_position": [rows, 3],
+    }
+    batch = {name: tf.zeros(size, tf.int32) for name, size in sizes.items()}
+    return batch | {"masked_lm_weights": tf.zeros([rows, predictions])}
+
+
+def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -> str:
+    """Lowers a step to a program from the batch and the variables to the changed variables.
+
+    Args:
+      step: function of the batch.
+      batch: tensors of the shapes to compile for.
+
+    Raises:
+      InputError: XLA cannot compile it.
+    """
+
+    def run(batch):
+        step(batch)
+
+    return lowered_function(tf.function(run, jit_compile=True), batch)
+
+
+def lowered_function(step: Callable, batch: Mapping[str, tf.Tensor]) -> str:
+    """Lowers a tf.function with `jit_compile=True`; see `lowered`."""
+    try:
+        program = step.experimental_get_compiler_ir(batch)(stage="stablehlo")
+    except (tf.errors.OpError, ValueError) as error:
+        raise InputError(f"XLA cannot compile the step: {' '.join(str(error).split())[-400:]}") from error
+    # The process numbers its modules, so replace the module's name.
+    program = re.sub(r"^module @\S+", "module @step", program, flags=re.MULTILINE)
+    # The new value of each variable is an mhlo.copy, which is not part of StableHLO. A reshape to the same shape is
+    # equivalent, and the compiler removes it.
+    return re.sub(r"\bmhlo\.copy (\S+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", program)

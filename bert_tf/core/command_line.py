@@ -1,0 +1,350 @@
+"""Converts between settings dataclasses and absl flags, and runs scripts with one-line errors.
+
+The settings of a script are one flat frozen dataclass whose fields are the script's flags. The name, type, default
+and help of a flag are therefore defined in one place, and the library never uses flags directly.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import gc
+import inspect
+import json
+import math
+import numbers
+import os
+import re
+import signal
+import sys
+import typing
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+
+from bert_tf.core import help_text, log_lines
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import is_utf8, parse_flags, parse_values
+
+_NUMBERS = {
+    bool: (bool, "true or false"),
+    int: (numbers.Integral, "an integer"),
+    float: (numbers.Real, "a number"),
+}
+_DEFINERS = {
+    bool: flags.DEFINE_boolean,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+}
+
+_DEBUG = help_text.FlagHelp("debug", "show full tracebacks and TensorFlow's own log", False, is_boolean=True)
+
+# At the start of each path of a comma-separated list.
+_HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
+
+
+class Terminated(BaseException):
+    """Raised on SIGTERM, so that a script cleans up as after Ctrl-C."""
+
+
+def _terminate(number, frame) -> None:
+    raise Terminated
+
+
+def setting(
+    help: str,
+    default=dataclasses.MISSING,
+    choices: Sequence[str] = (),
+    alias: str = "",
+    group: str = "",
+    first: bool = False,
+    read_by: Sequence[str] = (),
+):
+    """Returns a dataclass field that is also a flag.
+
+    Args:
+      help: help text of the flag.
+      default: default value; without one the flag is required.
+      choices: allowed values of an enum flag; empty for any.
+      alias: another name of the flag; empty for none.
+      group: title under which the help lists the flag; empty: `flag_group` of the class.
+      first: whether `--help` shows the flag, and not only `--helpfull`; it always shows required flags.
+      read_by: kinds of data that the flag has an effect on, see `refuse_unread`; empty for all.
+    """
+    metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
+    metadata["read_by"] = tuple(read_by)
+    return dataclasses.field(default=default, metadata=metadata, kw_only=True)
+
+
+def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
+    """Returns what the help says of the flags of a settings class, by the title of their group.
+
+    The flags of a class come before the flags of its bases.
+    """
+    types = typing.get_type_hints(settings_class)
+    fields = {field.name: field for field in dataclasses.fields(settings_class)}
+    groups: dict[str, list[help_text.FlagHelp]] = {}
+    for owner in settings_class.__mro__:
+        for name in inspect.get_annotations(owner):
+            if field := fields.pop(name, None):
+                title = field.metadata["group"] or getattr(owner, "flag_group", "Flags")
+                groups.setdefault(title, []).append(_flag_help(field, _plain(types[name]) is bool))
+    return {title: groups[title] for title in sorted(groups, key=help_text.GROUPS.index)}
+
+
+def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp:
+    known, is_required = field.metadata, field.default is dataclasses.MISSING
+    return help_text.FlagHelp(
+        field.name,
+        known["help"],
+        None if is_required else field.default,
+        known["choices"],
+        known["alias"],
+        is_boolean,
+        is_required,
+        known["first"] or is_required,
+    )
+
+
+def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
+    """Defines one flag for every field of a settings class.
+
+    Args:
+      settings_class: dataclass whose fields come from `setting`.
+      flag_values: the object in which the flags are defined.
+      module_name: the module whose `--help` lists the flags.
+    """
+    types = typing.get_type_hints(settings_class)
+    for field in dataclasses.fields(settings_class):
+        default = None if field.default is dataclasses.MISSING else field.default
+        options = {"flag_values": flag_values, "module_name": module_name}
+        choices = field.metadata["choices"]
+        if choices:
+            flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
+        else:
+            _DEFINERS[_plain(types[field.name])](field.name, default, field.metadata["help"], **options)
+        if alias := field.metadata["alias"]:
+            flags.DEFINE_alias(alias, field.name, flag_values, module_name)
+
+
+def _plain(annotation) -> type:
+    """Returns the type of a flag without None: `int` for `int | None`."""
+    return next((kind for kind in typing.get_args(annotation) if kind is not type(None)), annotation)
+
+
+def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
+    """Returns settings from parsed flags, with `~/` expanded, which a shell does not do after `--flag=`.
+
+    Raises:
+      InputError: a required flag is missing or empty, or a value is not UTF-8; or the checks of the settings class
+        fail.
+    """
+    values = {}
+    fields = dataclasses.fields(settings_class)
+    missing = [f for f in fields if f.default is dataclasses.MISSING and flag_values[f.name].value is None]
+    described = [f"--{field.name} ({re.split('[;:]', field.metadata['help'])[0]})" for field in missing]
+    require(not missing, f"give {', '.join(described)} (--help lists the flags)")
+    for field in fields:
+        value = flag_values[field.name].value
+        if isinstance(value, str):
+            require(
+                field.default is not dataclasses.MISSING or bool(value.strip()), f"--{field.name} is empty; give it"
+            )
+            # Python keeps such bytes as lone surrogates, which TensorFlow cannot take.
+            require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")
+            value = _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), value)
+        values[field.name] = value
+    return settings_class(**values)
+
+
+def parse(settings_class: type, arguments: Sequence[str]):
+    """Returns settings from command-line arguments, independently of the flags of the process.
+
+    Args:
+      settings_class: dataclass whose fields come from `setting`.
+      arguments: arguments as passed by a shell, without the program's name.
+
+    Raises:
+      InputError: the settings contradict each other, an argument is not a flag, or a value has the wrong type.
+    """
+    flag_values = flags.FlagValues()
+    define_flags(settings_class, flag_values, settings_class.__module__)
+    _refuse_words(parse_values(flag_values, ["program", *arguments])[1:])
+    return settings_from_flags(settings_class, flag_values)
+
+
+def with_flagfile(settings, path: str, **changes):
+    """Returns a copy of settings in which the values of a flag file replace the current ones.
+
+    Args:
+      settings: dataclass whose fields come from `setting`.
+      path: path of the file, in the format of `--flagfile`.
+      **changes: further replacements, over which the file takes precedence.
+
+    Raises:
+      InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.
+    """
+    given = dataclasses.asdict(settings) | changes
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return parse(type(settings), [*words, f"--flagfile={path}"])
+
+
+def _refuse_words(words: Sequence[str]) -> None:
+    # absl would read "--do_train False" as --do_train=true and a positional argument.
+    if words:
+        dash = (
+            f"{words[0][0]!r} is not '-'; " if words[0][:1] and words[0][0] in "\u2012\u2013\u2014\u2015\u2212" else ""
+        )
+        raise InputError(f"unexpected argument {words[0]!r}; {dash}write flags as --name=value")
+
+
+def to_json(settings) -> str:
+    """Returns the resolved settings as JSON text, to be stored beside the output."""
+    return json.dumps(dataclasses.asdict(settings), indent=2) + "\n"
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises InputError with the message unless the condition is true."""
+    if not condition:
+        raise InputError(message)
+
+
+def check_values(settings) -> None:
+    """Raises InputError for a value that a flag could not have: no number, or none of its choices."""
+    types = typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value, kind = getattr(settings, field.name), _plain(types[field.name])
+        if value is None or value is field.default:
+            continue
+        choices = field.metadata["choices"]
+        require(not choices or value in choices, f"--{field.name}={value!r}: must be one of {', '.join(choices)}")
+        if kind in _NUMBERS:
+            accepted, what = _NUMBERS[kind]
+            right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
+            require(right, f"--{field.name}={value!r}: must be {what}")
+
+
+def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
+    """Refuses flags that were given and that nothing reads.
+
+    Args:
+      settings: dataclass whose fields come from `setting`.
+      readers: the data that is read, named as in `read_by`; messages name the first one.
+      remedy: what else to do, for messages.
+
+    Raises:
+      InputError: names the first flag.
+    """
+    for field in dataclasses.fields(settings):
+        wanted, value = field.metadata["read_by"], getattr(settings, field.name)
+        require(
+            not wanted or value == field.default or not {*wanted}.isdisjoint(readers),
+            f"--{field.name}={value}: is for {' or '.join(wanted)}, not for {readers[0]}; drop the flag{remedy}",
+        )
+
+
+def require_positive(settings, *names: str) -> None:
+    """Raises InputError unless these settings are finite numbers above 0, or None."""
+    for name in names:
+        value = getattr(settings, name)
+        require(value is None or 0 < value < math.inf, f"--{name}={value}: must be above 0 and finite")
+
+
+def require_folder(flag: str, path: str) -> None:
+    """Raises InputError unless a path can be the folder of TensorFlow's checkpoints and SavedModels.
+
+    TensorFlow reads these paths as patterns, so it would write files there that it cannot find again.
+    """
+    require(bool(path), f"--{flag} is empty; name a folder")
+    special = sorted(set(path) & set("*?[\\"))
+    require(
+        not special,
+        f"--{flag}={path}: TensorFlow cannot read a path with {' '.join(special)} again; name another folder",
+    )
+
+
+@contextlib.contextmanager
+def hidden_modules(*names: str):
+    """Lets modules look as if they were not installed, unless they are loaded already."""
+    names = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+def run(settings_class: type, main: Callable, doc: str) -> None:
+    """Runs a script: parses its flags and calls `main(settings)`; invalid input gives a one-line error, exit code 1.
+
+    Args:
+      settings_class: the script's settings.
+      main: called with the resolved settings; it imports heavy modules itself, so that `--help` is fast.
+      doc: text that `--help` prints above the flags.
+    """
+    # Modules and graphs are millions of objects that stay. Searching them for garbage would take a second or more.
+    gc.set_threshold(100_000, 20, 20)
+    # TensorFlow would load Keras 3, plotting and statistics with it, for a `tf.keras` that nothing here uses.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    define_flags(settings_class, flags.FLAGS, sys.argv[0])
+    flags.DEFINE_boolean("debug", False, _DEBUG.help, module_name=sys.argv[0])
+    groups = {**flag_groups(settings_class), "Errors": [_DEBUG]}
+
+    def run_and_exit(words: Sequence[str]) -> None:
+        code = _main_with_clear_errors(settings_class, main, words[1:])
+        gc.freeze()  # the interpreter would search all objects once more before it ends
+        sys.exit(code)
+
+    app.run(run_and_exit, flags_parser=functools.partial(parse_flags, doc=doc, groups=groups))
+
+
+def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequence[str]) -> int:
+    debug = flags.FLAGS["debug"].value
+    log_lines.set_up(debug)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        _refuse_words(words)
+        main(settings_from_flags(settings_class, flags.FLAGS))
+    except (InputError, OSError) as error:
+        if debug:
+            raise
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, Terminated) as stop:
+        print("stopped; run the same command again to resume", file=sys.stderr)
+        return 143 if isinstance(stop, Terminated) else 130
+    except Exception as error:
+        if debug or not _comes_from_the_machine(error):
+            raise
+        print(f"error: {_one_line(error)} (--debug shows the full traceback)", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _comes_from_the_machine(error: Exception) -> bool:
+    """Returns whether TensorFlow reports a problem of disk, network, memory or data rather than a bug."""
+    import tensorflow as tf
+
+    kinds = (
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+        tf.errors.FailedPreconditionError,
+        tf.errors.AlreadyExistsError,
+        tf.errors.DataLossError,
+        tf.errors.ResourceExhaustedError,
+        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or the user
+        tf.errors.UnavailableError,
+    )
+    # TensorFlow has no error classes for these reasons.
+    reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
+    if isinstance(error, tf.errors.UnimplementedError):  # a path such as https://...
+        return error.message.startswith("File system scheme")
+    return isinstance(error, kinds) or (
+        isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

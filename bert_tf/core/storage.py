@@ -1,0 +1,178 @@
+"""Writes files atomically, checks where they will be written, and hashes them.
+
+A file appears under its name only when it is complete and on disk.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import is_utf8
+
+# Part of the names of files being written, so that the leftovers of a killed process can be recognized.
+TEMPORARY = ".tmp-"
+_BLOCK_BYTES = 1 << 20
+
+
+def _gfile():
+    """Returns TensorFlow's file system, which object stores need, and which takes seconds to import."""
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+@contextlib.contextmanager
+def atomic_path(path: str) -> Iterator[str]:
+    """Yields a temporary path beside `path` and renames it to `path` if the block succeeds.
+
+    Local files are flushed to disk before the rename, so that a power failure cannot leave an incomplete file
+    under the final name. On an error the temporary file is removed and `path` is unchanged.
+    """
+    # The random part keeps the names of two processes different, even on different machines.
+    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    try:
+        yield temporary
+        if "://" not in path:
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+        _gfile().rename(temporary, path, overwrite=True)
+    finally:
+        if _gfile().exists(temporary):
+            _gfile().remove(temporary)
+
+
+class FolderTakenError(InputError):
+    """Another process has written a folder under this name in the meantime."""
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
+
+    `path` must not exist or must be an empty folder. Local files are flushed to disk before the rename. On an error
+    the temporary folder is removed.
+
+    Raises:
+      FolderTakenError: another process has written to `path` in the meantime; its files are kept.
+    """
+    with temporary_folder(path) as temporary:
+        yield temporary
+        publish_folder(temporary, path)
+
+
+@contextlib.contextmanager
+def temporary_folder(path: str) -> Iterator[str]:
+    """Yields a new folder beside `path`, and removes it at the end unless `publish_folder` has renamed it."""
+    temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    try:
+        _gfile().makedirs(temporary)
+        yield temporary
+    finally:
+        if _gfile().exists(temporary):
+            _gfile().rmtree(temporary)
+
+
+def publish_folder(temporary: str, path: str) -> None:
+    """Flushes a folder to disk and gives it its name, unless a folder of this name holds something.
+
+    Raises:
+      FolderTakenError: it does; both folders are kept.
+    """
+    path = path.rstrip("/")
+    if "://" not in path:
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as written:
+                    os.fsync(written.fileno())
+    taken = FolderTakenError(f"{path}: another process has written it in the meantime; give a new folder")
+    if "://" in path:  # without a rename in one step; another process is seen unless it writes at the same moment
+        if _gfile().exists(path) and _gfile().listdir(path):
+            raise taken
+        _gfile().rename(temporary, path, overwrite=True)
+        return
+    try:
+        os.rename(temporary, path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise taken from error
+        raise
+
+
+def check_new_folder(path: str, flag: str) -> None:
+    """Raises an error if the output folder is not empty, or `atomic_folder` cannot write it.
+
+    Raises:
+      InputError: names the flag and the path.
+    """
+    if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
+        raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
+    if "://" not in path:  # beside the folder stands the temporary one
+        check_writable(os.path.dirname(os.path.abspath(path)), flag)
+
+
+def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
+    """Raises an error for outputs that cannot be written, or that would overwrite inputs or each other.
+
+    Raises:
+      InputError: names the path.
+    """
+    taken = {_real_path(path): "is also an input" for path in read}
+    for path in outputs:
+        reason = "is a folder" if path.endswith("/") or _gfile().isdir(path) else taken.get(_real_path(path))
+        if not reason and "://" not in path and os.path.lexists(path) and not os.path.isfile(path):
+            reason = "is not a regular file, which a rename would replace"  # such as /dev/null
+        if reason:
+            raise InputError(f"--{flag}: {path} {reason}; give another name")
+        taken[_real_path(path)] = "is given twice"
+    for folder in {os.path.dirname(path) for path in outputs if "://" not in path}:
+        check_writable(folder, flag)
+
+
+def check_writable(folder: str, flag: str) -> None:
+    """Raises an error if a local folder cannot be created or written to.
+
+    Raises:
+      InputError: names the flag and the folder.
+    """
+    if "://" in folder:
+        return
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder):  # it will be created
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise InputError(f"--{flag}: {folder} is not a folder; give a path in another folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(
+            f"--{flag}: {folder} is not writable; give a path in another folder, or change its permissions"
+        )
+
+
+def _real_path(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
+
+
+def list_folder(path: str) -> list[str]:
+    """Returns the names in a folder without those that are not UTF-8, which TensorFlow cannot handle."""
+    if "://" in path:
+        return _gfile().listdir(path)
+    return [name for name in os.listdir(path) if is_utf8(name)]
+
+
+def sha256(path: str) -> str:
+    """Computes the SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with _gfile().GFile(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a small text file atomically and creates its folder if needed."""
+    _gfile().makedirs(os.path.dirname(path) or ".")
+    with atomic_path(path) as temporary, _gfile().GFile(temporary, "w") as file:
+        file.write(text)

@@ -1,1 +1,0 @@
-"""Fine-tuning tasks, a file per family."""

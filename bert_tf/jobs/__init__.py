@@ -1,0 +1,1 @@
+"""Long work, cut into tasks for processes, Spark or a GPU."""

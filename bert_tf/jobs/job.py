@@ -1,0 +1,285 @@
+"""The identity of a job that writes a set of files, and its work folder, so that a rerun resumes it or is refused.
+
+`NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once it is complete.
+Both record the settings, what else the bytes depend on, and the corpus.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import lock, storage
+from bert_tf.core.errors import InputError
+from bert_tf.jobs import shard_names
+from tfrecords import manifest
+
+_PLAN = "plan.json"
+
+
+class NoRoomError(InputError):
+    """A disk is too small; a rerun resumes from what is finished."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Base of dataclasses of counts, of which those of several parts are added up."""
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Returns the counts of both parts together."""
+        mine, theirs = vars(self), vars(other)
+        return type(self)(**{name: mine[name] + theirs[name] for name in mine})
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What the jobs of one program have in common.
+
+    Attributes:
+      program: its name, for messages.
+      recipe: a number that changes whenever the same settings produce other bytes.
+      immaterial: settings that do not affect the bytes. Files are compared by content, not by name.
+      folders: what the job writes into its work folder.
+      facts: further entries of the identity, and what to tell the user if they differ.
+    """
+
+    program: str
+    recipe: int
+    immaterial: frozenset[str]
+    folders: tuple[str, ...]
+    facts: Mapping[str, str]
+
+
+class Job:
+    """A set of shards to write.
+
+    Args:
+      kind: of the job.
+      settings: the resolved settings, a dataclass.
+      outputs: paths of the shards.
+      corpus: see `content.corpus_entries`.
+      facts: the values of the facts that the kind names.
+
+    Attributes:
+      settings, outputs: as given.
+      manifest_path: the manifest of the finished set.
+      folder: the work folder of the unfinished set.
+      identity: what the bytes of the set depend on, as JSON.
+    """
+
+    def __init__(self, kind: Kind, settings, outputs: Sequence[str], corpus: list[dict], facts: Mapping[str, str]):
+        self.settings = settings
+        self.outputs = outputs
+        self.manifest_path = manifest.manifest_path(outputs[0])
+        self.folder = manifest.work_folder(self.manifest_path)
+        self.identity = {
+            "recipe": kind.recipe,
+            "settings": dataclasses.asdict(settings),
+            **facts,
+            "corpus": corpus,
+            "outputs": shard_names.relative_names(outputs),
+        }
+        self._kind = kind
+        self._names = {lock.NAME, _PLAN, *kind.folders}
+        self._lock = lock.FolderLock(
+            self.folder, f"{self.folder}: another run is writing this set; wait for it, or stop it"
+        )
+
+    @property
+    def id(self) -> str:
+        """A short hash of the identity."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def finished_shards(self) -> list[manifest.Shard | None]:
+        """Returns one entry per output: its shard if an earlier run finished the set and the file exists, else None.
+
+        Raises:
+          InputError: the existing set has other settings, or no manifest.
+        """
+        entries = manifest.read_manifest(self.manifest_path)
+        if entries is None:
+            self._refuse_unknown_outputs()
+            return [None] * len(self.outputs)
+        shards = manifest.shards_of(self.manifest_path, entries)
+        if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
+            raise InputError(
+                f"{self.manifest_path}: this set was made with other settings ({different}); "
+                "give another --output_file, or delete the set and its manifest"
+            )
+        return [
+            shard if tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes else None
+            for shard, path in zip(shards, self.outputs, strict=True)
+        ]
+
+    def _refuse_unknown_outputs(self) -> None:
+        if tf.io.gfile.exists(f"{self.folder}/{_PLAN}"):
+            return  # the outputs of an unfinished run; `open` compares its plan
+        for path in self.outputs:
+            if tf.io.gfile.exists(path):
+                raise InputError(f"--output_file: {path} exists and has no manifest; give another name, or move it")
+
+    def run(
+        self,
+        make: Callable[[Sequence[manifest.Shard | None]], list[manifest.Shard]],
+        check: Callable[[], None] = lambda: None,
+    ) -> list[manifest.Shard]:
+        """Runs the job to its end; a finished one is left unchanged, an unfinished one is resumed.
+
+        Args:
+          make: makes the missing shards and the manifest; takes what `finished_shards` returns, and returns all shards.
+          check: refuses the input, before anything is written.
+
+        Returns:
+          The shards.
+
+        Raises:
+          InputError: the existing set has other settings; or what `make` or `check` raises.
+        """
+        if all(finished := self.finished_shards()):
+            self.clear()
+            logging.info("%s: all shards exist, nothing to do", self.manifest_path)
+            return finished
+        check()
+        try:
+            self.open()
+            try:
+                # Read the state again: now that this run holds the lock, no other run can change it.
+                shards = make(self.finished_shards())
+            except NoRoomError:
+                raise
+            except InputError:  # the input or the flags must change, which makes the work folder useless
+                self.close()
+                raise
+            self.close()
+            return shards
+        finally:
+            self.release()
+
+    def open(self) -> None:
+        """Creates the work folder, or resumes that of an interrupted run.
+
+        Raises:
+          InputError: the folder belongs to a run with other settings, or to a run that is still active.
+        """
+        tf.io.gfile.makedirs(self.folder)
+        self._refuse_foreign_folder()
+        self._lock.take()
+        self._check_plan()
+        self._remove_leftovers()
+
+    def _check_plan(self) -> None:
+        path = f"{self.folder}/{_PLAN}"
+        if not tf.io.gfile.exists(path):
+            # A folder without a plan remains from a run that was killed while it removed the folder.
+            self._empty_folder()
+            storage.write_text(path, json.dumps(self.identity, indent=2) + "\n")
+        else:
+            with tf.io.gfile.GFile(path) as file:
+                plan = json.load(file)
+            if different := self._differences(plan):
+                raise InputError(
+                    f"{self.folder}: an unfinished run with other settings ({different}); "
+                    "finish it with its own command, or delete the folder, or give another --output_file"
+                )
+            logging.info("resuming the unfinished run in %s", self.folder)
+
+    def close(self) -> None:
+        """Removes the work folder of a finished run."""
+        tf.io.gfile.rmtree(self.folder)
+        self.release()
+
+    def clear(self) -> None:
+        """Removes the leftovers of a run that was killed after it wrote the manifest.
+
+        Raises:
+          InputError: that run is still active.
+        """
+        if tf.io.gfile.exists(self.folder):
+            self._lock.take()
+            self.close()
+        self._remove_leftovers()
+
+    def release(self) -> None:
+        """Releases the lock on the work folder."""
+        self._lock.release()
+
+    def _refuse_foreign_folder(self) -> None:
+        for name in map(os.path.basename, (name.rstrip("/") for name in storage.list_folder(self.folder))):
+            if name not in self._names and storage.TEMPORARY not in name:
+                raise InputError(
+                    f"{self.folder}: contains {name}, which is not of this program, but the run needs a folder of this "
+                    "name for itself; move it away, or give another --output_file"
+                )
+
+    def _empty_folder(self) -> None:
+        for name in storage.list_folder(self.folder):
+            path = f"{self.folder}/{name.rstrip('/')}"
+            if tf.io.gfile.isdir(path):
+                tf.io.gfile.rmtree(path)
+            elif name != lock.NAME:
+                tf.io.gfile.remove(path)
+
+    def _remove_leftovers(self) -> None:
+        ours = {*self.outputs, self.manifest_path}
+        folders = {os.path.dirname(path) for path in ours}
+        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in self._kind.folders)):
+            if not tf.io.gfile.isdir(folder or "."):
+                continue
+            # List the folder instead of globbing: a name may contain glob characters.
+            for name in storage.list_folder(folder or "."):
+                whole, temporary, _ = name.rpartition(storage.TEMPORARY)
+                if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
+                    tf.io.gfile.remove(os.path.join(folder, name))
+
+    def _differences(self, other: Mapping) -> str:
+        """Describes how another run's identity differs from this one; empty if it does not."""
+        mine = self.identity
+        if mine["recipe"] != other.get("recipe"):
+            return f"another version of {self._kind.program}"
+        found = []
+        settings = other.get("settings", {})
+        for name, value in mine["settings"].items():
+            if name not in self._kind.immaterial and settings.get(name) != value:
+                found.append(f"--{name} was {_shown(settings.get(name))}, is now {_shown(value)}")
+        there, now = other.get("outputs", []), mine["outputs"]
+        if len(there) != len(now):
+            found.append(f"there were {len(there)} shards, now {len(now)}")
+        elif there != now:
+            old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
+            found.append(f"--output_file was {old}, is now {new}")
+        found += [message for name, message in self._kind.facts.items() if mine[name] != other.get(name)]
+        return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+
+
+def _shown(value) -> str:
+    """Formats a setting as on the command line."""
+    return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:
+    if len(there) != len(now):
+        return [f"the corpus had {len(there)} file(s), has now {len(now)}"]
+    return [
+        f"the corpus has changed: it had {old['name']} of {old['bytes']} bytes, "
+        f"has now {new['name']} of {new['bytes']} bytes"
+        for old, new in zip(there, now, strict=True)
+        if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
+    ]
+
+
+def read_shard(path: str, result_path: str) -> manifest.Shard | None:
+    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted.
+
+    Args:
+      path: of the shard.
+      result_path: the file that marks the shard as finished and holds its entry.
+    """
+    if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(result_path) as file:
+        shard = manifest.Shard(**json.load(file))
+    return shard if tf.io.gfile.stat(path).length == shard.bytes else None

@@ -1,0 +1,134 @@
+"""Cuts text files into sources: ranges of lines, each the work of one task.
+
+The cuts depend on the files alone, so every run, on any number of workers, has the same sources.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+
+_BLOCK_BYTES = 1 << 20
+# A line is read whole.
+_LONGEST_LINE = 16 << 20
+# A source has at least so many lines, at most `_MOST_LINES`, and there are about `_SOURCES` where that is possible.
+_LEAST_LINES, _MOST_LINES, _SOURCES = 64, 4096, 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class LineRange:
+    """A range of lines of a file.
+
+    Attributes:
+      path: the file.
+      start, end: byte offsets.
+      lines: number of lines.
+      first_line: the number of its first line in all files together, from 0.
+      first_in_file: the same in its file.
+    """
+
+    path: str
+    start: int
+    end: int
+    lines: int
+    first_line: int
+    first_in_file: int
+
+
+def plan_sources(files: Sequence[str], shards: int) -> list[LineRange]:
+    """Cuts files into at least as many sources as there are shards.
+
+    Raises:
+      InputError: a file is not text; all files are empty or blank; or they have fewer lines than there are shards.
+    """
+    lines_each = 1 if shards > 1 else _LEAST_LINES
+    cuts = [_Cuts(path, lines_each, 4 * max(_SOURCES, shards)) for path in files]
+    total = sum(cut.lines for cut in cuts)
+    if not any(cut.has_text for cut in cuts):
+        raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; give a file with a text a line")
+    if total < shards:
+        raise InputError(f"--output_file names {shards} shards, but the input has {total} lines; give at most {total}")
+    wanted = min(max(_LEAST_LINES, total // _SOURCES), _MOST_LINES, max(1, total // shards))
+    return list(_sources(cuts, wanted))
+
+
+def read_lines(source: LineRange) -> Iterator[bytes]:
+    """Yields the lines of a source without their newlines."""
+    with tf.io.gfile.GFile(source.path, "rb") as file:
+        file.seek(source.start)
+        for _ in range(source.lines):
+            yield file.readline().removesuffix(b"\n")
+
+
+def _sources(cuts: Sequence["_Cuts"], wanted: int) -> Iterator[LineRange]:
+    first_line = 0
+    for cut in cuts:
+        edges = cut.edges(wanted)
+        for (line, start), (next_line, end) in itertools.pairwise(edges):
+            yield LineRange(cut.path, start, end, next_line - line, first_line + line, line)
+        first_line += cut.lines
+
+
+class _Cuts:
+    """Where some of the lines of a file begin; their number is bounded, whatever the size of the file.
+
+    Args:
+      path: the file.
+      lines_each: lines between two cuts, at first.
+      most: number of cuts beyond which every other one is dropped, unless they are `_MOST_LINES` apart.
+
+    Attributes:
+      path: as given.
+      lines: number of lines.
+      has_text: whether there is more than white space.
+    """
+
+    def __init__(self, path: str, lines_each: int, most: int):
+        self.path, self.lines, self._most, self.has_text = path, 0, most, False
+        self._each, self._starts = lines_each, [0]
+        self._size = begins = 0
+        with tf.io.gfile.GFile(path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                if not self._size:
+                    _refuse_other_formats(path, block)
+                ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1 + self._size
+                self._size += len(block)
+                self.has_text = self.has_text or bool(block.strip())
+                self._check_lengths(begins, ends)
+                self._add(ends)
+                begins = int(ends[-1]) if len(ends) else begins
+        if begins < self._size:  # the last line has no end
+            self.lines += 1
+
+    def _add(self, ends: np.ndarray) -> None:
+        """Counts lines by where they end."""
+        numbers = np.arange(self.lines + 1, self.lines + 1 + len(ends))  # of the lines that begin there
+        self._starts += ends[numbers % self._each == 0].tolist()
+        self.lines += len(ends)
+        while len(self._starts) > self._most and self._each < _MOST_LINES:
+            self._each *= 2
+            self._starts = self._starts[::2]
+
+    def _check_lengths(self, begins: int, ends: np.ndarray) -> None:
+        edges = np.concatenate([[begins], ends, [self._size]])
+        longest = int(np.argmax(np.diff(edges)))
+        if edges[longest + 1] - edges[longest] > _LONGEST_LINE:
+            raise InputError(
+                f"{self.path}, line {self.lines + longest + 1}: is longer than {_LONGEST_LINE >> 20} MiB; put each "
+                "text on a line of its own"
+            )
+
+    def edges(self, wanted: int) -> list[tuple[int, int]]:
+        """Returns (line, byte offset) of the cuts, about `wanted` lines apart, with those of the file's end."""
+        step = max(1, wanted // self._each)
+        cuts = [(number * self._each, start) for number, start in enumerate(self._starts)][::step]
+        return [*(cut for cut in cuts if cut[0] < self.lines), (self.lines, self._size)]
+
+
+def _refuse_other_formats(path: str, block: bytes) -> None:
+    if b"\0" in block[:4096] or block.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")):
+        raise InputError(f"--input_file: {path}: is compressed, or not UTF-8 text; save it as plain UTF-8 text")

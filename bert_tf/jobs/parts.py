@@ -1,0 +1,297 @@
+"""A job that reads files of text: a part for each source of lines, then shards of parts.
+
+Parts and shards are written atomically, so that an interrupted run resumes from the files that exist. A task may run
+more than once, on any worker; it writes the same bytes each time.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.jobs.content import corpus_entries, hash_range, plan_hashes
+from bert_tf.jobs.job import Counts, Job, Kind, NoRoomError, read_shard
+from bert_tf.jobs.line_ranges import LineRange, plan_sources
+from bert_tf.jobs.progress import Progress
+from bert_tf.jobs.runner import Runner
+from bert_tf.jobs.shard_names import output_paths
+from tfrecords import manifest, reader
+
+# What a job writes into its work folder.
+_FOLDERS = ("parts", "shards")
+# Settings that do not affect the bytes of the output, or name files that are compared by content.
+_IMMATERIAL = frozenset({
+    "input_file", "output_file", "num_workers", "runner", "spark_master", "init_checkpoint", "bert_config_file",
+    "vocab_file", "ignore_checkpoint_tokenizer",
+})  # fmt: skip
+_IDENTITY = {
+    "vocab_sha256": "the vocabulary has changed",
+    "weights_sha256": "the model has other weights or another configuration",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PartTask:
+    """A source of which a part is to be written.
+
+    Attributes:
+      source: the lines.
+      path: where the part is written; `path` + ".json" holds its facts and marks it as finished.
+      settings: resolved, a dataclass.
+      weights_sha256: of the model, whose weights may change under the same path.
+    """
+
+    source: LineRange
+    path: str
+    settings: Any
+    weights_sha256: str
+
+    @property
+    def result_path(self) -> str:
+        """The file with the facts."""
+        return self.path + ".json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts(Counts):
+    """Counts of a part; a program adds its own.
+
+    Attributes:
+      lines: lines read.
+      texts, tokens: written.
+      bytes: size of the part.
+    """
+
+    lines: int = 0
+    texts: int = 0
+    tokens: int = 0
+    bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardTask:
+    """Parts to be joined.
+
+    Attributes:
+      index: of the shard.
+      path, name: the output path, and the shard's name in the manifest.
+      result_path: the file that marks the shard as finished and holds its manifest entry.
+      parts: the paths of the parts, in order.
+      facts: their sum.
+      settings: resolved, a dataclass.
+    """
+
+    index: int
+    path: str
+    name: str
+    result_path: str
+    parts: tuple[str, ...]
+    facts: Facts
+    settings: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What a program does with parts and shards; its functions must be picklable.
+
+    Attributes:
+      name: its name, for messages.
+      what: what it does, for the progress.
+      recipe: see `Kind`.
+      facts: the class of its facts.
+      write: writes a part, atomically, and returns its facts without `bytes`.
+      files: returns the paths of a part's files.
+      join: writes a shard, atomically.
+      finish: says what was written; returns the counts for the manifest.
+      smaller: other advice for a full disk.
+    """
+
+    name: str
+    what: str
+    recipe: int
+    facts: type[Facts]
+    write: Callable[[PartTask], Facts]
+    files: Callable[[PartTask], list[str]]
+    join: Callable[[ShardTask], None]
+    finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
+    smaller: str = ""
+
+
+def run(
+    program: Program, settings, identity: Mapping[str, str], runner: Runner, check: Callable[[Any], None] | None = None
+) -> list[manifest.Shard]:
+    """Writes the shards that settings name, then their manifest.
+
+    A finished set is left unchanged; an unfinished one is resumed.
+
+    Args:
+      program: what the job computes.
+      settings: resolved, a dataclass; it names the files.
+      identity: the SHA-256 of the vocabulary and of the weights, `vocab_sha256` and `weights_sha256`.
+      runner: of the tasks.
+      check: refuses the sources, before anything is written.
+
+    Returns:
+      The shards.
+
+    Raises:
+      InputError: a file is missing or empty, a line is not what the program reads, or a disk is full; or the existing
+        set has other settings.
+    """
+    outputs = output_paths(settings.output_file)
+    files = reader.expand_files(settings.input_file)
+    storage.check_outputs(outputs, read=[*files, settings.vocab_file])
+    sources = plan_sources(files, len(outputs))
+    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
+    kind = Kind(program.name, program.recipe, _IMMATERIAL, _FOLDERS, _IDENTITY)
+    this = Job(kind, settings, outputs, corpus, identity)
+    return this.run(
+        lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
+    )
+
+
+def _make_shards(
+    program: Program, this: Job, sources: Sequence[LineRange], runner: Runner, finished: Sequence[manifest.Shard | None]
+) -> list[manifest.Shard]:
+    """Makes the parts and shards that are missing, and the manifest, in an open job.
+
+    Raises:
+      InputError: a line is not what the program reads, or a disk is full.
+    """
+    weights_sha256 = this.identity["weights_sha256"]
+    tasks = [
+        PartTask(source, f"{this.folder}/parts/{number:06d}", this.settings, weights_sha256)
+        for number, source in enumerate(sources)
+    ]
+    for folder in _FOLDERS:
+        tf.io.gfile.makedirs(f"{this.folder}/{folder}")
+    groups = _groups(tasks, len(this.outputs))
+    known = [
+        shard or read_shard(this.outputs[index], _result_path(this, index)) for index, shard in enumerate(finished)
+    ]
+    shards = {index: shard for index, shard in enumerate(known) if shard is not None}
+    missing = [index for index, shard in enumerate(known) if shard is None]
+    facts = _make_parts(program, [task for index in missing for task in groups[index]], tasks, runner)
+    joins = [_shard_task(program, this, index, groups[index], facts) for index in missing]
+    with Progress("joining", len(groups), "shards") as progress:
+        progress.start_at(len(shards))
+        for index, shard in runner.map(functools.partial(_write_shard, program), joins):
+            shards[index] = shard
+            for task in groups[index]:  # not in the task, which a cluster may repeat
+                _delete_part(program, task)
+            progress.update()
+    ordered = [shards[index] for index in range(len(groups))]
+    if any(finished):  # the manifest exists and is still valid
+        logging.info("wrote the missing shards again: %d", finished.count(None))
+        return ordered
+    counts = program.finish(this, ordered, sum((_read_facts(program, task) for task in tasks), program.facts()))
+    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
+    text = manifest.to_json(this.identity["settings"], ordered, **entries, **counts)
+    storage.write_text(this.manifest_path, text)
+    return ordered
+
+
+def _make_parts(
+    program: Program, todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner
+) -> dict[PartTask, Facts]:
+    """Makes the parts that an earlier run did not finish; returns the facts of those to do."""
+    facts = {task: found for task in todo if (found := _finished_part(program, task)) is not None}
+    left = [task for task in todo if task not in facts]
+    lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
+    with Progress(program.what, lines, "texts", compiles=True) as progress:
+        progress.start_at(lines - lines_left)
+        for task, found in runner.map(functools.partial(write_part, program), left):
+            if len(facts) == len(todo) - len(left):  # the first one
+                _check_space(program, task.path, found, lines_left)
+            facts[task] = found
+            progress.update(task.source.lines)
+    return facts
+
+
+def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
+    """Raises an error if a local disk has no room for so many lines; until a shard is joined they are there twice."""
+    folder = os.path.dirname(path)
+    need = 2 * facts.bytes / facts.lines * lines
+    if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
+        raise NoRoomError(
+            f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
+            f"of them until the shards are joined; free some space and run the same command again{program.smaller}"
+        )
+
+
+def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
+    """Divides the parts among the shards, in order, so that shards have about equally many lines."""
+    ends = np.cumsum([task.source.lines for task in tasks])
+    edges = np.searchsorted(ends, ends[-1] * np.arange(1, shards) / shards, side="left") + 1
+    # Each shard gets at least one part.
+    numbers = np.arange(1, shards)
+    edges = np.maximum.accumulate(np.maximum(edges, numbers) - numbers) + numbers
+    edges = np.minimum(edges, len(tasks) - shards + numbers)
+    bounds = [0, *edges.tolist(), len(tasks)]
+    return [tasks[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def _shard_task(
+    program: Program, this: Job, index: int, group: Sequence[PartTask], facts: dict[PartTask, Facts]
+) -> ShardTask:
+    return ShardTask(
+        index,
+        this.outputs[index],
+        this.identity["outputs"][index],
+        _result_path(this, index),
+        tuple(task.path for task in group),
+        sum((facts[task] for task in group), program.facts()),
+        this.settings,
+    )
+
+
+def _result_path(this: Job, index: int) -> str:
+    return f"{this.folder}/shards/{index:05d}.json"
+
+
+def write_part(program: Program, task: PartTask) -> tuple[PartTask, Facts]:
+    """Writes the part of a source, then its facts, unless it is finished."""
+    if (found := _finished_part(program, task)) is not None:  # a repeated task
+        return task, found
+    facts = program.write(task)
+    size = sum(tf.io.gfile.stat(path).length for path in program.files(task))
+    facts += program.facts(bytes=size)
+    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
+    return task, facts
+
+
+def _finished_part(program: Program, task: PartTask) -> Facts | None:
+    """Returns the facts of a part that is finished and not yet deleted; else None."""
+    files = [task.result_path, *program.files(task)]
+    return _read_facts(program, task) if all(map(tf.io.gfile.exists, files)) else None
+
+
+def _delete_part(program: Program, task: PartTask) -> None:
+    """Deletes a part; its facts stay."""
+    for path in filter(tf.io.gfile.exists, program.files(task)):
+        tf.io.gfile.remove(path)
+
+
+def _read_facts(program: Program, task: PartTask) -> Facts:
+    with tf.io.gfile.GFile(task.result_path) as file:
+        return program.facts(**json.load(file))
+
+
+def _write_shard(program: Program, task: ShardTask) -> tuple[int, manifest.Shard]:
+    """Joins parts to a shard."""
+    if (found := read_shard(task.path, task.result_path)) is not None:  # a repeated task
+        return task.index, found
+    program.join(task)
+    size = tf.io.gfile.stat(task.path).length
+    shard = manifest.Shard(task.name, task.facts.texts, size, storage.sha256(task.path))
+    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
+    return task.index, shard

@@ -1,0 +1,78 @@
+"""The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+_Settings = TypeVar("_Settings")
+
+
+class Runner(Protocol):
+    """A context manager that applies functions to tasks in parallel.
+
+    Attributes:
+      num_workers: approximate number of tasks that run at the same time.
+    """
+
+    num_workers: int
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
+        """Yields `function(task)` for every task, in any order.
+
+        Functions and tasks must be picklable. A cluster that lost a worker, or considers it slow, may run a task
+        more than once. A function must therefore write the same bytes each time, and write them atomically.
+        If this raises, no task is still running.
+        """
+
+
+def make_runner(
+    name: str, *, num_workers: int | None, spark_master: str, num_gpus: int = 0, preload: Sequence[str] = ()
+) -> Runner:
+    """Returns the runner that flags name.
+
+    Args:
+      name: "local" or "spark".
+      num_workers: number of processes; None for one per core.
+      spark_master: URL of Spark's master.
+      num_gpus: 1 for the first GPU of this machine.
+      preload: modules that the tasks use.
+    """
+    if name == "spark":
+        from bert_tf.jobs.run_spark import SparkRunner
+
+        return SparkRunner(spark_master, num_workers)
+    if num_gpus:
+        from bert_tf.jobs.run_here import HereRunner
+
+        return HereRunner()
+    from bert_tf.jobs.run_local import LocalRunner
+
+    return LocalRunner(num_workers, preload=preload)
+
+
+@contextlib.contextmanager
+def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
+    """Yields the settings for the workers, and the running workers. To be called before TensorFlow has threads.
+
+    Args:
+      settings: with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
+      *preload: modules that the tasks use.
+      num_gpus: see `make_runner`.
+    """
+    if settings.runner == "spark":  # whose workers have other working directories
+        settings = settings.with_absolute_paths()
+    places = {"num_workers": settings.num_workers, "spark_master": settings.spark_master}
+    with make_runner(settings.runner, **places, num_gpus=num_gpus, preload=preload) as runner:
+        yield settings, runner
+
+
+def use_one_core() -> None:
+    """Restricts TensorFlow in this process to one core and no GPU, because there is one process per core."""
+    import tensorflow as tf
+
+    try:
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        pass  # TensorFlow is already initialized, as in a process that also does other work.

@@ -1,0 +1,40 @@
+"""The names of the shards of a set: `--output_file=PATH@N`."""
+
+import os
+import re
+from collections.abc import Sequence
+
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
+
+
+def output_paths(output_file: str) -> list[str]:
+    """Expands `--output_file`: a comma-separated list of paths, or of PATH@N for N shards.
+
+    Raises:
+      InputError: the list is empty, or what follows an "@" is not a number of shards.
+    """
+    paths = []
+    for part in items(output_file):
+        name, at, number = os.path.basename(part).rpartition("@")
+        if not at:
+            paths.append(part)
+            continue
+        if not name or not re.fullmatch(r"[0-9]{1,5}", number) or not int(number):
+            raise InputError(
+                f"--output_file={part}: give NAME@N, with a number of shards N between 1 and 99999, or a name without @"
+            )
+        path, count = part.removesuffix(f"@{number}"), int(number)
+        paths += [f"{path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+    if not paths:
+        raise InputError("--output_file is empty; give the file to write")
+    return paths
+
+
+def relative_names(outputs: Sequence[str]) -> list[str]:
+    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard."""
+    folder = os.path.dirname(outputs[0])
+    for path in outputs:
+        if "://" in path and os.path.dirname(path) != folder:
+            raise InputError(f"--output_file: {path} is not in {folder}; give shards in one folder")
+    return [os.path.relpath(path, folder or ".") for path in outputs]

@@ -1,0 +1,71 @@
+"""The best of a run's checkpoints on its dev data.
+
+While it is one of the newest, it is a checkpoint like these. Later only its weights stay, as `best-STEP`, from which
+training cannot resume.
+
+Paper: appendix A.3 (choice on the dev set).
+"""
+
+import os
+import re
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats.tensor_bundle import damage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import evaluations, latest, run_record
+from bert_tf.runs.latest import ResumePoint
+
+_WEIGHTS = re.compile(r"^best-\d+\.index$")
+
+
+def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
+    """Returns the best checkpoint of a run's folder, or the newest one if the run was not evaluated during training.
+
+    Args:
+      folder: the run's folder.
+      newest: its newest intact checkpoint.
+      instead: what the error tells to do to take the newest one.
+
+    Raises:
+      InputError: the best checkpoint is unknown, missing or damaged, or the list of evaluations is damaged.
+    """
+    if not evaluations.exists(folder):
+        _refuse_lost_evaluations(folder, instead)
+        return newest
+    step = evaluations.read(folder).up_to(newest.step).best_step
+    if step in (None, newest.step):
+        return newest
+    reason = f"{folder}/ckpt-{step} is missing"
+    for prefix in (prefix for prefix in (*latest.prefixes(folder), *weights(folder)) if latest.step_of(prefix) == step):
+        reason = damage(prefix)
+        if not reason:
+            return ResumePoint(prefix)
+    raise InputError(
+        f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
+        f"take the last one with {instead}"
+    )
+
+
+def weights_name(step: int) -> str:
+    """Returns the name of a checkpoint with only the weights of a step."""
+    return f"best-{step}"
+
+
+def weights(folder: str) -> list[str]:
+    """Lists the prefixes of a folder's checkpoints that hold only weights."""
+    names = [name.removesuffix(".index") for name in tf.io.gfile.listdir(folder) if _WEIGHTS.match(name)]
+    return [os.path.join(folder, name) for name in names]
+
+
+def _refuse_lost_evaluations(folder: str, instead: str) -> None:
+    """Refuses a run that was to be evaluated during training, but whose evaluations are not there."""
+    if not run_record.exists(folder):
+        return
+    given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}
+    if given:
+        raise InputError(
+            f"{os.path.join(folder, evaluations.NAME)}: no such file, though the run has "
+            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or, if it "
+            f"ended before its first evaluation, take the last checkpoint with {instead}"
+        )

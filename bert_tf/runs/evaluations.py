@@ -1,0 +1,99 @@
+"""The dev data of a run, its evaluations during training, and what follows: the best checkpoint, and an early end.
+
+`evaluations.json` is replaced as a whole after each evaluation. Best checkpoint and early end are computed from it
+alone, so they never contradict the evaluations, whenever the run is killed.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+
+NAME = "evaluations.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluations:
+    """What a run's evaluations on its dev data have found.
+
+    Attributes:
+      metric: name of the main metric; "" before the first evaluation.
+      higher_is_better: whether a higher value of it is better.
+      patience: evaluations in a row without a better value that end training; 0 for never.
+      data: identifies the dev data by name, number of examples and hash; "" if the run has none yet.
+      scores: metrics by name, by the step of their checkpoint, in ascending order.
+    """
+
+    metric: str = ""
+    higher_is_better: bool = True
+    patience: int = 0
+    data: str = ""
+    scores: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def best_step(self) -> int | None:
+        """Step of the best checkpoint by `rank`, the first of several equal ones; None before the first evaluation."""
+        ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
+        return max(ranks, key=ranks.__getitem__, default=None)
+
+    @property
+    def stopped_at(self) -> int | None:
+        """Step at which the patience ended; None if it has not."""
+        steps = list(self.scores)
+        if not self.patience or not steps:
+            return None
+        return steps[-1] if len(steps) - 1 - steps.index(self.best_step) >= self.patience else None
+
+    def up_to(self, step: int) -> "Evaluations":
+        """Returns the evaluations of checkpoints up to a step; later checkpoints are lost."""
+        return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
+
+
+def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tuple[float, float]:
+    """Returns the sort key of an evaluation, larger for a better one: by its metric, then by the lower loss."""
+    return (scores[metric] if higher_is_better else -scores[metric]), -scores.get("loss", 0.0)
+
+
+def exists(folder: str) -> bool:
+    """Whether a folder has an `evaluations.json`."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def read(folder: str) -> Evaluations:
+    """Reads the evaluations of a run's folder; none if it was never evaluated during training.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    path = os.path.join(folder, NAME)
+    if not exists(folder):
+        return Evaluations()
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            entries = json.load(file)
+        scores = {int(entry["step"]): entry["scores"] for entry in entries["evaluations"]}
+        metric, data = entries["metric"], str(entries["data"])
+        if any(not isinstance(values[metric], (int, float)) for values in scores.values()):
+            raise TypeError(f"{metric} is not a number")
+        ascending = dict(sorted(scores.items()))
+        return Evaluations(metric, bool(entries["higher_is_better"]), int(entries["patience"]), data, ascending)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
+
+
+def write(folder: str, evaluations: Evaluations) -> None:
+    """Writes the evaluations of a run's folder, atomically."""
+    entries = {
+        "metric": evaluations.metric,
+        "higher_is_better": evaluations.higher_is_better,
+        "patience": evaluations.patience,
+        "data": evaluations.data,
+        "best_step": evaluations.best_step,  # for people; readers compute it
+        "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
+    }
+    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

@@ -1,0 +1,104 @@
+"""Finds a checkpoint's files from the path that a user gives."""
+
+import dataclasses
+import os
+import re
+
+import tensorflow as tf
+
+from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats.pickles import pickled_weights, refuse_pickle
+from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
+from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
+from bert_tf.core.errors import InputError
+from bert_tf.runs import best, latest
+
+_PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_OTHERS = (".h5", ".keras", ".msgpack", ".onnx", ".npz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """A checkpoint's files.
+
+    Attributes:
+      path: prefix of a TensorFlow checkpoint, or the safetensors file or index.
+      is_safetensors: whether the checkpoint is stored as safetensors.
+    """
+
+    path: str
+    is_safetensors: bool
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds the files."""
+        return os.path.dirname(self.path) or "."
+
+
+def locate(path: str) -> Location:
+    """Finds a checkpoint.
+
+    Args:
+      path: a folder, a prefix, or any of a checkpoint's files. The folder of a run means its best checkpoint on the
+        dev data if the run was evaluated during training, else its newest intact one.
+
+    Raises:
+      InputError: there is no checkpoint, there are several, a run's best one is missing or damaged, or the file
+        is a pickle.
+    """
+    if tf.io.gfile.isdir(path):
+        return _in_folder(path)
+    if path.endswith((".safetensors", hugging_face.INDEX_SUFFIX)):
+        if not tf.io.gfile.exists(path):
+            raise InputError(f"{path}: no such checkpoint; check the path")
+        return Location(path, True)
+    prefix = _PART.sub("", path)
+    if tf.io.gfile.exists(prefix + ".index"):
+        return Location(prefix, False)
+    if tf.io.gfile.exists(path):
+        refuse_pickle(path)
+        if os.path.basename(path) in (STATE_NAME, "bert_config.json", "config.json", "vocab.txt"):
+            return _in_folder(os.path.dirname(path) or os.getcwd())
+        if not path.endswith(_OTHERS) and _is_older_format(path):
+            return Location(path, False)
+        raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")
+    raise InputError(
+        f"{path}: no such checkpoint; give its prefix (without .index), its folder, or hf://owner/model for a model of "
+        "the Hugging Face Hub"
+    )
+
+
+def _in_folder(folder: str) -> Location:
+    names = sorted(tf.io.gfile.listdir(folder))
+    for chosen in (
+        [name for name in names if name.endswith(hugging_face.INDEX_SUFFIX)],
+        [name for name in names if name == hugging_face.FILE_NAME],
+        [name for name in names if name.endswith(".safetensors")],
+    ):
+        if len(chosen) == 1:
+            return Location(os.path.join(folder, chosen[0]), True)
+    newest = latest.find(folder)
+    if newest.prefix:
+        return Location(best.find(folder, newest, f"its own path, {newest.prefix}").prefix, False)
+    prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    if PREFIX_NAME in prefixes:
+        prefixes = [PREFIX_NAME]
+    if len(prefixes) == 1:
+        return Location(os.path.join(folder, prefixes[0]), False)
+    if prefixes:
+        raise InputError(f"{folder}: holds {len(prefixes)} checkpoints, {', '.join(prefixes[:3])}; give one of them")
+    pickle = pickled_weights(names)
+    if pickle:
+        refuse_pickle(os.path.join(folder, pickle))
+    raise InputError(
+        f"{folder}: holds no checkpoint; give a folder where training has saved one, "
+        "or one with a .index file or model.safetensors"
+    )
+
+
+def _is_older_format(path: str) -> bool:
+    try:
+        tf.train.load_checkpoint(path)
+    except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""The record of a run in its folder: `run.json`, which lists the phases that were trained into the folder."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import latest
+
+NAME = "run.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of a run with one kind of data and one schedule.
+
+    Attributes:
+      settings: all resolved settings, as a record.
+      model: identifies the model; never changes within a folder.
+      data: identifies the data.
+      optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
+      first_step: step at which training on this data began.
+      begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
+      vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
+    """
+
+    settings: dict
+    model: dict
+    data: dict
+    optimizer: dict
+    first_step: int = 0
+    begun_at: int = 0
+    vocabulary: dict | None = None
+
+
+def exists(folder: str) -> bool:
+    """Whether a folder has the record of a run."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
+
+
+def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -> None:
+    """Writes the phases of a folder, atomically.
+
+    Args:
+      folder: of the run.
+      phases: in the order of their training.
+      saved_step: where the folder is a copy for use, with the weights of one step, that step.
+    """
+    entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
+    entries |= {} if saved_step is None else {"saved_step": saved_step}
+    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+
+
+def saved_step(folder: str) -> int | None:
+    """Returns the step whose weights a copy for use holds; None for the folder of a run."""
+    if not exists(folder):
+        return None
+    with tf.io.gfile.GFile(os.path.join(folder, NAME)) as file:
+        return json.load(file).get("saved_step")
+
+
+def last_settings(folder: str) -> dict:
+    """Returns the settings of the last training in a folder; {} if the folder is not a run's.
+
+    Raises:
+      InputError: see `read_phases`.
+    """
+    phases = read_phases(folder) if exists(folder) else []
+    return phases[-1].settings if phases else {}
+
+
+def read_phases(output_dir: str) -> list[Phase]:
+    """Returns the phases of a folder; [] if no checkpoint was saved there.
+
+    Raises:
+      InputError: `run.json` cannot be read, or is missing beside checkpoints.
+    """
+    if not latest.prefixes(output_dir):
+        return []
+    path = os.path.join(output_dir, NAME)
+    if not exists(output_dir):
+        raise InputError(
+            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
+        )
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            phases = [Phase(**entries) for entries in json.load(file)["phases"]]
+        if not phases:
+            raise ValueError("it lists no phase")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
+    return phases

@@ -1,0 +1,1 @@
+"""One of several texts (paper: section 4.4)."""

@@ -1,0 +1,264 @@
+"""Reads examples with several choices: SWAG's comma-separated files, and JSON Lines.
+
+Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
+Inference", 2018.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks import json_lines, tables
+
+# Names of a split's file, without extension.
+_FILE_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
+# Names of the columns; the first that a file has counts.
+_CONTEXT = ("context", "sent1")
+_START = ("start", "question", "sent2")
+# The unnamed column is the index that SWAG's files begin with.
+_IDS = ("id", "", "fold-ind")
+_LABEL = "label"
+_CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
+# SWAG's "full" files name the right ending instead of numbering it.
+_RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExample:
+    """A context and several ways to continue it.
+
+    Attributes:
+      context: the first text.
+      start: what comes before each choice in the second text; "" for nothing.
+      choices: at least two.
+      label: index of the right choice; None in test files.
+      id: of the example in its file; None for none.
+    """
+
+    context: str
+    start: str
+    choices: tuple[str, ...]
+    label: int | None
+    id: str | None = None
+
+    @property
+    def text_a(self) -> str:
+        """The text that the choices share."""
+        return self.context
+
+    @property
+    def text_b(self) -> str:
+        """The start and all choices."""
+        return "\n".join([self.start, *self.choices])
+
+
+def files_in(folder: str, split: str) -> list[str]:
+    """Returns the names of a folder's files that are a split's."""
+    return [name for name in _names(split) if folder and tf.io.gfile.exists(os.path.join(folder, name))]
+
+
+def _names(split: str) -> list[str]:
+    extensions = [*tables.EXTENSIONS["csv"], *tables.EXTENSIONS["jsonl"]]
+    return [name + extension for name in _FILE_NAMES[split] for extension in extensions]
+
+
+def find_file(folder: str, split: str) -> str:
+    """Returns the path of a split's file in a folder.
+
+    Raises:
+      InputError: there is no such file, or more than one.
+    """
+    names, found = _names(split), files_in(folder, split)
+    if len(found) > 1:
+        raise InputError(f"{folder}: has {' and '.join(found)}; remove one, or name the files by flags")
+    if not found:
+        raise InputError(
+            f"{os.path.join(folder, names[0])}: no such file (nor one named {', '.join(names[1:])}); "
+            f"check --data_dir{tables.without_file(split)}"
+        )
+    return os.path.join(folder, found[0])
+
+
+def read_choices(path: str, has_labels: bool) -> list[ChoiceExample]:
+    """Reads a file.
+
+    Args:
+      path: of a .csv file, or of a .jsonl or .json file with one object a line.
+      has_labels: whether the labels are read.
+
+    Raises:
+      InputError: the file is missing or empty; or an example is damaged, has fewer than two choices, an empty one, a
+        label that is none of them, or the id of another. The message names file and line.
+    """
+    format = tables.format_of(path)
+    if format == "tsv":
+        raise InputError(f"{path}: is tab-separated; save it as .csv, or as .jsonl")
+    read = _read_csv if format == "csv" else _read_json_lines
+    examples, first_lines = [], {}
+    for line, example in read(path, has_labels):
+        _check(f"{path}, line {line}", example)
+        if example.id is not None and (first := first_lines.setdefault(example.id, line)) != line:
+            raise InputError(
+                f"{path}, line {line}: the id {example.id!r} is also on line {first}; remove one, or give them own ids"
+            )
+        examples.append(example)
+    if not examples:
+        raise InputError(f"{path}: holds no example; add a line for each")
+    return examples
+
+
+def _check(place: str, example: ChoiceExample) -> None:
+    if not example.context.strip():
+        raise InputError(f"{place}: the context is empty; mend or remove the line")
+    if len(example.choices) < 2:
+        raise InputError(f"{place}: has {len(example.choices)} choices; give at least two")
+    for number, choice in enumerate(example.choices):
+        if not choice.strip():
+            raise InputError(f"{place}: choice {number}, counted from 0, is empty; mend or remove the line")
+    if example.label is not None and not 0 <= example.label < len(example.choices):
+        raise InputError(
+            f"{place}: the label {example.label} is not a number from 0 to {len(example.choices) - 1}, one a choice"
+        )
+    if example.id is not None and not example.id.isprintable():
+        raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Columns:
+    """Where a .csv file has what, as numbers from 0; None where it has it not."""
+
+    context: int
+    start: int | None
+    choices: tuple[int, ...]
+    label: int | None
+    id: int | None
+    is_full: bool
+
+
+def _columns(path: str, header: Sequence[str]) -> _Columns:
+    """Finds the columns of a .csv file by its first line.
+
+    Raises:
+      InputError: a column is missing or there twice.
+    """
+    names = [name.strip().lower() for name in header]
+    place = f"{path}, line 1"
+
+    def find(wanted: Sequence[str]) -> int | None:
+        name = next((name for name in wanted if name in names), None)
+        if name is not None and names.count(name) > 1:
+            raise InputError(f"{place}: two columns are named {name!r}; rename one")
+        return None if name is None else names.index(name)
+
+    is_full = _RIGHT in names
+    numbered = _numbered(place, names, _WRONG if is_full else _CHOICE)
+    choices = (names.index(_RIGHT), *numbered) if is_full else numbered
+    context = find(_CONTEXT)
+    if context is None or not choices:
+        missing = "sent1 or context" if context is None else "ending0, ending1 and so on"
+        raise InputError(f"{place}: there is no column {missing}; the file has {_told(header)}")
+    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS), is_full)
+
+
+def _told(header: Sequence[str]) -> str:
+    return ", ".join(name or "one without a name" for name in header)
+
+
+def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
+    """Returns the columns of the choices in the order of their numbers, which may begin with 0 or 1."""
+    found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
+    numbers = [number for number, _ in found]
+    first = min(numbers, default=0)
+    if first > 1 or numbers != list(range(first, first + len(numbers))):
+        told = ", ".join(names[column] for _, column in found)
+        raise InputError(f"{place}: the columns of the choices are {told}; number them from 0, without gaps")
+    return tuple(column for _, column in found)
+
+
+def _read_csv(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
+    header, rows = tables.read_table(path)
+    columns = _columns(path, header)
+    if has_labels and not columns.is_full and columns.label is None:
+        raise InputError(f"{path}, line 1: there is no column {_LABEL!r}; the file has {_told(header)}")
+    for line, cells in rows:
+        choices = tuple(cells[column] for column in columns.choices)
+        for column, choice in zip(columns.choices, choices, strict=True):
+            if not choice.strip():
+                raise InputError(
+                    f"{path}, line {line}: {header[column]} is empty, and each example of a .csv has {len(choices)} "
+                    "choices; mend the line, or write examples with fewer choices as JSON Lines"
+                )
+        label = (
+            (0 if columns.is_full else _number(f"{path}, line {line}", cells[columns.label])) if has_labels else None
+        )
+        start = "" if columns.start is None else cells[columns.start]
+        id = None if columns.id is None else cells[columns.id].strip() or None
+        yield line, ChoiceExample(cells[columns.context], start, choices, label, id)
+
+
+def _number(place: str, cell: str) -> int:
+    try:
+        number = float(cell)  # libraries make floats of integers beside missing values
+        if number.is_integer():
+            return int(number)
+    except ValueError:
+        pass
+    raise InputError(f"{place}: the label {cell!r} is not a whole number; give that of the right choice, from 0")
+
+
+def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
+    for line, entries in json_lines.read_objects(path, list(tables.decoded_lines(path))):
+        place = f"{path}, line {line}"
+        context = _text(place, entries, _CONTEXT, is_needed=True)
+        start = _text(place, entries, _START, is_needed=False)
+        choices = entries.get("choices")
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            what = "there is no field 'choices'" if choices is None else "the choices are no list of strings"
+            raise InputError(f"{place}: {what}; give a list of texts")
+        label = _label(place, entries.get(_LABEL), choices) if has_labels else None
+        id = entries.get("id")
+        if isinstance(id, (list, dict, bool)):
+            raise InputError(f"{place}: the id is {json_lines.meaning(id)}; give a string or a number")
+        yield line, ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id))
+
+
+def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:
+    given = [name for name in names if entries.get(name) is not None]
+    if len(given) > 1:
+        raise InputError(f"{place}: {' and '.join(given)} mean the same; give one of them")
+    if not given and is_needed:
+        raise InputError(f"{place}: there is no field {names[0]!r}; the line has {', '.join(entries) or 'none'}")
+    text = entries[given[0]] if given else ""
+    if not isinstance(text, str):
+        raise InputError(f"{place}: {given[0]} is {json_lines.meaning(text)}, not a string; mend the line")
+    return text
+
+
+def _label(place: str, label: Any, choices: Sequence[str]) -> int:
+    """Returns the index of the right choice from its index or its text."""
+    if isinstance(label, float) and label.is_integer():  # what libraries make of integers beside missing values
+        return int(label)
+    if isinstance(label, int) and not isinstance(label, bool):
+        return label
+    if not isinstance(label, str):
+        told = "there is no label" if label is None else f"the label is {json_lines.meaning(label)}"
+        raise InputError(f"{place}: {told}; give the number of the right choice, from 0, or its text")
+    same = [number for number, choice in enumerate(choices) if choice.strip() == label.strip()]
+    if len(same) > 1:
+        raise InputError(f"{place}: the label {label!r} is the text of {len(same)} choices; give a number from 0")
+    number = int(label) if label.strip().isdecimal() else None
+    if same and number not in (None, same[0]) and number < len(choices):
+        raise InputError(
+            f"{place}: the label {label!r} is the text of choice {same[0]} and the number of another one; give a "
+            "number without quotes, from 0"
+        )
+    if same:
+        return same[0]
+    if number is not None:
+        return number
+    raise InputError(f"{place}: the label {label!r} is none of the choices; give one, or its number from 0")

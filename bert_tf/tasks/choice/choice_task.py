@@ -1,0 +1,234 @@
+"""Choosing one of several texts: each choice is a row with a score, and a softmax compares those of an example.
+
+Paper: section 4.4.
+
+Letters: B batch, N rows, G examples.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf.config import BertConfig, require_segments
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import evaluation_file, example_checks
+from bert_tf.tasks.choice import choice_files
+from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops
+
+CHOICE = "choice"
+NAME = "SWAG"
+
+
+def choice_task(settings: SwagSettings) -> "ChoiceTask":
+    """Returns the task over the files that the settings name."""
+    paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
+    task = ChoiceTask(settings.data_dir, {split: path for split, path in paths.items() if path})
+    return with_dev_share(task, settings, description.of_run(settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceTask(Task):
+    """Chooses how a text goes on, or the answer to a question about it.
+
+    Attributes:
+      data_dir: folder of the splits' files.
+      paths: of the splits whose file is not in it.
+      held_out: see `Task`.
+    """
+
+    data_dir: str
+    paths: Mapping[str, str]
+    held_out: HeldOut | None = None
+    kind = CHOICE
+    name = NAME
+    labels = ()
+    metrics = (LOSS, ACCURACY)
+    unit_names = ("examples", "choices")
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses a model without a second segment."""
+        require_segments(config, settings.bert_config_file)
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.paths.get("dev") or choice_files.files_in(self.data_dir, "dev"))
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return [self.paths.get(split) or choice_files.find_file(self.data_dir, split)]
+
+    def read_files(self, split: str) -> list[ChoiceExample]:
+        """See `Task`."""
+        (path,) = self.files_of(split)
+        try:
+            return choice_files.read_choices(path, has_labels=True)
+        except InputError as error:
+            if split != "test":
+                raise
+            examples = choice_files.read_choices(path, has_labels=False)  # also says what else is wrong
+            logging.info("%s: is predicted without scores (%s)", path, error)
+            return examples
+
+    def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
+        """Returns the contexts, so that all choices and questions on one stay together; there are no classes."""
+        return [content_of(example.context) for example in examples], [None] * len(examples)
+
+    def check_examples(self, examples: Mapping[str, Sequence[ChoiceExample]]) -> None:
+        """See `Task`."""
+        example_checks.warn_of_texts(examples)
+
+    def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples to one row for each choice.
+
+        Returns:
+          `segment_a`, the context, and `segment_b`, the start and the choice, int32 [N, (tokens)]; `choice_ids`,
+          int32 [N], number of the choice in its example; `label_ids`, float32 [N], 1 for the right choice, 0 for the
+          others and in test files; `example_ids`, int [N].
+        """
+        counts = [len(example.choices) for example in examples]
+        example_ids = np.repeat(np.arange(len(examples)), counts)
+        choice_ids = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
+        labels = np.array([-1 if example.label is None else example.label for example in examples])
+        seconds = [f"{e.start} {choice}" if e.start else choice for e in examples for choice in e.choices]
+        return {
+            "segment_a": tf.gather(tokenize([example.context for example in examples], tokenizer), example_ids),
+            "segment_b": tokenize(seconds, tokenizer),
+            "choice_ids": choice_ids,
+            "label_ids": (labels[example_ids] == choice_ids).astype(np.float32),
+            "example_ids": example_ids,
+        }
+
+    def group_sizes(self, split: Split) -> np.ndarray:
+        """Returns the number of choices of each example, int [G], which the softmax compares."""
+        return np.bincount(split.example_ids)
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """See `Task`."""
+        return pack(
+            columns["segment_a"],
+            columns["segment_b"],
+            max_seq_length=max_seq_length,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+        )
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """See `make_head`."""
+        return make_head(config)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns 1 for the row of the right choice, which stands for its example, float32 [B]."""
+        return batch["row_weights"] * batch["label_ids"]
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes, for each row as if it were right, cross-entropy and accuracy from scores [B, 1].
+
+        The choices of an example follow each other. A row that only fills the batch is an example of its own, because
+        it copies row 0.
+        """
+        scores, count = logits[:, 0], logits.shape[0] or tf.shape(logits)[0]
+        example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
+        best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
+        below = scores - tf.gather(best, example)
+        sums = tf.gather(tf.math.unsorted_segment_sum(tf.exp(below), example, count), example)
+        # An example whose scores are all equal is not answered.
+        as_good = tf.gather(tf.math.unsorted_segment_sum(tf.cast(below >= 0, tf.float32), example, count), example)
+        return {
+            "loss": tf.math.log(sums) - below,
+            "accuracy": tf.cast((below >= 0) & (as_good == 1), tf.float32),
+        }
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the accuracy from scores [N, 1]."""
+        answers = [int(np.argmax(scores)) for scores in self._by_example(split, predictions)]
+        right = [answer == example.label for answer, example in zip(answers, split.examples, strict=True)]
+        return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the number that the right choice has most often."""
+        counts = np.bincount([example.label for example in split.examples])
+        return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the number, from 0, of the choice that is predicted for every example."""
+        answers = {int(np.argmax(scores)) for scores in self._by_example(split, predictions)}
+        is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
+        return f"choice {answers.pop()}" if is_one else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
+        if not np.all(np.isfinite(predictions)):
+            return
+        entries = []
+        for index, entry in enumerate(self._answers(split, predictions)):
+            example = split.examples[index]
+            entry = {
+                "index": index,
+                "text_a": example.context,
+                "text_b": example.start,
+                **entry,
+                "choices": example.choices,
+            }
+            entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
+            entries.append(entry)
+        evaluation_file.write_entries(folder, entries, prefix)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes two files with one line for each example.
+
+        `test_results.tsv` has the probabilities of its choices. `test_predictions.jsonl` adds its id, else its number
+        from 0, the number of the chosen text from 0, and this text.
+        """
+        tables, lines = [], []
+        for number, entry in enumerate(self._answers(split, predictions)):
+            example = split.examples[number]
+            named = {"id": example.id or str(number), "prediction": entry["prediction"]}
+            named |= {"choice": example.choices[entry["prediction"]], "probabilities": entry["probabilities"]}
+            tables.append("\t".join(map(repr, entry["probabilities"])) + "\n")
+            lines.append(json.dumps(named, ensure_ascii=False) + "\n")
+        paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.jsonl")]
+        for path, text in zip(paths, (tables, lines), strict=True):
+            storage.write_text(path, "".join(text))
+        return paths
+
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
+        """See `Task`."""
+        whole = flops.training_flops(config, length, outputs=1, examples=examples)
+        return whole - flops.unread_position_flops(config, length, examples)
+
+    def _by_example(self, split: Split, predictions: np.ndarray) -> list[np.ndarray]:
+        """Returns the scores of each example's choices."""
+        return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.group_sizes(split))[:-1])
+
+    def _answers(self, split: Split, predictions: np.ndarray) -> list[dict]:
+        """Returns the number of the best choice of each example, and the probabilities of all its choices."""
+        answers = []
+        for scores in self._by_example(split, predictions):
+            chances = np.exp(scores - scores.max())
+            answers.append({"prediction": int(np.argmax(scores)), "probabilities": (chances / chances.sum()).tolist()})
+        return answers
+
+
+def make_head(config: BertConfig) -> keras.layers.Layer:
+    """Returns the vector whose product with [CLS] scores a choice."""
+    return ClassificationHead(config, 1)

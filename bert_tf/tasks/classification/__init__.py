@@ -1,0 +1,1 @@
+"""Classes, scores and sets of labels for one or two texts (paper: section 4.1)."""

@@ -1,0 +1,273 @@
+"""Classification of one or two texts, and regression: rows, head, loss and predictions.
+
+Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
+
+Letters: B batch, S sequence length, N rows, C classes.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig, require_segments
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import evaluation_file
+from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.text.packing import TRUNCATE
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops
+from bert_tf.training.metrics import Metric
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+# Predictions that differ by less than this share of the scores' standard deviation are the same.
+_SAME_SCORE = 1e-3
+METRICS = (LOSS, ACCURACY)
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One or two texts and their label.
+
+    Attributes:
+      text_a: the first or only text.
+      text_b: the second text; None for none.
+      label: as text, None in test files; a tuple of labels where an example may have any number of them.
+      id: of the example in its file; None for none.
+      group: name of the part of the split that is scored apart, or the language; "" for the main one.
+    """
+
+    text_a: str
+    text_b: str | None
+    label: str | tuple[str, ...] | None
+    id: str | None = None
+    group: str = ""
+
+
+def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
+    """Returns a head with an output for each label; one output for a regression."""
+    return ClassificationHead(config, len(labels) or 1, pooling)
+
+
+class ClassificationTask(Task):
+    """A task over one or two texts. A subclass reads its files and names its metrics.
+
+    Attributes:
+      has_pairs: whether there are two texts.
+      score_names: names in `scores.SCORES`, the main one first.
+      score_range: lowest and highest score of a regression.
+      reading: what becomes of long texts, and what the head pools.
+    """
+
+    has_pairs: bool
+    score_names: tuple[str, ...]
+    score_range: tuple[float, float]
+    reading: Reading = READ_AS_IN_THE_PAPER
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a number rather than a class."""
+        return not self.labels
+
+    @property
+    def kind(self) -> str:
+        """See `Task`."""
+        return REGRESSION if self.is_regression else CLASSIFICATION
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        return {"has_pairs": self.has_pairs, **self.reading.parameters}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """See `Task`."""
+        return (LOSS,) if self.is_regression else METRICS
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses pairs for a model without a second segment, and windows that would skip text.
+
+        Raises:
+          InputError: says which.
+        """
+        if self.has_pairs:
+            require_segments(config, settings.bert_config_file)
+        stride, room = self.reading.window_stride, settings.max_seq_length - 2
+        if stride > room:
+            raise InputError(
+                f"--window_stride={stride}: a window of --max_seq_length={settings.max_seq_length} has {room} tokens "
+                "of text, so tokens between two windows would be lost; give a smaller stride"
+            )
+
+    @property
+    def truncation_remedies(self) -> Sequence[str] | None:
+        """See `Task`."""
+        return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
+
+    def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
+        """Returns the texts of examples, and their labels; a score is no class."""
+        classes = [None if self.is_regression else example.label for example in examples]
+        return [content_of(example.text_a, example.text_b) for example in examples], classes
+
+    def label_value(self, text: str) -> float:
+        """Converts a label to the number that the model learns: the id of the class, or the score.
+
+        Raises:
+          InputError: an unknown label, or a score that is not a number or is out of range.
+        """
+        if not self.is_regression:
+            if text not in self.labels:
+                raise InputError(f"unknown label {text!r}; the task's labels are {', '.join(self.labels)}")
+            return self.labels.index(text)
+        return parse_score(text, self.score_range)
+
+    def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples.
+
+        Returns:
+          `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
+          scores, zeros in test files. With windows also `example_ids` and `window_weights`, see `Reading.rows`.
+        """
+        columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
+        if self.has_pairs:
+            columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
+        return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
+
+    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns the labels as the numbers that the model learns, float32 with one row for each example."""
+        return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """See `Reading.model_inputs`."""
+        return self.reading.model_inputs(columns, tokenizer, max_seq_length)
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """See `make_head`."""
+        return make_head(self.labels, config, self.reading.pooling)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of rows, float32 [B]; all windows of an example together count once."""
+        weights = batch["row_weights"]
+        return weights * batch["window_weights"] if self.reading.has_windows else weights
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Averages the logits of each example's windows; see `Reading.by_example`."""
+        return self.reading.by_example(split, predictions)
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes cross-entropy and accuracy from logits [B, C], or the squared error of a regression."""
+        labels = batch["label_ids"]  # [B]
+        if self.is_regression:
+            return {"loss": tf.square(logits[:, 0] - labels)}
+        labels = tf.cast(labels, tf.int32)
+        return {
+            "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+            "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
+        }
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the task's scores from what `prediction` returned, [N, C], the main one first."""
+        labels = split.columns["label_ids"].numpy()
+        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
+        return scores.compute(self.score_names, labels, answers)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the majority class, or the mean score."""
+        labels = split.columns["label_ids"].numpy()
+        if self.is_regression:
+            mean = float(np.mean(labels, dtype=np.float64))
+            predictions = np.full([len(labels), 1], mean, np.float32)
+            return ConstantAnswer(f"the mean {mean:.4g}", self.scores(split, predictions))
+        most = int(np.bincount(labels.astype(int)).argmax())
+        predictions = np.eye(len(self.labels), dtype=np.float32)[np.full(len(labels), most)]
+        return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the class, or the score, that all predictions are."""
+        labels = split.columns["label_ids"].numpy()
+        if np.ptp(labels) == 0:
+            return ""
+        if self.is_regression:
+            is_one = np.ptp(predictions) < _SAME_SCORE * np.std(labels)
+            return f"the same score, {predictions.mean():.4g}" if is_one else ""
+        answers = np.argmax(predictions, axis=1)
+        return repr(self.labels[answers[0]]) if np.ptp(answers) == 0 else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
+        evaluation_file.write(folder, split, predictions, self.labels, prefix=prefix)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes two files with one line per example.
+
+        `test_results.tsv` has probabilities, or the score, as the original writes them. `test_predictions.tsv` has a
+        header and adds the user's id of the example, else its number from 0, and the predicted label.
+        """
+        rows = predictions if self.is_regression else probabilities(predictions)
+        results = [list(map(repr, row.tolist())) for row in rows]
+        names = [self.example_name(split, number) for number in range(len(results))]
+        if self.is_regression:
+            named = [["index", "score"], *([name, *row] for name, row in zip(names, results, strict=True))]
+        else:
+            best = np.argmax(rows, axis=1)
+            named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
+            named += [[names[number], self.labels[best[number]], *row] for number, row in enumerate(results)]
+        return self.write_tables(folder, split, results, named)
+
+    @staticmethod
+    def example_name(split: Split, number: int) -> str:
+        """Returns the user's id of an example, else its number from 0."""
+        return getattr(split.examples[number], "id", None) or str(number)
+
+    def write_tables(
+        self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Writes `test_results.tsv` and, with a header, `test_predictions.tsv`; returns their paths."""
+        paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
+        for path, lines in zip(paths, (results, named), strict=True):
+            storage.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
+        return paths
+
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
+        """See `Task`."""
+        whole = flops.training_flops(config, length, outputs=len(self.labels) or 1, examples=examples)
+        if self.reading.pooling != "cls":
+            return whole
+        return whole - flops.unread_position_flops(config, length, examples)
+
+
+def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.inf)) -> float:
+    """Converts the label of a regression to its score.
+
+    Raises:
+      InputError: it is not a finite number, or is out of range.
+    """
+    low, high = score_range
+    try:
+        score = float(text.replace("_", " "))  # Python's own numbers may hold underscores
+    except ValueError as error:
+        raise InputError(f"the score {text!r} is not a number; mend the line or remove it") from error
+    if not math.isfinite(score):
+        raise InputError(f"the score {text!r} is not a finite number; mend the line or remove it")
+    if not low <= score <= high:
+        raise InputError(f"the score {text} is outside {low:g} to {high:g}")
+    return score
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Computes the softmax over the last axis, float32 [N, C]."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -1,0 +1,123 @@
+"""From the folders of several runs to Table 1's scores and to the zip file for GLUE's server.
+
+Paper: section 4.1, Table 1.
+"""
+
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.tasks.classification import glue, submission
+from bert_tf.training import metrics_file
+
+# Columns of Table 1: the task and its metric.
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "MNLI-m": ("MNLI", "accuracy"),
+    "MNLI-mm": ("MNLI", "accuracy_mismatched"),
+    "QQP": ("QQP", "f1"),
+    "QNLI": ("QNLI", "accuracy"),
+    "SST-2": ("SST-2", "accuracy"),
+    "CoLA": ("CoLA", "matthews_correlation"),
+    "STS-B": ("STS-B", "spearman"),
+    "MRPC": ("MRPC", "f1"),
+    "RTE": ("RTE", "accuracy"),
+}
+
+
+def average(columns: Mapping[str, float]) -> float:
+    """Averages Table 1's columns as the paper does: MNLI counts twice, WNLI is left out.
+
+    Args:
+      columns: a score for each of `COLUMNS`.
+
+    Raises:
+      InputError: a column is missing; names all of them.
+    """
+    if missing := [name for name in COLUMNS if name not in columns]:
+        raise InputError(f"the average of Table 1 needs all columns; {', '.join(missing)} are missing")
+    return sum(columns[name] for name in COLUMNS) / len(COLUMNS)
+
+
+def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
+    """Reads Table 1's columns from the evaluations of runs, as far as there are any.
+
+    Args:
+      run_dirs: folders of runs, at most one of each task.
+
+    Returns:
+      The columns, in the order of Table 1.
+
+    Raises:
+      InputError: a folder is not of a fine-tuning run, two are of the same task, or a metric is missing.
+    """
+    folders: dict[str, str] = {}
+    for folder in run_dirs:
+        task = description.read(folder).task_name
+        if task not in glue.TASK_NAMES:
+            raise InputError(f"{folder}: a run of {task}, which is not a task of GLUE; leave it out")
+        if task in folders:
+            raise InputError(f"{folder}: a run of {task}, as {folders[task]} is; give one of them")
+        folders[task] = folder
+    found = {}
+    for column, (task, metric) in COLUMNS.items():
+        if task not in folders or not (results := metrics_file.read_results(folders[task])):
+            continue
+        if f"eval_{metric}" not in results:
+            raise InputError(f"{folders[task]}: its last evaluation has no {metric}; evaluate --task_name={task} again")
+        found[column] = results[f"eval_{metric}"]
+    return found
+
+
+def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> None:
+    """Writes the zip file for GLUE's server, atomically.
+
+    Args:
+      output_file: to write.
+      run_dirs: folders that hold the files of predictions of all tasks.
+      glue_dir: folder of GLUE's data; WNLI's majority class is taken from it if no run has WNLI.tsv. "" for none.
+
+    Raises:
+      InputError: a file is missing, is there twice, or is not as `submission.write` writes it.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = list(run_dirs)
+        if glue_dir and not any(tf.io.gfile.exists(f"{folder}/WNLI.tsv") for folder in folders):
+            _write_majority(os.path.join(glue_dir, "WNLI"), temporary)
+            folders.append(temporary)
+        texts = {name: submission.read(_only(name, folders)) for name in submission.SIZES}
+    content = io.BytesIO()  # a file on gs:// cannot be written as zipfile does
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.tsv"), text, zipfile.ZIP_DEFLATED)
+    with storage.atomic_path(output_file) as path, tf.io.gfile.GFile(path, "wb") as file:
+        file.write(content.getvalue())
+    logging.info("wrote %s with %d files", output_file, len(texts))
+
+
+def _write_majority(data_dir: str, folder: str) -> None:
+    task = glue.task("WNLI", data_dir)
+    examples = task.read("test")
+    no_logits = np.zeros([len(examples), len(task.labels)], np.float32)
+    task.submit(folder, examples, no_logits)
+    logging.info("WNLI.tsv: the majority class of %s/train.tsv", data_dir)
+
+
+def _only(name: str, folders: Sequence[str]) -> str:
+    paths = [os.path.join(folder, f"{name}.tsv") for folder in folders]
+    there = [path for path in paths if tf.io.gfile.exists(path)]
+    if not there:
+        hint = "; or give --glue_dir, for its majority class" if name == "WNLI" else ""
+        task = name.removesuffix("-m").removesuffix("-mm")
+        raise InputError(f"{name}.tsv: none of --run_dirs has it; run --do_predict of {task} and add its folder{hint}")
+    if len(there) > 1:
+        raise InputError(f"{there[1]}: {there[0]} is there too; give one of the folders")
+    return there[0]

@@ -1,0 +1,287 @@
+"""Classification where an example has any number of labels, also none.
+
+Letters: B batch, N rows, C labels.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
+from bert_tf.tasks import evaluation_file, example_checks, tuned_file
+from bert_tf.tasks.classification import class_checks
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.training.metrics import Form, Metric
+
+MULTI_LABEL = "multi_label"
+THRESHOLDS_NAME = "thresholds.json"
+LABEL_SCORES_NAME = "eval_labels.tsv"
+_DEFAULT_THRESHOLD = 0.5
+_SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
+# Of training, where an evaluation has other thresholds.
+_AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Form.FRACTION, higher_is_better=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelTask(OwnTask):
+    """Any number of labels for each example: an independent decision for each label.
+
+    Attributes:
+      run_folder: whose thresholds decide in an evaluation; 0.5 where it has none.
+      tune_thresholds: whether an evaluation chooses the threshold of each label anew.
+    """
+
+    run_folder: str = ""
+    tune_thresholds: bool = False
+
+    @property
+    def kind(self) -> str:
+        """See `Task`."""
+        return MULTI_LABEL
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """See `Task`."""
+        return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
+
+    def label_value(self, label: Sequence[str]) -> list[float]:
+        """Returns 1 for each label that an example has, 0 for the others; C values.
+
+        Raises:
+          InputError: an unknown label.
+        """
+        if unknown := [name for name in label if name not in self.labels]:
+            raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
+        return [float(name in label) for name in self.labels]
+
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`."""
+        example_checks.warn_of_texts(examples)
+        if "train" in examples:
+            class_checks.warn_of_unseen(examples, self.labels)
+
+    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns 1 for the labels of each example, 0 for the others, float32 [N, C]."""
+        labels = [self.label_value(example.label or ()) for example in examples]
+        return np.array(labels, np.float32).reshape(-1, len(self.labels))
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the sigmoid cross-entropy, a mean over the labels, from logits [B, C]."""
+        labels = batch["label_ids"]  # [B, C]
+        factors = tf.constant(self.class_weights or (1.0,))
+        losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
+        right = tf.reduce_all((logits > 0) == (labels > 0), axis=1)
+        name = (_AT_HALF if self.tune_thresholds else _SUBSET_ACCURACY).name
+        return {"loss": tf.reduce_mean(losses, axis=1), name: tf.cast(right, tf.float32)}
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes micro F1, macro F1 and subset accuracy from logits [N, C]."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        return set_scores(labels, probabilities > self._chosen(labels, probabilities))
+
+    def _chosen(self, labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+        if self.tune_thresholds:
+            return best_thresholds(labels, probabilities)
+        return read_thresholds(self.run_folder, self.labels)
+
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`; data without any label has unknown ones."""
+        return super().is_labeled(examples) and any(example.label for example in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns as many of the most frequent labels as have the best micro F1."""
+        labels = split.columns["label_ids"].numpy() > 0
+        counts = labels.sum(axis=0)
+        order = np.argsort(-counts, kind="stable")
+        f1 = 2 * np.cumsum(counts[order]) / (len(labels) * np.arange(1, len(order) + 1) + max(counts.sum(), 1))
+        chosen = np.sort(order[: int(np.argmax(f1)) + 1])
+        answers = np.zeros_like(labels)
+        answers[:, chosen] = True
+        names = ", ".join(self.labels[number] for number in chosen)
+        return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the set of labels that is predicted for every example."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        answers = probabilities > self._chosen(labels, probabilities)
+        if np.any(answers != answers[0]) or np.all(labels == labels[0]):
+            return ""
+        return ", ".join(self.labels[number] for number in np.flatnonzero(answers[0])) or "no label"
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
+        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
+        chosen = self._chosen(labels, probabilities)
+        evaluation_file.write(folder, split, predictions, self.labels, chosen, prefix)
+        if self.tune_thresholds:
+            write_thresholds(folder, self.labels, chosen, step)
+            logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
+        lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
+        values = label_scores(labels, probabilities > chosen)
+        for name, threshold, row in zip(self.labels, chosen, values, strict=True):
+            lines.append("\t".join([name, str(threshold), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
+        storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
+
+    def check_checkpoint(self, folder: str, step: int) -> None:
+        """Refuses thresholds that were tuned on another checkpoint, unless they are tuned anew.
+
+        Raises:
+          InputError: says of which step they are.
+        """
+        if not self.tune_thresholds:
+            read_thresholds(folder, self.labels, step)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
+
+        `test_results.tsv` has the probability of each label. `test_predictions.tsv` adds the labels above their
+        thresholds, as a JSON list.
+        """
+        probabilities = sigmoid(predictions)
+        above = probabilities > read_thresholds(folder, self.labels)
+        results = [list(map(repr, row.tolist())) for row in probabilities]
+        named = [["index", "labels", *(f"probability of {label}" for label in self.labels)]]
+        for number, row in enumerate(results):
+            found = [label for label, is_above in zip(self.labels, above[number], strict=True) if is_above]
+            named.append([self.example_name(split, number), json.dumps(found, ensure_ascii=False), *row])
+        return self.write_tables(folder, split, results, named)
+
+
+def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray, step: int | None) -> None:
+    """Writes the threshold of each label, for the checkpoint of a step; None is for any, where there is only one.
+
+    The numbers have as few digits as float32 needs.
+    """
+    values = {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
+    tuned_file.write(folder, THRESHOLDS_NAME, step, "thresholds", values)
+
+
+def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None) -> np.ndarray:
+    """Returns the threshold of each label that a run's folder holds, float32 [C]; 0.5 without a file.
+
+    Args:
+      folder: of the run.
+      labels: C names.
+      step: of the checkpoint that they are for; None does not compare.
+
+    Raises:
+      InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is given.
+    """
+
+    def parse(values: Mapping[str, float]) -> np.ndarray:
+        found = np.array([float(values[label]) for label in labels], np.float32)
+        if not np.all((found >= 0) & (found <= 1)):
+            raise ValueError("a threshold is not between 0 and 1")
+        return found
+
+    found = tuned_file.read(folder, THRESHOLDS_NAME, step, "thresholds", parse, "tune_thresholds")
+    if found is not None:
+        return found
+    if step is not None and _was_tuned(folder):
+        raise InputError(
+            f"{os.path.join(folder, THRESHOLDS_NAME)}: no such file, though the run's thresholds were tuned; copy the "
+            "run's folder again, or tune them again with --do_eval --tune_thresholds"
+        )
+    return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
+
+
+def _was_tuned(folder: str) -> bool:
+    """Whether a run's settings or its last evaluation tell of thresholds other than the default."""
+    path = os.path.join(folder, LABEL_SCORES_NAME)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path) as file:
+            rows = [line.split("\t") for line in file.read().splitlines()[1:]]
+        if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
+            return True
+    return tuned_file.was_asked_for(folder, "tune_thresholds")
+
+
+def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
+    """Returns a description whose parameters hold the `thresholds` of a run's folder, for its checkpoint of a step."""
+    thresholds = read_thresholds(folder, description.labels, step).tolist()
+    return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Computes probabilities without an overflow, float32 of the shape of the logits."""
+    return (0.5 * (1 + np.tanh(0.5 * logits))).astype(np.float32)
+
+
+def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Computes the scores of sets of labels.
+
+    Args:
+      labels: bool [N, C].
+      predictions: bool [N, C].
+
+    Returns:
+      `micro_f1` over all decisions; `macro_f1`, the mean over the labels; `subset_accuracy`, the share of the examples
+      whose labels are all right. F1 without any label, in the data and in the predictions, is 0.
+    """
+    from sklearn.metrics import f1_score
+
+    return {
+        "micro_f1": float(f1_score(labels, predictions, average="micro", zero_division=0.0)),
+        "macro_f1": float(f1_score(labels, predictions, average="macro", zero_division=0.0)),
+        "subset_accuracy": float(np.mean(np.all(labels == predictions, axis=1))),
+    }
+
+
+def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+    """Computes precision, recall, F1 and the number of examples of each label, float64 [C, 4], from bool [N, C]."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    return np.stack(precision_recall_fscore_support(labels, predictions, average=None, zero_division=0.0), axis=1)
+
+
+def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Chooses for each label the threshold with the best F1.
+
+    Candidates are the means of neighboring probabilities. Of equal ones, the nearest to 0.5 is taken. A label that no
+    example has keeps 0.5.
+
+    Args:
+      labels: bool [N, C].
+      probabilities: float32 [N, C].
+
+    Returns:
+      float32 [C]; a label is predicted above its threshold.
+    """
+    chosen = [_best_threshold(labels[:, c], probabilities[:, c]) for c in range(labels.shape[1])]
+    return np.array(chosen, np.float32)
+
+
+def _best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    if not labels.any():
+        return _DEFAULT_THRESHOLD
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order].astype(np.float64)
+    # After the k-th example, all before it are predicted: F1 = 2 TP / (predicted + having the label).
+    hits = np.cumsum(labels[order])
+    f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + hits[-1])
+    candidates = ((ranked + np.append(ranked[1:], 0.0)) / 2).astype(np.float32)
+    # A threshold cannot divide equal probabilities, nor those whose mean rounds to one of them.
+    below = np.append(ranked[1:], -1.0)
+    divides = (ranked > candidates) & (below <= candidates)
+    if not divides.any():
+        return _DEFAULT_THRESHOLD
+    f1 = np.where(divides, f1, -1.0)
+    best = np.flatnonzero(f1 >= f1.max() - 1e-12)
+    # 0.5 itself may lie between the two neighbors of a candidate.
+    clipped = [_toward_half(below[k], ranked[k], candidates[k]) for k in best]
+    return min(clipped, key=lambda value: abs(value - _DEFAULT_THRESHOLD))
+
+
+def _toward_half(low: float, high: float, middle: float) -> float:
+    return _DEFAULT_THRESHOLD if low <= _DEFAULT_THRESHOLD < high else float(middle)

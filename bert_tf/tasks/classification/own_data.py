@@ -1,0 +1,265 @@
+"""From the settings to a task over a user's own data.
+
+What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.runs import run_record
+from bert_tf.settings import OWN_DATA
+from bert_tf.tasks.classification import class_checks, class_weights, glue
+from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score
+from bert_tf.tasks.classification.example_sources import ExampleSource, FileSource
+from bert_tf.tasks.classification.multi_label import MULTI_LABEL, MultiLabelTask
+from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
+
+# More different numbers than these are hardly classes.
+_MOST_NUMBERS = 20
+# Distance of two neighboring scores in float32, in units of their standard deviation.
+_COARSEST = 1e-3
+_DEFAULTS = {
+    "text_a_column": "text",
+    "text_b_column": "",
+    "label_column": "label",
+    "has_header": True,
+    "quoted": None,
+    "label_separator": ",",
+}
+_SCORES = {
+    CLASSIFICATION: ("accuracy", "macro_f1"),
+    REGRESSION: ("pearson", "spearman", "r_squared"),
+    MULTI_LABEL: ("micro_f1", "macro_f1", "subset_accuracy"),
+}
+
+
+def own_task(settings: ClassifierSettings, source: ExampleSource | None = None) -> OwnTask:
+    """Returns the task over a user's own data.
+
+    Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in train.
+
+    Args:
+      settings: say what is learned and how.
+      source: of the examples; None for the one that the settings name.
+
+    Raises:
+      InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
+    """
+    known = description.of_run(settings)
+    if known and known.task_name not in (OWN_DATA, IN_MEMORY):
+        if settings.do_train:
+            known = None
+        elif not source:
+            raise InputError(
+                f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
+                f"--task_name={known.task_name} for its files, or predict other texts in Python with "
+                "bert_tf.classifier.TextClassifier.load"
+            )
+    if not source:
+        make_source = _tfds_source if settings.tfds_name else _file_source
+        source = make_source(settings, known)
+    kind = source.kind or _kind(settings, known)
+    official = _glue_scores(settings)
+    scores = official or _SCORES[kind]
+    name = known.task_name if known else settings.task_name.lower() or OWN_DATA
+    if settings.class_weights and kind == REGRESSION:
+        raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
+    labels = () if kind == REGRESSION else _labels(settings, known, source)
+    if kind == MULTI_LABEL:
+        more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
+        task = MultiLabelTask(name, source, labels, scores, **more)
+    else:
+        task = OwnTask(name, source, labels, scores)
+    task = dataclasses.replace(task, writes_texts=settings.predictions_with_texts)
+    task = with_dev_share(task, settings, known)
+    if kind != REGRESSION:
+        return dataclasses.replace(task, class_weights=_class_weights(settings, known, task))
+    mean, deviation = (0.0, 1.0) if official else _scale(task, known)
+    return dataclasses.replace(task, mean=mean, deviation=deviation)
+
+
+def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
+    if settings.multi_label:
+        return MULTI_LABEL
+    if settings.regression:
+        return REGRESSION
+    return known.kind if known else CLASSIFICATION
+
+
+def _file_source(settings: ClassifierSettings, known: TaskDescription | None) -> FileSource:
+    facts = _facts(settings, known, _DEFAULTS)
+    for flag in ("text_a_column", "text_b_column"):
+        if facts[flag] == facts["label_column"]:
+            raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
+    paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
+    source = FileSource(
+        settings.data_dir,
+        {split: path for split, path in paths.items() if path},
+        "" if settings.data_format == "auto" else settings.data_format,
+        text_a=facts["text_a_column"],
+        text_b=facts["text_b_column"],
+        label=facts["label_column"],
+        id=settings.id_column or "",
+        has_header=facts["has_header"],
+        quoted=facts["quoted"],
+        separator=facts["label_separator"],
+        has_label_sets=_kind(settings, known) == MULTI_LABEL,
+    )
+    asks_run = settings.id_column is None and settings.do_predict and not settings.do_train
+    return _with_ids_of_run(source, settings.output_dir) if asks_run else source
+
+
+def _with_ids_of_run(source: FileSource, folder: str) -> FileSource:
+    """Returns a source with the column of ids that the run's last training named, if the test file has that column.
+
+    The column only names predictions, so it does not identify a run, as the columns that a model reads do.
+    """
+    column = run_record.last_settings(folder).get("id_column")
+    if not column:
+        return source
+    named = dataclasses.replace(source, id=column)
+    try:
+        named.id_name  # noqa: B018  reads the heading
+    except InputError as error:
+        logging.warning("predictions are numbered, not named by the id column of %s (%s)", folder, error)
+        return source
+    return named
+
+
+def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:
+    columns = _facts(settings, known, dict.fromkeys(("text_a_column", "text_b_column", "label_column")))
+    is_regression = _kind(settings, known) == REGRESSION
+    return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
+
+
+def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
+    """Returns the official scores of a set of GLUE that TensorFlow Datasets provides; () for other sets."""
+    sets = {f"glue/{name.lower().replace('-', '')}": task.score_names for name, task in glue.TASKS.items()}
+    name = settings.tfds_name.partition(":")[0]
+    return () if settings.labels or settings.label_file else sets.get(name, ())
+
+
+def _facts(settings: ClassifierSettings, known: TaskDescription | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how to read the data: as the flags say, else as the run did, else by default.
+
+    A trained model may be used on a file of other columns. But a forgotten flag would give wrong metrics without a
+    sign, so a flag that differs from training is named.
+    """
+    found = {}
+    for name, default in defaults.items():
+        given, trained = getattr(settings, name), known.data.get(name) if known else None
+        if given is not None and trained is not None and given != trained:
+            logging.warning(
+                "--%s=%s: %s was trained with %s; drop the flag unless this data differs from the training data",
+                name, given, settings.output_dir, "none" if trained == "" else trained,
+            )  # fmt: skip
+        found[name] = next((value for value in (given, trained) if value is not None), default)
+    return found
+
+
+def _labels(settings: ClassifierSettings, known: TaskDescription | None, source: ExampleSource) -> tuple[str, ...]:
+    named = _named_labels(settings)
+    labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
+    logging.info("%d classes: %s", len(labels), ", ".join(labels))
+    class_checks.warn_of_names(labels, source.has_label_sets)
+    if len(set(labels)) < len(labels):
+        flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
+        raise InputError(f"{flag}: names a label twice")
+    if len(labels) < 2:
+        raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --labels")
+    return labels
+
+
+def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
+    path, lines = settings.label_file, settings.labels.split(",")
+    if path:
+        if not tf.io.gfile.exists(path):
+            raise InputError(f"--label_file={path}: no such file; write one label a line")
+        with tf.io.gfile.GFile(path, "rb") as file:
+            try:
+                lines = file.read().decode("utf-8-sig").splitlines()
+            except UnicodeDecodeError as error:
+                raise InputError(f"--label_file={path}: not UTF-8; save the file as UTF-8") from error
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _labels_in(source: ExampleSource) -> tuple[str, ...]:
+    """Returns the sorted labels of train.
+
+    Raises:
+      InputError: the column looks like numbers or texts instead of classes.
+    """
+    found = [example.label for _, example in source.read("train")]
+    labels = tuple(sorted(_counts(found)))
+    what = f"{', '.join(source.files('train'))}: column {source.facts().get('label_column')!r} has {len(labels)} "
+    what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
+    if source.has_label_sets and not labels:
+        raise InputError(f"{what}; check --label_column and --label_separator")
+    if source.has_label_sets:
+        return labels
+    if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
+        raise InputError(f"{what}; give --regression to learn numbers, or name the classes with --labels")
+    if len(found) > _MOST_NUMBERS and 2 * len(labels) > len(found):
+        raise InputError(f"{what}; check --label_column, or name the classes with --labels")
+    return labels
+
+
+def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
+    counts: Counter = Counter()
+    for label in labels:
+        counts.update(label if isinstance(label, tuple) else [label])
+    return counts
+
+
+def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, task: OwnTask) -> tuple[float, ...]:
+    """Returns the weights that training computes; those of the run where it is only evaluated."""
+    if not settings.do_train:
+        return tuple(known.parameters.get("class_weights", ())) if known else ()
+    if not settings.class_weights:
+        return ()
+    train = [example.label for example in task.read("train")]
+    found = _counts(train)
+    counts = [found[label] for label in task.labels]
+    if task.kind == MULTI_LABEL:
+        return class_weights.of_label_sets(settings.class_weights, task.labels, counts, len(train))
+    return class_weights.of_classes(settings.class_weights, task.labels, counts)
+
+
+def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
+    """Returns mean and standard deviation of the scores of train.
+
+    Raises:
+      InputError: a score is not a finite number; or all are equal, or so in float32, in which they are computed.
+    """
+    if known:
+        return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
+    scores = np.array([parse_score(example.label) for example in task.read("train")])
+    if np.ptp(scores) == 0:
+        raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
+    mean, deviation = float(scores.mean()), float(scores.std())
+    if np.spacing(np.float32(np.abs(scores).max())) > _COARSEST * deviation:
+        raise InputError(
+            f"train: the scores have the mean {mean:.6g} and the standard deviation {deviation:.3g}, too little for "
+            "float32; subtract a constant from them"
+        )
+    return mean, deviation
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_score(text)
+    except InputError:
+        return False
+    return True

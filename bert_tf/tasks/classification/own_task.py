@@ -1,0 +1,154 @@
+"""Tasks over a user's own data: classes, and scores in any range.
+
+Letters: B batch, N rows, C classes.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.finetuning.task import Split
+from bert_tf.tasks import example_checks
+from bert_tf.tasks.classification import class_checks
+from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
+from bert_tf.tasks.classification.example_sources import ExampleSource
+from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+
+# float32 holds these and their squares' gradients.
+LARGEST_SCORE = 1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTask(ClassificationTask):
+    """One label, or a score, for each example of a user's data.
+
+    Attributes:
+      name: the value of `--task_name`.
+      source: of the examples.
+      labels: in the order of their ids; () for a regression.
+      score_names: names in `SCORES`, the main one first.
+      score_range: lowest and highest score of a regression.
+      class_weights: factor of each class in the loss; () for 1.
+      mean: of the scores of train.
+      deviation: of the scores of train. The model learns (score - mean) / deviation, whose size fits the initial
+        weights and the learning rate whatever the range; predictions are in the user's range again.
+      reading: see `ClassificationTask`.
+      held_out: see `Task`.
+      writes_texts: whether `test_predictions.tsv` has the texts.
+    """
+
+    name: str
+    source: ExampleSource
+    labels: tuple[str, ...]
+    score_names: tuple[str, ...]
+    score_range: tuple[float, float] = (-LARGEST_SCORE, LARGEST_SCORE)
+    class_weights: tuple[float, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+    reading: Reading = READ_AS_IN_THE_PAPER
+    held_out: HeldOut | None = None
+    writes_texts: bool = False
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are two texts."""
+        return self.source.has_pairs
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        found = dict(super().parameters)
+        if self.class_weights:
+            found["class_weights"] = list(self.class_weights)
+        if (self.mean, self.deviation) != (0.0, 1.0):
+            found |= {"mean": self.mean, "deviation": self.deviation}
+        return found
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return super().data_facts() | dict(self.source.facts())
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return self.source.has_dev
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.files(split)
+
+    def data_name_of(self, split: str) -> str:
+        """See `ExampleSource`."""
+        return self.source.name_of(split)
+
+    def fingerprint_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.fingerprint(split)
+
+    def read_files(self, split: str) -> list[Example]:
+        """Reads train, dev or test and checks every label. Test data with a label that cannot be right has none.
+
+        Raises:
+          InputError: names the file and the line.
+        """
+        placed = self.source.read(split)
+        for place, example in placed:
+            if example.label is None:
+                continue
+            try:
+                self.label_value(example.label)
+            except InputError as error:
+                if split != "test":
+                    raise InputError(f"{place}: {error}") from error
+                logging.info("%s: %s; the data is predicted without scores", place, error)
+                return [dataclasses.replace(example, label=None) for _, example in placed]
+        return [example for _, example in placed]
+
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`; scores that are all equal, such as -1, stand for unknown ones."""
+        if not super().is_labeled(examples):
+            return False
+        return not self.is_regression or len({example.label for example in examples}) > 1
+
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`."""
+        example_checks.warn_of_texts(examples)
+        if not self.is_regression:
+            class_checks.check_classes(examples, self.labels, bool(self.class_weights))
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes weighted cross-entropy and accuracy, or the squared error in units of train's variance."""
+        if self.is_regression:
+            standardized = (batch["label_ids"] - self.mean) / self.deviation
+            return {"loss": tf.square(logits[:, 0] - standardized)}
+        values = super().losses(logits, batch)
+        if self.class_weights:
+            factors = tf.gather(tf.constant(self.class_weights), tf.cast(batch["label_ids"], tf.int32))
+            values["loss"] *= factors
+        return values
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns logits [B, C], or scores [B, 1] in the user's range."""
+        return logits * self.deviation + self.mean if self.is_regression else logits
+
+    def write_tables(
+        self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Writes the tables; the one with a header names the user's column of ids, and may have the texts."""
+        rows = [[_cell(self.source.id_name), *named[0][1:]], *named[1:]]
+        if self.writes_texts:
+            heads = ("text_a", "text_b") if self.has_pairs else ("text",)
+            cells = [[_cell(text) for text in (each.text_a, each.text_b)[: len(heads)]] for each in split.examples]
+            rows = [[*row, *more] for row, more in zip(rows, [heads, *cells], strict=True)]
+        return super().write_tables(folder, split, results, rows)
+
+
+def _cell(text: str) -> str:
+    """Returns a text as a cell of a table with tabs: in quotes where it would not be read back as it is."""
+    needs_quotes = text.startswith('"') or any(character in text for character in "\t\n\r")
+    return '"' + text.replace('"', '""') + '"' if needs_quotes else text

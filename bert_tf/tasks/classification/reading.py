@@ -1,0 +1,165 @@
+"""How a classifier reads: what becomes of a text beyond the row length, and which vector the head takes.
+
+Paper: section 3.2; for long texts C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
+
+Letters: B batch, S sequence length, N rows, C classes.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.task import Columns, Split
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack
+from bert_tf.text.windows import cut_windows
+from bert_tf.tokenization import BertTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """See the module; the fields are those of `ClassifierSettings`, all known.
+
+    Attributes:
+      pooling: "cls", "mean" or "max"; see `ClassificationHead`.
+      long_text: "truncate", "head_tail" or "window".
+      window_stride: see `cut_windows`.
+    """
+
+    pooling: str = "cls"
+    long_text: str = TRUNCATE
+    window_stride: int = 0
+
+    @classmethod
+    def of_settings(cls, settings: ClassifierSettings) -> "Reading":
+        """Returns what the flags say; what they leave out is as in the run's folder, or by default.
+
+        Raises:
+          InputError: the folder's run is evaluated as it was not trained, or a stride has no windows.
+        """
+        known = description.of_run(settings)
+        trained = cls.of_parameters(known.parameters) if known else cls()
+        if known:
+            description.check_given(settings, **dataclasses.asdict(trained))
+        given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
+        found = dataclasses.replace(trained, **{name: value for name, value in given.items() if value is not None})
+        if settings.window_stride and not found.has_windows:
+            raise InputError(
+                f"--window_stride={settings.window_stride} needs --long_text=window, and it is {found.long_text}; give "
+                "both, or drop the stride"
+            )
+        return found
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":
+        """Returns the reading that `task.json` keeps."""
+        return cls(**{field.name: parameters.get(field.name, field.default) for field in dataclasses.fields(cls)})
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What `task.json` keeps."""
+        return dataclasses.asdict(self)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether an example can become several rows."""
+        return self.long_text == WINDOW
+
+    def rows(self, columns: Columns, max_seq_length: int) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Cuts examples into rows, the same for training and in the served graph.
+
+        Args:
+          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; further columns [B].
+          max_seq_length: S.
+
+        Returns:
+          The columns as they are; or for windows, those of N rows, with `example_ids`, int64 [N], ascending, and
+          `window_weights`, float32 [N]: one divided by the number of windows of the example.
+        """
+        if not self.has_windows:
+            return dict(columns)
+        rest = dict(columns)
+        first, second = rest.pop("segment_a"), rest.pop("segment_b", None)
+        a, b, examples = cut_windows(first, second, max_seq_length=max_seq_length, stride=self.window_stride)
+        counts = tf.math.bincount(tf.cast(examples, tf.int32), minlength=tf.cast(first.nrows(), tf.int32))
+        found = {name: tf.gather(column, examples) for name, column in rest.items()} | {"segment_a": a}
+        if b is not None:
+            found["segment_b"] = b
+        weights = 1.0 / tf.cast(tf.gather(counts, examples), tf.float32)
+        return found | {"example_ids": examples, "window_weights": weights}
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """Packs token ids into rows.
+
+        Args:
+          columns: those of `rows`.
+          tokenizer: gives the ids of [CLS] and [SEP].
+          max_seq_length: S.
+
+        Returns:
+          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+        """
+        return pack(
+            columns["segment_a"],
+            columns.get("segment_b"),
+            max_seq_length=max_seq_length,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            with_tail=self.long_text == HEAD_TAIL,
+        )
+
+    def logits(
+        self,
+        texts: Mapping[str, tf.Tensor],
+        tokenizer: BertTokenizer,
+        max_seq_length: int,
+        model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor],
+    ) -> tf.Tensor:
+        """Computes what training and evaluation compute for texts, in one graph.
+
+        Args:
+          texts: `segment_a` and, for pairs, `segment_b`, string [B].
+          tokenizer: of the model.
+          max_seq_length: S.
+          model: maps the inputs of rows to logits, float32 [N, C].
+
+        Returns:
+          Logits, float32 [B, C].
+        """
+        rows = self.rows({name: tokenizer.encode(text) for name, text in texts.items()}, max_seq_length)
+        logits = model(without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length)))
+        if not self.has_windows:
+            return logits
+        return tf.math.unsorted_segment_mean(logits, rows["example_ids"], tf.size(texts["segment_a"]))
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Averages the predictions of the windows of each example.
+
+        Args:
+          split: with a row for each window.
+          predictions: [N, C].
+
+        Returns:
+          The split with the first row of each example, and the mean predictions, one row each.
+        """
+        if not self.has_windows:
+            return split, predictions
+        _, first, counts = np.unique(split.example_ids, return_index=True, return_counts=True)
+        means = np.add.reduceat(predictions, first, axis=0) / counts[:, np.newaxis].astype(predictions.dtype)
+        columns = {name: tf.gather(column, first) for name, column in split.columns.items()}
+        return dataclasses.replace(split, columns=columns, example_ids=split.example_ids[first], lengths=None), means
+
+
+def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
+    # An empty batch keeps one column.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
+    return {name: values[:, :longest] for name, values in inputs.items()}
+
+
+READ_AS_IN_THE_PAPER = Reading()

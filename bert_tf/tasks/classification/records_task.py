@@ -1,0 +1,273 @@
+"""Classification data of tf-models-official's `create_finetuning_data`: TFRecords and a JSON file that describes them.
+
+The rows are encoded already, so the vocabulary must be the one that they were encoded with.
+
+Letters: B batch, S sequence length, N rows.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.datasets import without_autotune
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.finetuning.task import Columns
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.classification import glue
+from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
+from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.text.packing import TRUNCATE
+from bert_tf.tokenization import BertTokenizer
+from tfrecords import reader
+
+_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_ROWS_PER_CALL = 1024
+
+
+class Rows(Sequence):
+    """The rows of a split; their texts are not known any more.
+
+    Attributes:
+      columns: `input_ids`, `input_mask`, `segment_ids` int32 [N, S]; `label_ids`, `weight` float32 [N].
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray]):
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns["label_ids"])
+
+    def __getitem__(self, number: int) -> Example:
+        return Example("", None, None)
+
+    def digest(self) -> str:
+        """Returns a hash of all columns."""
+        found = hashlib.sha256()
+        for name in sorted(self.columns):
+            found.update(name.encode() + np.ascontiguousarray(self.columns[name]).tobytes())
+        return found.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordsTask(ClassificationTask):
+    """Rows from TFRecords.
+
+    Attributes:
+      name: the processor of the data, such as "MRPC".
+      meta_file: JSON with the meta data.
+      paths: of the splits: paths and globs, comma-separated.
+      labels: the ids of the classes as text; () for a regression.
+      score_names: names in `SCORES`, the main one first.
+      length: S.
+      has_float_labels: whether the records hold labels as float32.
+      has_weights: whether the records hold a weight of each example.
+      trained_pairs: whether the run in the folder has pairs; None if there is no run.
+      reading: see `ClassificationTask`; long texts are cut already.
+      held_out: see `Task`.
+    """
+
+    name: str
+    meta_file: str
+    paths: Mapping[str, str]
+    labels: tuple[str, ...]
+    score_names: tuple[str, ...]
+    length: int
+    has_float_labels: bool
+    has_weights: bool
+    trained_pairs: bool | None
+    reading: Reading = READ_AS_IN_THE_PAPER
+    held_out: HeldOut | None = None
+    is_cached: ClassVar[bool] = False
+    is_cut_before: ClassVar[bool] = True
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are second texts: those of the run, else those in the training data."""
+        return (
+            bool(self.read("train").columns["segment_ids"].any()) if self.trained_pairs is None else self.trained_pairs
+        )
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses windows and the like: the texts are not known any more.
+
+        Raises:
+          InputError: says so.
+        """
+        super().check(config, settings)
+        if self.reading.long_text != TRUNCATE:
+            raise InputError(
+                f"--long_text={self.reading.long_text}: create_finetuning_data has truncated the texts of "
+                f"{self.meta_file} already; drop the flag"
+            )
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return super().data_facts() | {"processor_type": self.name, "has_sample_weights": self.has_weights}
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.paths["dev"])
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return reader.expand_files(self.paths[split], _FLAGS[split])
+
+    def digest(self, examples: Rows) -> str:
+        """See `Task`."""
+        return examples.digest()
+
+    def is_labeled(self, examples: Rows) -> bool:
+        """Returns false: create_finetuning_data writes 0 where a test file has no label."""
+        return False
+
+    def read_files(self, split: str) -> Rows:
+        """Reads the rows of a split, once.
+
+        Raises:
+          InputError: a file is damaged, or does not fit the meta data; a label is out of range.
+        """
+        if split not in self._known:
+            self._known[split] = self._read(split)
+        return self._known[split]
+
+    @functools.cached_property
+    def _known(self) -> dict[str, Rows]:
+        return {}
+
+    def _read(self, split: str) -> Rows:
+        label_type = tf.float32 if self.has_float_labels else tf.int64
+        # Test data may lack labels.
+        unknown = {"default_value": 0} if split == "test" else {}
+        features = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in _INPUTS}
+        features["label_ids"] = tf.io.FixedLenFeature([], label_type, **unknown)
+        if self.has_weights:
+            features["weight"] = tf.io.FixedLenFeature([], tf.float32)
+        parts = []
+        for path in self.files_of(split):
+            records = tf.data.TFRecordDataset(path, reader.compression(path)).batch(_ROWS_PER_CALL)
+            records = without_autotune(records)
+            try:
+                parts += [tf.io.parse_example(batch, features) for batch in records]
+            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+                raise InputError(
+                    f"{path}: does not fit {self.meta_file} ({error.message.split(chr(10))[0]}); create both again"
+                ) from error
+        if not parts:
+            raise InputError(f"--{_FLAGS[split]}={self.paths[split]}: holds no example; create the data again")
+        types = {name: np.int32 if name in _INPUTS else np.float32 for name in features}
+        columns = {name: np.concatenate([part[name] for part in parts]).astype(kind) for name, kind in types.items()}
+        self._check_labels(split, columns["label_ids"])
+        return Rows(columns)
+
+    def _check_labels(self, split: str, labels: np.ndarray) -> None:
+        good = np.isfinite(labels) if self.is_regression else (labels >= 0) & (labels < len(self.labels))
+        if not good.all():
+            number = int(np.argmin(good))
+            what = "is not a finite number" if self.is_regression else f"is not one of 0 to {len(self.labels) - 1}"
+            raise InputError(f"{self.paths[split]}: the label {labels[number]:g} of example {number + 1} {what}")
+
+    def contents_and_classes(self, examples: Rows) -> tuple[list[str], list[Hashable]]:
+        """Returns the token ids of rows as text, and their labels; a score is no class."""
+        contents = [" ".join(map(str, row)) for row in examples.columns["input_ids"].tolist()]
+        return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
+
+    def some_of(self, examples: Rows, numbers: np.ndarray) -> Rows:
+        """See `Task`."""
+        return Rows({name: column[numbers] for name, column in examples.columns.items()})
+
+    def encode(self, examples: Rows, tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Returns the columns of the records.
+
+        Raises:
+          InputError: the rows were encoded with another vocabulary, or have another length.
+        """
+        ids = examples.columns["input_ids"]
+        size = len(tokenizer.vocabulary)
+        if not (ids[:, 0] == tokenizer.cls_id).all() or ids.min() < 0 or ids.max() >= size:
+            raise InputError(
+                f"--vocab_file={tokenizer.vocab_file}: the rows of the data do not begin with its [CLS], or have ids "
+                f"beyond its {size} tokens; give the vocabulary that create_finetuning_data was given"
+            )
+        if max_seq_length != self.length:
+            raise InputError(f"--max_seq_length={max_seq_length}: {self.meta_file} says {self.length}; leave it out")
+        return examples.columns
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], as they are."""
+        return {name: columns[name] for name in _INPUTS}
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of the examples, float32 [B]."""
+        return batch["row_weights"] * batch["weight"] if self.has_weights else batch["row_weights"]
+
+
+def records_task(settings: ClassifierSettings) -> RecordsTask:
+    """Returns the task that `--input_meta_data_path` describes.
+
+    Raises:
+      InputError: the file is missing, damaged, or describes other data than that of a classifier.
+    """
+    meta = read_meta(settings.input_meta_data_path)
+    name = str(meta.get("processor_type", "records"))
+    is_regression = meta["task_type"] == "bert_regression"
+    official = {name.upper(): task.score_names for name, task in glue.TASKS.items()}
+    default = ("pearson", "spearman") if is_regression else ("accuracy", "macro_f1")
+    return RecordsTask(
+        name,
+        settings.input_meta_data_path,
+        {split: getattr(settings, flag) for split, flag in _FLAGS.items()},
+        () if is_regression else tuple(map(str, range(meta["num_labels"]))),
+        official.get(name.upper(), default),
+        meta["max_seq_length"],
+        meta.get("label_type") == "float",
+        bool(meta.get("has_sample_weights")),
+        _pairs_of_run(settings, name),
+    )
+
+
+def with_row_length(settings: ClassifierSettings) -> ClassifierSettings:
+    """Returns settings whose `max_seq_length` is that of the records, if it was left out."""
+    if not settings.input_meta_data_path or settings.max_seq_length is not None:
+        return settings
+    return dataclasses.replace(settings, max_seq_length=read_meta(settings.input_meta_data_path)["max_seq_length"])
+
+
+def read_meta(path: str) -> Mapping[str, Any]:
+    """Reads the meta data that `create_finetuning_data` writes.
+
+    Raises:
+      InputError: the file is missing, damaged, or describes other data than that of a classifier.
+    """
+    if not tf.io.gfile.exists(path):
+        raise InputError(f"--input_meta_data_path={path}: no such file; create_finetuning_data writes it")
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            meta = json.load(file)
+        kind = meta.setdefault("task_type", "bert_classification")
+        if kind not in ("bert_classification", "bert_regression"):
+            raise InputError(f"--input_meta_data_path={path}: describes {kind}; give data of a classifier")
+        numbers = [meta["max_seq_length"], *([meta["num_labels"]] if kind == "bert_classification" else [])]
+        if not all(isinstance(number, int) and number > 1 for number in numbers):
+            raise ValueError("max_seq_length and num_labels must be numbers above 1")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"--input_meta_data_path={path}: is damaged ({error}); create the data again") from error
+    return meta
+
+
+def _pairs_of_run(settings: ClassifierSettings, name: str) -> bool | None:
+    found = description.of_run(settings)
+    return bool(found.parameters.get("has_pairs")) if found and found.task_name == name else None

@@ -1,0 +1,238 @@
+"""Settings of `run_classifier`: every field is a flag."""
+
+import dataclasses
+from typing import ClassVar
+
+from bert_tf.core.command_line import require, setting
+from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
+from bert_tf.settings.finetuning import FineTuningSettings
+
+# The name of a task over a user's own data.
+OWN_DATA = "own"
+# The name of a task whose texts are in memory, and which therefore no flag names.
+IN_MEMORY = "texts"
+# Data that only some flags are for, see `command_line.refuse_unread`.
+OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
+XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
+_SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
+# tf-models-official's modes, and the flags that they stand for.
+_MODES = {
+    "train_and_eval": ("do_train", "do_eval"),
+    "train": ("do_train",),
+    "eval": ("do_eval",),
+    "predict": ("do_predict",),
+    "export_only": (),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings(FineTuningSettings):
+    """Settings of `run_classifier`; names and defaults of google-research/bert.
+
+    Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
+    """
+
+    flag_group = "Data"
+    script: ClassVar[str] = "run_classifier"
+
+    tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
+
+    data_dir: str = setting(
+        "folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "", first=True
+    )
+    task_name: str = setting(
+        "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
+        "own for your own data; default: the task of the run in --output_dir",
+        "",
+        first=True,
+    )
+    has_header: bool | None = setting("own data: the first line names the columns; default: true", None, read_by=(OWN,))
+    text_a_column: str | None = setting(
+        "own data: column of the (first) text, by name or number from 0; default: text", None,
+        first=True, read_by=(OWN, TFDS),
+    )  # fmt: skip
+    text_b_column: str | None = setting(
+        "own data: column of the second text; default: none",
+        None,
+        first=True,
+        read_by=(OWN, TFDS),
+    )
+    label_column: str | None = setting(
+        "own data: column of the label, by name or number from 0; default: label",
+        None,
+        first=True,
+        read_by=(OWN, TFDS),
+    )
+    labels: str = setting(
+        "own data: comma-separated labels; empty: the sorted labels of train",
+        "",
+        read_by=(OWN, TFDS, MEMORY),
+    )
+    quoted: bool | None = setting(
+        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are text, but a file "
+        "whose texts are all in quotes is refused", None, read_by=(OWN,),
+    )  # fmt: skip
+    regression: bool = setting("own data: the label is a number to learn", False, read_by=(OWN, TFDS))
+    multi_label: bool = setting("own data: an example has any number of labels, also none", False, read_by=(OWN,))
+    label_separator: str | None = setting(
+        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma",
+        None,
+        read_by=(LABEL_SETS,),
+    )
+    label_file: str = setting(
+        "own data: file with one label a line, for labels with commas", "", read_by=(OWN, TFDS, MEMORY)
+    )
+    id_column: str | None = setting(
+        "own data: column of test with a name for each example, for test_predictions.tsv; empty: the index; default: "
+        "as in the run's training",
+        None,
+        read_by=(OWN,),
+    )
+    predictions_with_texts: bool = setting(
+        "own data: write the texts into test_predictions.tsv too", False, read_by=(OWN, TFDS)
+    )
+    data_format: str = setting(
+        "own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"), read_by=(OWN,)
+    )
+    class_weights: str = setting(
+        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
+        "other=weight is for all that are not named",
+        "",
+        group="Training",
+        read_by=(OWN, TFDS, MEMORY),
+    )
+    tune_thresholds: bool = setting(
+        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
+        "keeps them for prediction and export", False, group="Evaluation",
+    )  # fmt: skip
+    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    tfds_name: str = setting(
+        "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
+        "flags of columns name its features, which its description gives otherwise", "",
+    )  # fmt: skip
+    tfds_splits: str = setting(
+        "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
+        "validation and test", "", read_by=(TFDS,),
+    )  # fmt: skip
+
+    input_meta_data_path: str = setting(
+        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; --train_data_path, "
+        "--eval_data_path and --test_data_path name the records", "",
+    )  # fmt: skip
+    mode: str = setting(
+        "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
+        "is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
+    )  # fmt: skip
+    xnli_language: str = setting(
+        "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all",
+        "zh",
+        read_by=(XNLI,),
+    )
+    joint_tasks: str = setting(
+        "tasks of GLUE or XNLI to train together with --task_name, separated by commas; they share the encoder, and "
+        "each has a head; evaluation, prediction and export are those of --task_name", "",
+    )  # fmt: skip
+    joint_data_dirs: str = setting("their folders, separated by commas, in the same order", "")
+    pooling: str | None = setting(
+        "what the classifier reads: cls: the pooled [CLS], as in the paper; mean, max: over all tokens of the row, "
+        "[CLS] and [SEP] included; default: as the run's folder says, else cls", None, choices=("cls", "mean", "max"),
+        group="Model",
+    )  # fmt: skip
+    long_text: str | None = setting(
+        "what becomes of a text beyond --max_seq_length: truncate: its first tokens; head_tail: its first quarter and "
+        "its last tokens; window: several rows, whose predictions are averaged; default: as the run's folder says, "
+        "else truncate", None, choices=("truncate", "head_tail", "window"), group="Model",
+    )  # fmt: skip
+    window_stride: int | None = setting(
+        "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
+        "says, else 0", None, group="Model",
+    )  # fmt: skip
+
+    def __post_init__(self):
+        self._resolve_mode()
+        super().__post_init__()
+        self._check_data()
+        named = bool(self.labels or self.label_file)
+        require(
+            not (self.regression and named),
+            "--regression learns numbers, and --labels and --label_file name classes; drop one of them",
+        )
+        require(not (self.labels and self.label_file), "--labels and --label_file name the same; drop one of them")
+        require(not (self.regression and self.multi_label), "--regression and --multi_label contradict; drop one")
+        require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
+        require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
+        require(
+            not self.window_stride or self.long_text in (None, "window"),
+            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
+        )
+        require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")
+        require(
+            not (self.joint_tasks and self.input_meta_data_path),
+            "--joint_tasks trains on texts, and --input_meta_data_path gives rows of tokens; drop one",
+        )
+        names, folders = self.joint_task_names, self.joint_folders
+        require(
+            len(names) == len(folders),
+            f"--joint_tasks names {len(names)} tasks and --joint_data_dirs {len(folders)} folders; give one for each",
+        )
+
+    def _resolve_mode(self) -> None:
+        """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
+        export = f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir=FOLDER/1"
+        require(self.mode != "export_only", f"--mode=export_only is a script of its own: {export}")
+        if self.mode == "flags":
+            return
+        given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
+        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} say the same; drop one of them")
+        changes = dict.fromkeys(_MODES[self.mode], True) | {"mode": "flags"}
+        if self.mode == "predict" and not self.test_data_path:
+            changes["test_data_path"] = self.eval_data_path
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+
+    def _check_data(self) -> None:
+        paths = {
+            "do_train": "train_data_path",
+            "do_eval": "eval_data_path",
+            "do_predict": "test_data_path",
+        }
+        has_paths = any(getattr(self, path) for path in paths.values())
+        if self.task_name == IN_MEMORY:
+            named = [name for name in (*paths.values(), *_SOURCES) if getattr(self, name)]
+            require(not named, f"--{''.join(named[:1])} and texts in memory are two sets of data; drop one")
+            return
+        if self.tfds_name:
+            self._check_tfds(has_paths)
+            return
+        if self.input_meta_data_path:
+            require(
+                not (self.data_dir or self.task_name),
+                "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
+            )
+        elif not (self.data_dir.strip() or has_paths):
+            had = self._of_run(*_SOURCES, *paths.values())
+            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
+        self._require_data("data_dir", at=paths)
+
+    def _check_tfds(self, has_paths: bool) -> None:
+        require(
+            not (self.data_dir or has_paths or self.input_meta_data_path),
+            f"--tfds_name={self.tfds_name} and files are two sets of data; drop one",
+        )
+        require(
+            self.task_name.lower() in ("", OWN_DATA),
+            f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
+        )
+
+    @property
+    def joint_task_names(self) -> tuple[str, ...]:
+        """Names of `joint_tasks`."""
+        return items(self.joint_tasks)
+
+    @property
+    def joint_folders(self) -> tuple[str, ...]:
+        """Folders of `joint_data_dirs`."""
+        return items(self.joint_data_dirs)

@@ -1,0 +1,53 @@
+"""Files of predictions as the GLUE benchmark's server takes them: https://gluebenchmark.com/faq."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+
+# Number of predictions in each file of a submission.
+SIZES = {
+    "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "QQP": 390965, "STS-B": 1379, "MNLI-m": 9796, "MNLI-mm": 9847,
+    "QNLI": 5463, "RTE": 3000, "WNLI": 146, "AX": 1104,
+}  # fmt: skip
+_HEADER = "index\tprediction\n"
+
+
+def score_texts(scores: np.ndarray, lowest: float, highest: float) -> list[str]:
+    """Returns scores as text with three decimals, those out of range at its ends.
+
+    Args:
+      scores: float [N].
+      lowest: lower end of the range.
+      highest: upper end.
+    """
+    return [f"{score:.3f}" for score in np.clip(scores, lowest, highest)]
+
+
+def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]) -> str:
+    """Writes NAME.tsv, a header and an id and a prediction a line, atomically; returns its path."""
+    path = os.path.join(folder, f"{name}.tsv")
+    lines = [f"{number}\t{prediction}\n" for number, prediction in zip(ids, predictions, strict=True)]
+    storage.write_text(path, "".join([_HEADER, *lines]))
+    return path
+
+
+def read(path: str) -> str:
+    """Reads a file that `write` wrote, and warns if it has not as many lines as GLUE's test set.
+
+    Raises:
+      InputError: the file is of another kind.
+    """
+    with tf.io.gfile.GFile(path) as file:
+        text = file.read()
+    if not text.startswith(_HEADER):
+        raise InputError(f"{path}: does not begin with the header of a submission; predict again")
+    count, expected = text.count("\n") - 1, SIZES[os.path.basename(path).removesuffix(".tsv")]
+    if count != expected:
+        logging.warning("%s: has %d predictions, but GLUE's test set has %d examples", path, count, expected)
+    return text

@@ -1,0 +1,255 @@
+"""Examples from TensorFlow Datasets, by the name of the set."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
+from bert_tf.tasks.classification.example_sources import ExampleSource, Placed, label_text
+from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+
+_DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
+# The usual order of two texts, by the names of their features.
+_PAIRS = (
+    ("premise", "hypothesis"), ("context", "hypothesis"), ("text", "hypothesis"), ("question", "sentence"),
+    ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
+    ("query", "document"), ("title", "text"), ("title", "description"),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsSource(ExampleSource):
+    """Splits of a prepared set.
+
+    Attributes:
+      name: such as `glue/mrpc`.
+      builder: the `tfds.core.DatasetBuilder`.
+      splits: train, dev and test to the set's own names, or slices of them.
+      text_a: feature of the first or only text.
+      text_b: feature of the second text; "" for none.
+      label: feature of the label.
+      kind: of the task, from the type of the label.
+      labels: names of the classes; () if the set does not know them.
+      has_dev: whether the set has dev data, rather than test data that is used as such.
+    """
+
+    name: str
+    builder: Any
+    splits: Mapping[str, str]
+    text_a: str
+    text_b: str
+    label: str
+    kind: str
+    labels: tuple[str, ...]
+    has_dev: bool
+
+    @property
+    def has_pairs(self) -> bool:
+        """See `ExampleSource`."""
+        return bool(self.text_b)
+
+    @property
+    def has_label_sets(self) -> bool:
+        """See `ExampleSource`."""
+        return self.kind == MULTI_LABEL
+
+    def files(self, split: str) -> list[str]:
+        """Returns the record files of a split; none where the set keeps no files."""
+        with contextlib.suppress(KeyError, ValueError):
+            return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
+        return []
+
+    def name_of(self, split: str) -> str:
+        """See `ExampleSource`."""
+        return f"{self.name} {self.splits[split]}"
+
+    def facts(self) -> Mapping[str, Any]:
+        """See `ExampleSource`."""
+        return {
+            "tfds_name": str(self.builder.info.full_name),
+            "tfds_split": self.splits["train"],
+            "text_a_column": self.text_a,
+            "text_b_column": self.text_b,
+            "label_column": self.label,
+        }
+
+    def _read(self, split: str) -> list[Placed]:
+        if split == "dev" and not self.has_dev and self.splits["dev"] == "test":
+            logging.warning(
+                "%s has no validation split, so its test split is the dev data; give --dev_share or --tfds_splits for "
+                "other dev data", self.name,
+            )  # fmt: skip
+        own, placed, unlabeled = self.splits[split], [], 0
+        for number, row in enumerate(self._rows(own), 1):
+            place = f"{self.name} {own} example {number}"
+            label = None
+            texts = [_text(place, row[name]) for name in (self.text_a, self.text_b) if name]
+            with contextlib.nullcontext() if split != "test" else contextlib.suppress(InputError):
+                label = self._label(place, row[self.label])
+            if label is None and split != "test":
+                unlabeled += 1
+            else:
+                placed.append(Placed(place, Example(texts[0], texts[1] if self.text_b else None, label)))
+        if unlabeled:
+            logging.info("%s %s: left out %d examples without a label (-1)", self.name, own, unlabeled)
+        if not placed:
+            raise InputError(f"{self.name} {own}: holds no example with a label; choose another by --tfds_splits")
+        return placed
+
+    def _rows(self, split: str) -> Iterator[Mapping[str, Any]]:
+        import tensorflow_datasets as tfds
+
+        try:
+            with _quiet():
+                return iter(tfds.as_numpy(self.builder.as_dataset(split=split, shuffle_files=False)))
+        except AssertionError as error:  # raised where the data is not on the disk
+            raise InputError(
+                f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once by `tfds build "
+                f"{self.name}`, or name another folder by the environment variable TFDS_DATA_DIR"
+            ) from error
+        except (ValueError, KeyError) as error:
+            known = ", ".join(self.builder.info.splits) or "unknown"
+            raise InputError(
+                f"--tfds_name={self.name}: no split {split!r} (has {known}); give --tfds_splits"
+            ) from error
+
+    def _label(self, place: str, value: Any) -> str | tuple[str, ...] | None:
+        if self.has_label_sets:
+            return tuple(sorted({self.labels[number] for number in np.asarray(value).tolist()}))
+        if isinstance(value, bytes):
+            return label_text(place, _text(place, value))
+        if self.labels:
+            return None if value < 0 else self.labels[int(value)]
+        return repr(float(value)) if self.kind == REGRESSION else str(value).lower()
+
+
+def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TfdsSource:
+    """Finds texts and label of a set in its description; nothing is downloaded.
+
+    Args:
+      name: such as `glue/mrpc`.
+      splits: the set's names of train, dev and test, comma-separated; "" for the usual ones.
+      columns: `text_a_column`, `text_b_column` and `label_column`; None for what the description says.
+      is_regression: whether an integer is a number to learn rather than a class.
+
+    Raises:
+      InputError: there is no such set, or its features do not tell texts from label.
+    """
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import read_only_builder
+
+    try:
+        with _quiet():
+            builder = tfds.builder(name)
+    except (ValueError, AssertionError, KeyError) as error:
+        raise InputError(
+            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the sets and their configurations are at "
+            "www.tensorflow.org/datasets/catalog"
+        ) from error
+    # Of a set whose files alone are there, the library gives the features in another order in each process.
+    is_ordered = not isinstance(builder, read_only_builder.ReadOnlyBuilder)
+    features = dict(builder.info.features.items() if is_ordered else sorted(builder.info.features.items()))
+    label = _label_feature(name, features, columns["label_column"])
+    given = (columns["text_a_column"], columns["text_b_column"])
+    text_a, text_b = _text_features(name, features, label, *given, is_ordered)
+    kind, labels = _kind_of(name, label, features[label], is_regression)
+    parts, has_dev = _splits(builder, splits)
+    found = TfdsSource(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
+    logging.info("%s: %s from %s of %s", name, label, " and ".join(filter(None, (text_a, text_b))), found.splits)
+    return found
+
+
+def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:
+    import tensorflow_datasets as tfds
+
+    classes = [each for each, feature in features.items() if isinstance(feature, tfds.features.ClassLabel)]
+    found = given or ("label" if "label" in features else classes[0] if len(classes) == 1 else "")
+    if found not in features:
+        what = f"no feature {found!r}" if found else "no feature that is clearly the label"
+        raise InputError(f"--tfds_name={name}: has {what}; give --label_column, one of {', '.join(features)}")
+    return found
+
+
+def _text_features(
+    name: str, features: Mapping[str, Any], label: str, text_a: str | None, text_b: str | None, is_ordered: bool
+) -> tuple[str, str]:
+    """Returns the features of the first and of the second text; "" if there is none."""
+    texts = [
+        each
+        for each, feature in features.items()
+        if each != label and feature.shape == () and feature.np_dtype in (np.object_, np.bytes_, np.str_)
+    ]
+    for given in filter(None, (text_a, text_b)):
+        if given not in texts:
+            raise InputError(f"--tfds_name={name}: {given!r} is none of its texts, {', '.join(texts)}")
+    if text_a:
+        if text_a == text_b:
+            raise InputError(f"--text_b_column={text_b}: is the column of the first text; name another one")
+        return text_a, text_b or ""
+    if len(texts) == 1:
+        return texts[0], ""
+    if len(texts) == 2 and (is_ordered or _are_numbered(*texts)):
+        return texts[0], texts[1]
+    for pair in _PAIRS:
+        if set(texts) == set(pair):
+            return pair
+    raise InputError(
+        f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}), and their order is unknown; give "
+        "--text_a_column and --text_b_column"
+    )
+
+
+def _are_numbered(first: str, second: str) -> bool:
+    """Whether two names differ in their last character alone, such as sentence1 and sentence2."""
+    return first[:-1] == second[:-1] and first[-1:] + second[-1:] in ("12", "01", "ab")
+
+
+def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
+    """Returns the kind of the task and the names of its classes; () where they are only in the data."""
+    import tensorflow_datasets as tfds
+
+    inner = getattr(feature, "feature", None)
+    if isinstance(inner, tfds.features.ClassLabel):
+        return MULTI_LABEL, tuple(inner.names)
+    if feature.shape != ():
+        raise InputError(f"--tfds_name={name}: {label!r} is neither a class nor a number; give --label_column")
+    if isinstance(feature, tfds.features.ClassLabel) and not is_regression:
+        return CLASSIFICATION, tuple(feature.names)
+    is_float = np.issubdtype(feature.np_dtype, np.floating)
+    return (REGRESSION if is_float or is_regression else CLASSIFICATION), ()
+
+
+def _splits(builder: Any, given: str) -> tuple[dict[str, str], bool]:
+    """Returns the set's names of train, dev and test, and whether it has dev data."""
+    known: Sequence[str] = list(builder.info.splits)
+    if given:
+        names = [part.strip() for part in given.split(",")]
+        if not 1 <= len(names) <= 3 or not all(names):
+            raise InputError(f"--tfds_splits={given}: name up to three splits, for train, dev and test")
+        return dict(zip(("train", "dev", "test"), [*names, *names[-1:] * 2], strict=False)), len(names) > 1
+    dev = next((split for split in _DEV_SPLITS if split in known), "test")
+    test = "test_matched" if "test_matched" in known else "test"
+    return {"train": "train", "dev": dev, "test": test}, dev != "test"
+
+
+def _text(place: str, value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: its text is not UTF-8 ({error.reason})") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides what the library logs where a set is missing: the error says it in one line."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)

@@ -1,0 +1,81 @@
+"""Tab-separated files of GLUE's kind to examples of one or two texts."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks import tables
+from bert_tf.tasks.classification.classification_task import Example
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of a file, by their name in the header or by their number from 0.
+
+    Attributes:
+      text_a: column of the first or only text.
+      text_b: column of the second text; None for none.
+      label: column of the label; None in test files.
+      has_header: whether the first line names the columns.
+    """
+
+    text_a: str
+    text_b: str | None = None
+    label: str | None = None
+    has_header: bool = True
+
+
+def read_examples(
+    path: str, columns: Columns, *, id_column: str | None = None, skip_incomplete: bool = False
+) -> list[tuple[int, Example]]:
+    """Reads a tab-separated file; quotes are text, as in GLUE's files.
+
+    Args:
+      path: of the file.
+      columns: where texts and labels are.
+      id_column: name of the column of `Example.id`, if the file has it; None for none.
+      skip_incomplete: whether lines that lack cells or a label are skipped with a warning rather than refused.
+
+    Returns:
+      The number of the line on which each example starts, from 1, and the example.
+
+    Raises:
+      InputError: the file is missing, empty, not UTF-8 or lacks a column; or a line has another number of columns than
+        the first, or an empty label.
+    """
+    rows = tables.plain_rows(tables.decoded_lines(path))
+    first = next(rows, None)
+    examples, skipped = [], []
+    if first is not None:
+        header = first[1]
+        ids = id_column if id_column in header else None
+        names = (columns.text_a, columns.text_b, columns.label, ids)
+        wanted = tuple(
+            None if name is None else tables.column_index(path, name, header, columns.has_header) for name in names
+        )
+        for line, row in rows if columns.has_header else itertools.chain([first], rows):
+            try:
+                examples.append((line, _example(path, line, row, len(header), wanted)))
+            except InputError:
+                if not skip_incomplete:
+                    raise
+                skipped.append(line)
+    if not examples:
+        what = f"all {len(skipped)} lines lack cells or a label" if skipped else "holds no example"
+        raise InputError(f"{path}: {what}; add a line for each text")
+    if skipped:
+        shown = ", ".join(map(str, skipped[:5])) + (", ..." if len(skipped) > 5 else "")
+        logging.warning("%s: skipped %d lines that lack cells or a label: line %s", path, len(skipped), shown)
+    return examples
+
+
+def _example(path: str, line: int, row: Sequence[str], width: int, wanted: Sequence[int | None]) -> Example:
+    tables.check_width(path, line, row, width)
+    a, b, label, ids = wanted
+    text = None if label is None else row[label].strip()
+    if text == "":
+        raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
+    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids])

@@ -1,0 +1,110 @@
+"""XNLI: natural language inference in 15 languages, in the layout of its own archives.
+
+Training data is MultiNLI, translated by machine, one file a language (XNLI-MT-1.0); dev and test are one file each, of
+all languages (XNLI-1.0).
+"""
+
+import dataclasses
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task import Split
+from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
+from bert_tf.tasks.classification.tsv import Columns
+
+NAME = "XNLI"
+LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
+# The translated files spell one label differently.
+_SPELLINGS = {"contradictory": "contradiction"}
+
+
+@dataclasses.dataclass(frozen=True)
+class XnliTask(GlueTask):
+    """XNLI in some of its languages.
+
+    Attributes:
+      languages: codes of `LANGUAGES`. Training reads the data of all of them, and each is scored.
+    """
+
+    languages: tuple[str, ...] = ()
+    ids_differ: ClassVar[bool] = False
+
+    def data_facts(self) -> dict[str, Any]:
+        """Returns the languages."""
+        return super().data_facts() | {"xnli_language": list(self.languages)}
+
+    def label_value(self, text: str) -> float:
+        """See `ClassificationTask`."""
+        return super().label_value(_SPELLINGS.get(text, text))
+
+    def read_files(self, split: str) -> list[Example]:
+        """Reads the examples of the languages.
+
+        Raises:
+          InputError: see `GlueTask`; or a language is missing in the file.
+        """
+        examples = super().read_files(split)
+        if split == "train":
+            return examples
+        examples = [dataclasses.replace(example, id=None, group=example.id or "") for example in examples]
+        for language in self.languages:
+            if not any(example.group == language for example in examples):
+                found = ", ".join(sorted({example.group for example in examples} - {""})) or "no column 'language'"
+                raise InputError(f"--xnli_language={language}: {self.files_of(split)[0]} has only {found}")
+        return [example for example in examples if example.group in self.languages]
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the accuracy over all languages, and that of each if there are several."""
+        labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
+        found = scores.compute(self.score_names, labels, answers)
+        languages = np.array([example.group for example in split.examples])
+        for language in self.languages if len(self.languages) > 1 else ():
+            part = scores.compute(self.score_names, labels[languages == language], answers[languages == language])
+            found |= {f"{name}_{language}": value for name, value in part.items()}
+        return found
+
+    def data_name_of(self, split: str) -> str:
+        """Returns the file and the languages that are read of it."""
+        files = super().data_name_of(split)
+        return files if split == "train" else f"{files} ({' '.join(self.languages)})"
+
+    def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes nothing: no server scores XNLI, whose test file has labels."""
+        return []
+
+
+def xnli_task(languages: str, data_dir: str) -> XnliTask:
+    """Returns the task.
+
+    Args:
+      languages: codes, separated by commas, or "all".
+      data_dir: folder into which the archives were unpacked.
+
+    Raises:
+      InputError: a language is unknown, or named twice.
+    """
+    codes = LANGUAGES if languages == "all" else tuple(code.strip() for code in languages.split(","))
+    for code in codes:
+        if code not in LANGUAGES:
+            raise InputError(f"--xnli_language={languages}: {code!r} is unknown; known are {', '.join(LANGUAGES)}")
+    if len(set(codes)) < len(codes):
+        raise InputError(f"--xnli_language={languages}: names a language twice")
+    pairs = Columns("sentence1", "sentence2", "gold_label")
+    translated = [f"multinli/multinli.train.{code}.tsv" for code in codes]
+    splits = {
+        "train": tuple(
+            SplitFile((path, f"XNLI-MT-1.0/{path}", os.path.basename(path)), Columns("premise", "hypo", "label"))
+            for path in translated
+        ),
+        "dev": (SplitFile(("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"), pairs, "language"),),
+        "test": (SplitFile(("xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"), pairs, "language"),),
+    }
+    labels = ("contradiction", "entailment", "neutral")
+    return XnliTask(
+        NAME, splits, labels, ("accuracy",), skips_incomplete=True, data_dir=data_dir, languages=codes
+    )  # fmt: skip

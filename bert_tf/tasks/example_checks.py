@@ -1,0 +1,39 @@
+"""Warns of doubtful examples: empty texts, leaks between splits, contradictions."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
+
+from absl import logging
+
+
+class TextExample(Protocol):
+    """An example of one or two texts and a label; `text_b` is None for one text."""
+
+    text_a: str
+    text_b: str | None
+    label: Hashable
+
+
+def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
+    """Warns of empty texts, of dev examples that are in train too, and of texts with several labels in train.
+
+    Args:
+      examples: of each split that was read.
+    """
+    for split, found in examples.items():
+        if empty := sum(not example.text_a.strip() for example in found):
+            logging.warning("%s: %d of %d examples have an empty text", split, empty, len(found))
+    train = examples.get("train", ())
+    labels: dict[tuple, set] = {}
+    for example in train:
+        labels.setdefault(_texts(example), set()).add(example.label)
+    if contradictory := sum(len(found) > 1 for found in labels.values()):
+        logging.warning("train: %d texts occur several times with different labels", contradictory)
+    dev = examples.get("dev", ())
+    if train and (shared := sum(_texts(example) in labels for example in dev)):
+        logging.warning("%d of %d dev examples are in train too, so that the scores of dev are too good; remove them "
+                        "from one of the two", shared, len(dev))  # fmt: skip
+
+
+def _texts(example: TextExample) -> tuple[str, str | None]:
+    return example.text_a, example.text_b

@@ -1,0 +1,67 @@
+"""Reads fields of JSON Lines: one object a line."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_tf.core.errors import InputError
+
+_MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+
+
+def read_columns(path: str, lines: Sequence[str], layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
+    """Reads fields of each line; blank lines are left out. See `tables.read_columns`."""
+    del layout  # each line names its fields
+    rows = []
+    for number, entries in read_objects(path, lines):
+        for column in columns:
+            if column not in entries:
+                have = ", ".join(entries) or "none"
+                raise InputError(f"{path}, line {number}: there is no field {column!r}; the line has {have}")
+        rows.append((number, tuple(entries[column] for column in columns)))
+    return rows
+
+
+def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the number of each line, from 1, and its object; blank lines are left out.
+
+    Raises:
+      InputError: a line is no object; names file and line.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, _parse(f"{path}, line {number}", line)
+
+
+def meaning(value: Any) -> str:
+    """Returns how messages call the type of a JSON value."""
+    return _MEANING.get(type(value), "null")
+
+
+def _parse(place: str, line: str) -> Mapping[str, Any]:
+    try:
+        entries = json.loads(line, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+        if "\\u" in line:
+            json.dumps(entries, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{place}: holds half of a surrogate pair, which is no character; mend the text") from error
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{place}: is not JSON ({reason}); write one object a line") from error
+    if not isinstance(entries, dict):
+        raise InputError(
+            f"{place}: is {meaning(entries)}, not an object; write one object a line; for a list, `jq -c '.[]' FILE` "
+            "does so"
+        )
+    return entries
+
+
+def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("a field is there twice")
+    return entries
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")

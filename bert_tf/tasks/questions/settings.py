@@ -1,0 +1,124 @@
+"""Settings of `run_squad`: every field is a flag."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.flag_parsing import items
+from bert_tf.settings.finetuning import FineTuningSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadSettings(FineTuningSettings):
+    """Settings of `run_squad`; names and defaults of google-research/bert.
+
+    Flags that are left out and that belong to the model take the value of the run in `output_dir`, else their default.
+    """
+
+    flag_group = "Evaluation"
+    script: ClassVar[str] = "run_squad"
+
+    default_max_seq_length: ClassVar[int] = 384
+    tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
+
+    train_file: str = setting(
+        "training data, SQuAD's JSON of version 1.1 or 2.0; several files, separated by commas, are read together",
+        "",
+        group="Data",
+        first=True,
+    )
+    predict_file: str = setting(
+        "the dev data or the test data, SQuAD's JSON; --do_eval needs its answers", "", group="Data", first=True
+    )
+    max_seq_length: int | None = setting(
+        "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: as the run's folder "
+        "says, else 384", None, group="Model", first=True,
+    )  # fmt: skip
+    do_eval: bool = setting(
+        "evaluate on --predict_file by the official metric, and write its prediction files",
+        False,
+        group="Run",
+        first=True,
+    )
+    do_predict: bool = setting(
+        "write the prediction files of --predict_file, which needs no answers", False, group="Run", first=True
+    )
+    doc_stride: int | None = setting(
+        "tokens between the starts of two windows of a long context; default: as the run's folder says, else 128",
+        None,
+        group="Model",
+        first=True,
+    )
+    max_query_length: int | None = setting(
+        "tokens of a question; the rest of a longer one is cut off; default: as the run's folder says, else 64",
+        None,
+        group="Model",
+    )
+    n_best_size: int = setting("answers to each question in nbest_predictions.json", 20)
+    max_answer_length: int = setting("maximum number of tokens of an answer", 30)
+    version_2_with_negative: bool | None = setting(
+        "some questions have no answer, as in SQuAD 2.0; default: as the run's folder says, else false",
+        None,
+        group="Data",
+        first=True,
+    )
+    null_score_diff_threshold: float | None = setting(
+        "--version_2_with_negative: predict no answer if its score is so much above that of the best answer; default: "
+        "what --tune_null_threshold has found for the checkpoint, else 0", None,
+    )  # fmt: skip
+    tune_null_threshold: bool = setting(
+        "--version_2_with_negative: choose the threshold that gives the best F1 on the dev data; the run's folder "
+        "keeps it for later evaluation and prediction", False,
+    )  # fmt: skip
+    exact_answer_offsets: bool = setting(
+        "cut answers out of the context by the character offsets of their tokens, and write the offsets into "
+        "nbest_predictions.json; by default the text of an answer is aligned with whole words, as in the original",
+        False,
+    )
+    verbose_logging: bool = setting("log each answer whose text could not be aligned with the context", False)
+    ensemble_checkpoints: str = setting(
+        "evaluate and predict with the mean logits of several models: folders of runs or prefixes of their "
+        "checkpoints, separated by commas; --output_dir gets the results", "",
+    )  # fmt: skip
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_positive(self, "doc_stride", "max_query_length", "n_best_size", "max_answer_length")
+        self._require_data(at={"do_train": "train_file", "do_eval": "predict_file", "do_predict": "predict_file"})
+        require(not self.do_train or bool(self.train_files), f"--train_file={self.train_file}: names no file; give one")
+        threshold = self.null_score_diff_threshold
+        require(
+            threshold is None or math.isfinite(threshold), f"--null_score_diff_threshold={threshold}: must be finite"
+        )
+        require(
+            threshold is None or not self.tune_null_threshold,
+            f"--tune_null_threshold chooses the threshold; drop it, or --null_score_diff_threshold={threshold}",
+        )
+        self._check_ensemble()
+
+    def _check_ensemble(self) -> None:
+        members = self.ensemble_members
+        require(
+            not members or not (self.do_train or self.sweep),
+            "--ensemble_checkpoints evaluates and predicts with trained models; drop --do_train",
+        )
+        require(
+            len(members) != 1,
+            f"--ensemble_checkpoints={self.ensemble_checkpoints}: an ensemble has at least two models; give one alone "
+            "by --output_dir",
+        )
+        require(
+            len({member.rstrip("/") for member in members}) == len(members),
+            f"--ensemble_checkpoints={self.ensemble_checkpoints}: names one twice",
+        )
+
+    @property
+    def train_files(self) -> tuple[str, ...]:
+        """Paths of `train_file`."""
+        return items(self.train_file)
+
+    @property
+    def ensemble_members(self) -> tuple[str, ...]:
+        """Folders and prefixes of `ensemble_checkpoints`."""
+        return items(self.ensemble_checkpoints)

@@ -1,0 +1,218 @@
+"""What an evaluation of questions leaves: the official metric, the prediction files, and the tuned null threshold.
+
+Paper: sections 4.2 and 4.3.
+
+Letters: N questions.
+"""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.tasks import evaluation_file, tuned_file
+from bert_tf.tasks.questions.squad_answers import Answers
+from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.training import metrics_file
+
+PREDICTIONS_NAME = "predictions.json"
+NBEST_NAME = "nbest_predictions.json"
+NULL_ODDS_NAME = "null_odds.json"
+THRESHOLD_NAME = "null_threshold.json"
+# The score that an evaluation with a tuned threshold has, so that a lost file is noticed.
+TUNED_THRESHOLD = "tuned_null_threshold"
+# Characters of the context that an evaluation keeps, and how many of them come before the answer.
+_CONTEXT, _CONTEXT_BEFORE = 400, 150
+_DEFAULT_THRESHOLD = 0.0
+
+
+def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool) -> dict[str, float]:
+    """Computes the official metric of SQuAD 1.1 or 2.0, by the code of tf-models-official.
+
+    Args:
+      questions: N, with their answers.
+      texts: the N predicted answers.
+      has_unanswerable: whether the metric is that of SQuAD 2.0.
+
+    Returns:
+      `f1` and `exact_match`, shares of 1; for SQuAD 2.0 the same of the questions with an answer (`HasAns_`) and of
+      those without (`NoAns_`), as far as there are any.
+    """
+    exact, f1 = question_scores(questions, texts, has_unanswerable)
+    found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
+    if has_unanswerable:
+        is_answered = np.array([bool(question.answers) for question in questions])
+        for name, chosen in (("HasAns", is_answered), ("NoAns", ~is_answered)):
+            if chosen.any():
+                found[f"{name}_f1"] = float(f1[chosen].mean())
+                found[f"{name}_exact_match"] = float(exact[chosen].mean())
+    return found
+
+
+def question_scores(
+    questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes exact match and F1 of each question, float64 [N] each; arguments as for `scores`."""
+    from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+    found = []
+    for question, text in zip(questions, texts, strict=True):
+        answers = [{"text": answer.text} for answer in question.answers or ()]
+        data = [{"paragraphs": [{"qas": [{"id": question.id, "answers": answers}]}]}]
+        if has_unanswerable:
+            result = squad_evaluate_v2_0.evaluate(data, {question.id: text})
+            found.append((result["exact"] / 100, result["f1"] / 100))
+        else:
+            result = squad_evaluate_v1_1.evaluate(data, {question.id: text})
+            found.append((result["exact_match"], result["final_f1"]))
+    exact, f1 = np.array(found, np.float64).reshape(-1, 2).T
+    return exact, f1
+
+
+def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
+    """Chooses the threshold with the best F1; of equal ones, the lowest.
+
+    An answer is predicted where its odds of none are at most the threshold. Candidates lie halfway between two
+    neighboring odds, so that rounding in a later evaluation moves no question to the other side; and below and above
+    all of them.
+
+    Args:
+      questions: N, with their answers.
+      answers: the N decoded answers.
+    """
+    odds = np.array([found.null_odds for found in answers])
+    _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
+    unanswered = np.array([float(not question.answers) for question in questions])
+    order = np.argsort(odds, kind="stable")
+    gains = np.cumsum((answered - unanswered)[order])
+    ranked = odds[order]
+    is_last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cannot divide equal odds
+    totals = np.append(0.0, gains[is_last])
+    distinct = ranked[is_last]
+    candidates = np.concatenate([[distinct[0] - 1], (distinct[1:] + distinct[:-1]) / 2, [distinct[-1] + 1]])
+    return float(candidates[np.argmax(totals)])
+
+
+def write_threshold(folder: str, threshold: float, step: int | None) -> None:
+    """Writes the threshold for the checkpoint of a step; None is for an ensemble."""
+    tuned_file.write(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", threshold)
+
+
+def has_threshold(folder: str) -> bool:
+    """Whether a run's folder holds a tuned threshold."""
+    return tf.io.gfile.exists(os.path.join(folder, THRESHOLD_NAME))
+
+
+def check_not_lost(folder: str) -> None:
+    """Refuses a run's folder that lacks the threshold, though its settings or its last evaluation tell of a tuned one.
+
+    Raises:
+      InputError: the file is lost.
+    """
+    if has_threshold(folder):
+        return
+    was_tuned = tuned_file.was_asked_for(folder, "tune_null_threshold")
+    if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
+        raise InputError(
+            f"{os.path.join(folder, THRESHOLD_NAME)}: no such file, though the run's null threshold was tuned; copy "
+            "the run's folder again, tune it again with --do_eval --tune_null_threshold, or give "
+            "--null_score_diff_threshold"
+        )
+
+
+def read_threshold(folder: str, step: int | None = None) -> float:
+    """Returns the threshold that a run's folder holds; 0 without a file.
+
+    Args:
+      folder: of the run.
+      step: of the checkpoint that it is for; None does not compare.
+
+    Raises:
+      InputError: the file is damaged, or of another checkpoint.
+    """
+
+    def parse(value: float) -> float:
+        if not math.isfinite(threshold := float(value)):
+            raise ValueError("it is not finite")
+        return threshold
+
+    flag, remedy = "tune_null_threshold", ", or give --null_score_diff_threshold"
+    found = tuned_file.read(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", parse, flag, remedy)
+    return _DEFAULT_THRESHOLD if found is None else found
+
+
+def write_predictions(
+    folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float
+) -> list[str]:
+    """Writes the original's prediction files, JSON by the ids of the questions; returns their paths.
+
+    `predictions.json` has the answers, `nbest_predictions.json` the candidates, and `null_odds.json`, where questions
+    may have no answer, the odds that the threshold is compared with.
+    """
+    named = list(zip((question.id for question in questions), answers, strict=True))
+    files = {
+        PREDICTIONS_NAME: {id_: found.text(threshold) for id_, found in named},
+        NBEST_NAME: {id_: _entries(found) for id_, found in named},
+    }
+    if any(found.null_odds is not None for found in answers):
+        files[NULL_ODDS_NAME] = {id_: found.null_odds for id_, found in named}
+    for name, content in files.items():
+        storage.write_text(os.path.join(folder, name), json.dumps(content, indent=4) + "\n")
+    return [os.path.join(folder, name) for name in files]
+
+
+def keep_answers(
+    folder: str,
+    questions: Sequence[Question],
+    answers: Sequence[Answers],
+    threshold: float,
+    has_unanswerable: bool,
+    prefix: str = "dev",
+) -> None:
+    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged."""
+    if not all(math.isfinite(found.candidates[0].score) for found in answers):
+        return
+    texts = [found.text(threshold) for found in answers]
+    exact, f1 = question_scores(questions, texts, has_unanswerable)
+    entries = []
+    for index, (question, found, text) in enumerate(zip(questions, answers, texts, strict=True)):
+        shares = zip(found.candidates, found.probabilities, strict=True)
+        right = question.answers or ()
+        entry = {
+            "index": index,
+            "id": question.id,
+            "question": question.text,
+            "context": _around(question.context, right[0].start if right else 0),
+            "label": list(dict.fromkeys(answer.text for answer in right)),
+            "prediction": text,
+            "probability": next((share for candidate, share in shares if candidate.text == text), 0.0),
+            "exact_match": exact[index],
+            "f1": f1[index],
+        }
+        entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
+    evaluation_file.write_entries(folder, entries, prefix)
+
+
+def _around(context: str, place: int) -> str:
+    begin = max(0, place - _CONTEXT_BEFORE)
+    return context[begin : begin + _CONTEXT]
+
+
+def _entries(answers: Answers) -> list[dict]:
+    entries = []
+    for candidate, probability in zip(answers.candidates, answers.probabilities, strict=True):
+        entry = {
+            "text": candidate.text,
+            "probability": probability,
+            "start_logit": candidate.start_logit,
+            "end_logit": candidate.end_logit,
+        }
+        if candidate.offsets:
+            entry["start"], entry["end"] = candidate.offsets
+        entries.append(entry)
+    return entries

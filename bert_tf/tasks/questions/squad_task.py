@@ -1,0 +1,340 @@
+"""Questions on a context, whose answer is a span of it: SQuAD 1.1 and 2.0.
+
+Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
+
+Letters: B batch, S sequence length, N rows.
+"""
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf.config import BertConfig, require_segments
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.modeling.heads import SpanHead
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.questions import squad_file, squad_results
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_answers import Decoding, decode
+from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.tasks.questions.squad_windows import encode_questions, windows_of
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Form, Metric
+
+SPAN = "span"
+NAME = "squad"
+METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
+# Of model and data; a run's `task.json` keeps them.
+_DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
+# The logit of a position that is no token: finite, so that means and differences of logits are numbers.
+_NO_TOKEN = -1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadTask(Task):
+    """Marks the answer to a question in its context.
+
+    Attributes:
+      train_files: read together.
+      predict_file: the dev data, or the test data.
+      decoding: how logits become answers.
+      doc_stride, max_query_length: see `encode_questions`.
+      run_folder: whose tuned null threshold decides, if `null_threshold` is None.
+      null_threshold: see `null_score_diff_threshold`.
+      tune_null_threshold: whether an evaluation chooses the threshold anew.
+      held_out: see `Task`.
+    """
+
+    train_files: tuple[str, ...]
+    predict_file: str
+    decoding: Decoding
+    doc_stride: int = 128
+    max_query_length: int = 64
+    run_folder: str = ""
+    null_threshold: float | None = None
+    tune_null_threshold: bool = False
+    held_out: HeldOut | None = None
+
+    kind: ClassVar[str] = SPAN
+    name: ClassVar[str] = NAME
+    labels: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    unit_names: ClassVar[tuple[str, str]] = ("questions", "windows")
+
+    @property
+    def test_is_dev(self) -> bool:
+        """Both are `predict_file`, unless the dev data is held out."""
+        return not (self.held_out and self.held_out.is_dev)
+
+    @property
+    def evaluation_predictions(self) -> Sequence[str]:
+        """See `Task`; the original's evaluation writes them too."""
+        names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
+        return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        return {"version_2_with_negative": self.decoding.has_unanswerable}
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return super().data_facts() | {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses a model without a second segment, and rows without room for a context.
+
+        Raises:
+          InputError: says which.
+        """
+        require_segments(config, settings.bert_config_file)
+        room = settings.max_seq_length - self.max_query_length - 3
+        if room < 1:
+            raise InputError(
+                f"--max_seq_length={settings.max_seq_length}: a question of --max_query_length="
+                f"{self.max_query_length} leaves no room for its context; raise the one or lower the other"
+            )
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return bool(self.predict_file)
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return list(self.train_files) if split == "train" else [self.predict_file]
+
+    def read_files(self, split: str) -> list[Question]:
+        """Reads the questions of train, dev or test.
+
+        Raises:
+          InputError: see `squad_file.read_questions`; or answers are missing where they are needed.
+        """
+        if split == "train":
+            return self._read_train()
+        questions = self._questions(self.predict_file)
+        if split == "dev":
+            self._check_dev(questions)
+        return questions
+
+    def _questions(self, path: str) -> list[Question]:
+        questions = squad_file.read_questions(path)
+        if self.decoding.has_unanswerable:
+            return questions
+        return [dataclasses.replace(question, is_impossible=False) for question in questions]
+
+    def _read_train(self) -> list[Question]:
+        found: list[Question] = []
+        for path in self.train_files:
+            questions = self._questions(path)
+            known = {question.id for question in found}
+            if again := [question.id for question in questions if question.id in known]:
+                logging.warning(
+                    "%s: %d ids are those of questions in the files before, such as %s; if that is a mistake, drop a "
+                    "file", path, len(again), again[0],
+                )  # fmt: skip
+            found += squad_file.trainable(path, questions, self.decoding.has_unanswerable)
+        return found
+
+    def _check_dev(self, questions: Sequence[Question]) -> None:
+        path, accepts_none = self.predict_file, self.decoding.has_unanswerable
+        for question in questions:
+            if question.answers is None:
+                raise InputError(
+                    f"{path}: question {question.id} has no answers; give --do_predict without --do_eval, or a file "
+                    "with answers"
+                )
+            if not question.answers and not accepts_none:
+                raise InputError(
+                    f"{path}: question {question.id} has no answer; give --version_2_with_negative, or --do_predict "
+                    "without --do_eval"
+                )
+        wrong = [q for q in questions if q.answers and not squad_file.answer_words(q.context, q.answers[0])]
+        squad_file.warn_of_offsets(path, wrong, len(questions), "do not count in the loss, but in the metrics")
+
+    def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
+        """Returns the contexts, so that the questions on one stay together, and whether they have an answer."""
+        return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
+
+    def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """See `encode_questions`."""
+        return encode_questions(examples, tokenizer, max_seq_length, self.doc_stride, self.max_query_length)
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """Packs question and window: [CLS] question [SEP] window [SEP]."""
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+        return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **ids)
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """See `SpanHead`."""
+        return SpanHead(config)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of rows, float32 [B]: 0 where the answer is unknown."""
+        return batch["row_weights"] * batch["has_label"]
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the mean of the cross-entropies of start and end over the tokens of the row.
+
+        Args:
+          logits: float32 [B, S, 2].
+          batch: with `start_positions` and `end_positions`, int32 [B].
+        """
+        sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two of [B, S]
+        positions = (batch["start_positions"], batch["end_positions"])
+        losses, right = [], []
+        for side, position in zip(sides, positions, strict=True):
+            losses.append(tf.nn.sparse_softmax_cross_entropy_with_logits(position, side))
+            right.append(tf.argmax(side, -1, tf.int32) == position)
+        return {
+            "loss": (losses[0] + losses[1]) / 2,
+            "span_accuracy": tf.cast(right[0] & right[1], tf.float32),
+        }
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns logits [B, S, 2] in which what is no token of the row counts for nothing."""
+        # A packed row has tokens of other rows there, a padded one the vectors of padding.
+        return of_tokens(logits, batch["input_mask"])
+
+    def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
+        """Decodes the logits [N, S, 2] of all windows to `Answers`, one for each question."""
+        windows = list(windows_of(split.columns))
+        bounds = np.searchsorted(split.example_ids, np.arange(len(split.examples) + 1))
+        answers = np.empty(len(split.examples), object)
+        for index, question in enumerate(split.examples):
+            rows = slice(bounds[index], bounds[index + 1])
+            answers[index] = decode(question, windows[rows], predictions[rows], split.tokenizer, self.decoding)
+        ids = np.arange(len(split.examples))
+        return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the official metric of `Answers`; of SQuAD 2.0, with the threshold as `null_threshold`."""
+        threshold = self._threshold(split, predictions)
+        texts = [answers.text(threshold) for answers in predictions]
+        found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
+        if not self.decoding.has_unanswerable:
+            return found
+        is_given = self.null_threshold is not None
+        if not is_given and (self.tune_null_threshold or squad_results.has_threshold(self.run_folder)):
+            found[squad_results.TUNED_THRESHOLD] = threshold
+        return found | {"null_threshold": threshold}
+
+    def _threshold(self, split: Split, answers: Sequence[Any]) -> float:
+        if not self.decoding.has_unanswerable:
+            return 0.0
+        if self.tune_null_threshold:
+            return squad_results.best_threshold(split.examples, answers)
+        return self._known_threshold(self.run_folder)
+
+    def _known_threshold(self, folder: str) -> float:
+        known = self.null_threshold
+        return squad_results.read_threshold(folder) if known is None else known
+
+    def is_labeled(self, examples: Sequence[Question]) -> bool:
+        """See `Task`; a question without an answer has one only in SQuAD 2.0."""
+        accepts_none = self.decoding.has_unanswerable
+        return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer | None:
+        """Returns no answer, whose F1 is the share of the questions without one; nothing where each has one."""
+        if not self.decoding.has_unanswerable:
+            return None
+        return ConstantAnswer("no answer", squad_results.scores(split.examples, [""] * len(split.examples), True))
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns no answer if that is predicted for every question, though some have one."""
+        threshold = self._threshold(split, predictions)
+        is_none = not any(answers.text(threshold) for answers in predictions)
+        return "no answer" if is_none and any(question.answers for question in split.examples) else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes the prediction files, the answers for the report, and the tuned threshold."""
+        threshold = self._threshold(split, predictions)
+        for path in squad_results.write_predictions(folder, split.examples, predictions, threshold):
+            logging.info("wrote %s", path)
+        has_none = self.decoding.has_unanswerable
+        squad_results.keep_answers(folder, split.examples, predictions, threshold, has_none, prefix)
+        if self.tune_null_threshold:
+            squad_results.write_threshold(folder, threshold, step)
+            logging.info("wrote the null threshold %.4g to %s", threshold, folder)
+
+    def check_checkpoint(self, folder: str, step: int | None) -> None:
+        """Refuses a threshold that was tuned on another checkpoint or is lost, unless it is tuned anew or given."""
+        if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
+            squad_results.check_not_lost(folder)
+            squad_results.read_threshold(folder, step)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """See `squad_results.write_predictions`."""
+        threshold = self._known_threshold(folder) if self.decoding.has_unanswerable else 0.0
+        return squad_results.write_predictions(folder, split.examples, predictions, threshold)
+
+
+def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+    """Returns logits [B, S, 2] that are low where a row, int32 [B, S], has no token."""
+    return tf.where(tf.expand_dims(input_mask, -1) > 0, logits, _NO_TOKEN)
+
+
+def squad_task(settings: SquadSettings) -> SquadTask:
+    """Returns the task of settings; what they leave out is as in the run's folder, or by default.
+
+    Raises:
+      InputError: the null threshold is given or tuned where each question has an answer, a trained model is evaluated
+        as the other version of SQuAD, or the folder is damaged.
+    """
+    members = settings.ensemble_members
+    folder = _folder_of(members[0]) if members else settings.output_dir
+    known = description.if_trained(folder)
+    known = known if known and known.kind == SPAN else None
+    if known:
+        description.check_given(dataclasses.replace(settings, output_dir=folder), **known.parameters)
+    facts = _facts(settings, known)
+    has_unanswerable = facts["version_2_with_negative"]
+    for flag in ("tune_null_threshold", "null_score_diff_threshold"):
+        if getattr(settings, flag) not in (None, False) and not has_unanswerable:
+            raise InputError(f"--{flag} is for questions without an answer; add --version_2_with_negative or drop it")
+    decoding = Decoding(
+        settings.n_best_size,
+        settings.max_answer_length,
+        has_unanswerable,
+        settings.exact_answer_offsets,
+        settings.verbose_logging,
+    )
+    task = SquadTask(
+        settings.train_files,
+        settings.predict_file,
+        decoding,
+        facts["doc_stride"],
+        facts["max_query_length"],
+        settings.output_dir,
+        settings.null_score_diff_threshold,
+        settings.tune_null_threshold,
+    )
+    is_test = settings.dev_share is not None and settings.do_predict
+    return with_dev_share(task, settings, known, has_dev=task.has_dev_files and not is_test)
+
+
+def _folder_of(path: str) -> str:
+    """Returns the folder of a run, given it or the prefix of a checkpoint in it."""
+    return path if tf.io.gfile.isdir(path) else path.rpartition("/")[0]
+
+
+def _facts(settings: SquadSettings, known: TaskDescription | None) -> dict[str, Any]:
+    """Returns the flags of `_DEFAULTS`: as given, else those of a known run, else the defaults."""
+    trained = {**known.data, **known.parameters} if known else {}
+    given = {name: getattr(settings, name) for name in _DEFAULTS}
+    return {**_DEFAULTS, **{name: trained[name] for name in _DEFAULTS if name in trained},
+            **{name: value for name, value in given.items() if value is not None}}  # fmt: skip

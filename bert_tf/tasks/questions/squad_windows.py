@@ -1,0 +1,252 @@
+"""Questions and contexts to rows: a long context becomes several windows, which overlap.
+
+Paper: section 4.2; the windows are those of the original.
+
+Letters: N rows, D tokens of a context, W windows of a context.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task import Columns, tokenize
+from bert_tf.tasks.questions.squad_file import Question, answer_words, words_of
+from bert_tf.tokenization import BertTokenizer
+
+_TEXTS_PER_CALL = 1024
+# The share of a window's length in the score of its context, as in the original.
+LENGTH_FACTOR = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """The tokens of a text.
+
+    Attributes:
+      ids: int32 [D].
+      starts, ends: int32 [D], range of each token in the characters of the text, end exclusive.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The part of a context in one row.
+
+    Attributes:
+      start: index of its first token in the context.
+      question_length: number of tokens of the question in the row.
+      tokens: those of the window.
+    """
+
+    start: int
+    question_length: int
+    tokens: Tokens
+
+    @property
+    def offset(self) -> int:
+        """Position of the first token in the row, behind [CLS], the question and [SEP]."""
+        return self.question_length + 2
+
+
+def window_starts(length: int, room: int, stride: int) -> list[int]:
+    """Returns where the windows of a context begin.
+
+    Args:
+      length: D.
+      room: maximum number of tokens of a window.
+      stride: tokens between two starts.
+    """
+    starts = [] if length == 0 else [0]
+    while starts and starts[-1] + room < length:
+        starts.append(starts[-1] + min(room, stride))
+    return starts
+
+
+def in_best_window(starts: Sequence[int], lengths: Sequence[int]) -> list[np.ndarray]:
+    """Finds the window in which each token has the most context on its shorter side.
+
+    Args:
+      starts: first token of each of W windows of a context.
+      lengths: number of tokens of each.
+
+    Returns:
+      For each window bool [its tokens]: whether it is the best one for the token; of equal ones, the first.
+    """
+    total = max((start + length for start, length in zip(starts, lengths, strict=True)), default=0)
+    scores = np.full([len(starts), total], -np.inf)
+    for window, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        left = np.arange(length)
+        scores[window, start : start + length] = np.minimum(left, left[::-1]) + LENGTH_FACTOR * length
+    best = np.argmax(scores, axis=0) if total else np.zeros(0, int)
+    return [
+        best[start : start + length] == window
+        for window, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
+
+
+def encode_questions(
+    questions: Sequence[Question],
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+) -> Columns:
+    """Tokenizes questions and cuts their contexts into windows, one row each.
+
+    Args:
+      questions: any number; a question whose context has no token has no row.
+      tokenizer: see `BertTokenizer`.
+      max_seq_length: S.
+      doc_stride: tokens between the starts of two windows.
+      max_query_length: tokens that are kept of a question.
+
+    Returns:
+      `segment_a`, the question, and `segment_b`, the window, int32 [N, (tokens)]; `token_starts` and `token_ends`,
+      int32 [N, (tokens)], the characters of the window's tokens in the context; `window_starts`, int32 [N];
+      `start_positions` and `end_positions`, int32 [N], the answer in the row, 0 ([CLS]) where the window does not hold
+      it; `has_label`, float32 [N], 0 where the answer is unknown; `example_ids`, int64 [N].
+
+    Raises:
+      InputError: no context has a token.
+    """
+    contexts = {question.context: None for question in questions}
+    contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
+    asked = _ids([question.text for question in questions], tokenizer)
+    answers = _ids([_first_answer(question) for question in questions], tokenizer)
+    if cut := sum(len(ids) > max_query_length for ids in asked):
+        logging.warning("%d of %d questions have more than --max_query_length=%d tokens, and the rest is cut off",
+                        cut, len(questions), max_query_length)  # fmt: skip
+    rows, without_token = _Rows(), []
+    for index, question in enumerate(questions):
+        tokens, ids = contexts[question.context], asked[index][:max_query_length]
+        span = answer_span(question, tokens, answers[index])
+        if span is None and question.answers and answer_words(question.context, question.answers[0]):
+            without_token.append(question.id)
+        room = max_seq_length - len(ids) - 3
+        for start in window_starts(len(tokens.ids), room, doc_stride):
+            rows.add(index, ids, tokens, slice(start, start + room), span)
+    if without_token:
+        logging.warning(
+            "the answers of %d questions are at no token of their context, so their loss does not count: %s",
+            len(without_token), ", ".join(without_token[:10]),
+        )  # fmt: skip
+    if not rows.example_ids:
+        raise InputError(f"the context of each of the {len(questions)} questions is empty; check the file")
+    return rows.columns()
+
+
+def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
+    """Returns the first and the last token of a question's first answer in its context.
+
+    The words that the answer touches are narrowed to the tokens that equal the answer's, if there are any, as in the
+    original.
+
+    Args:
+      question: with its answers.
+      tokens: of the context.
+      answer_ids: int32, tokens of the answer's text.
+
+    Returns:
+      Two indices; (-1, -1) for a question without an answer; None if the answer is unknown or at no token.
+    """
+    if question.is_impossible or question.answers == ():
+        return -1, -1
+    if question.answers is None or (words := answer_words(question.context, question.answers[0])) is None:
+        return None
+    word_of_token = np.searchsorted(words_of(question.context).starts, tokens.starts, side="right") - 1
+    first = int(np.searchsorted(word_of_token, words[0], side="left"))
+    last = int(np.searchsorted(word_of_token, words[1], side="right")) - 1
+    if last < first:
+        return None
+    wanted, found = answer_ids.tolist(), tokens.ids[first : last + 1].tolist()
+    for start in range(len(found)):
+        # Only a span of as many tokens can be equal.
+        if wanted and found[start : start + len(wanted)] == wanted:
+            return first + start, first + start + len(wanted) - 1
+    return first, last
+
+
+def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
+    """Tokenizes texts with the characters of each token."""
+    encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
+    found = []
+    for begin in range(0, len(texts), _TEXTS_PER_CALL):
+        part = texts[begin : begin + _TEXTS_PER_CALL]
+        ids, starts, ends = encode(tf.constant([text.encode() for text in part]))
+        splits = ids.row_splits.numpy()
+        arrays = [ragged.values.numpy() for ragged in (ids, starts, ends)]
+        for number, text in enumerate(part):
+            own = [array[splits[number] : splits[number + 1]] for array in arrays]
+            characters = _characters(text)
+            found.append(Tokens(own[0], characters[own[1]], characters[own[2]]))
+    return found
+
+
+def _characters(text: str) -> np.ndarray:
+    """Maps the offsets of bytes that begin a character, and the end of the text, to characters: int32 [bytes + 1]."""
+    begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the last byte is the end
+    return (np.cumsum(begins) - 1).astype(np.int32)
+
+
+def _first_answer(question: Question) -> str:
+    return question.answers[0].text if question.answers else ""
+
+
+def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:
+    ragged = tokenize([text.encode() for text in texts], tokenizer)
+    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
+
+
+class _Rows:
+    """Columns that grow row by row; ragged ones are lists of arrays."""
+
+    def __init__(self):
+        self.example_ids: list[int] = []
+        self._segments = {name: [] for name in ("segment_a", "segment_b", "token_starts", "token_ends")}
+        self._numbers = {name: [] for name in ("window_starts", "start_positions", "end_positions", "has_label")}
+
+    def add(
+        self, example: int, question: np.ndarray, tokens: Tokens, window: slice, span: tuple[int, int] | None
+    ) -> None:
+        """Adds a row; `span` is that of `answer_span`."""
+        own = (question, tokens.ids[window], tokens.starts[window], tokens.ends[window])
+        for column, value in zip(self._segments.values(), own, strict=True):
+            column.append(value)
+        first, last = span or (-1, -1)
+        holds = window.start <= first and last < window.start + len(own[1])
+        shift = len(question) + 2 - window.start
+        numbers = (window.start, *((first + shift, last + shift) if holds else (0, 0)), float(span is not None))
+        for column, value in zip(self._numbers.values(), numbers, strict=True):
+            column.append(value)
+        self.example_ids.append(example)
+
+    def columns(self) -> Columns:
+        """Returns the columns; see `encode_questions`."""
+        ragged = {
+            name: tf.RaggedTensor.from_row_lengths(
+                np.concatenate(values).astype(np.int32), [len(value) for value in values], validate=False
+            )
+            for name, values in self._segments.items()
+        }
+        numbers = {name: np.array(values, np.int32) for name, values in self._numbers.items()}
+        numbers["has_label"] = numbers["has_label"].astype(np.float32)
+        return {**ragged, **numbers, "example_ids": np.array(self.example_ids, np.int64)}
+
+
+def windows_of(columns: Columns) -> Iterator[Window]:
+    """Returns the windows of rows, from the columns of `encode_questions`."""
+    names = ("segment_b", "token_starts", "token_ends")
+    values = [columns[name].values.numpy() for name in names]
+    splits = columns["segment_b"].row_splits.numpy()
+    question_lengths = columns["segment_a"].row_lengths().numpy()
+    for row, start in enumerate(columns["window_starts"].numpy().tolist()):
+        own = [array[splits[row] : splits[row + 1]] for array in values]
+        yield Window(start, int(question_lengths[row]), Tokens(*own))

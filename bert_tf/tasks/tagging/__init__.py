@@ -1,0 +1,1 @@
+"""A tag for each word (paper: section 5.3)."""

@@ -1,0 +1,199 @@
+"""Files of CoNLL: a word and its tag a line, a blank line after each sentence, -DOCSTART- before each document."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.tables import decoded_lines, without_file
+from bert_tf.tasks.tagging import tag_schemes
+
+DOCUMENT_START = "-DOCSTART-"
+_BLANK = " \t\r\n"
+_LANGUAGES = ("eng", "esp", "ned", "deu")
+# Names of the files of CoNLL-2003 and CoNLL-2002, official and as most copies have them.
+_NAMES = {
+    "train": ("train.txt", *(f"{language}.train" for language in _LANGUAGES), "train.conll"),
+    "dev": ("valid.txt", "dev.txt", *(f"{language}.testa" for language in _LANGUAGES), "dev.conll"),
+    "test": ("test.txt", *(f"{language}.testb" for language in _LANGUAGES), "test.conll"),
+}
+_PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence of a file.
+
+    Attributes:
+      words: at least one.
+      tags: of the words, as the file has them; None if it has none.
+      line: number of the first word's line, from 1; each further word is one line below.
+      starts_document: whether a -DOCSTART- line stands before it.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    line: int
+    starts_document: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where a file has what.
+
+    Attributes:
+      word: column of the word, from 0; negative numbers count from the end.
+      tag: column of the tag.
+    """
+
+    word: int = 0
+    tag: int = -1
+
+
+def files_in(folder: str, split: str) -> list[str]:
+    """Returns the names of a folder's files that are a split's."""
+    return [name for name in _NAMES[split] if folder and tf.io.gfile.exists(os.path.join(folder, name))]
+
+
+def find_file(folder: str, split: str) -> str:
+    """Returns the path of a split's file in a folder.
+
+    Raises:
+      InputError: there is none, or more than one.
+    """
+    found = files_in(folder, split)
+    if not found:
+        raise InputError(
+            f"--data_dir={folder}: has none of {', '.join(_NAMES[split])}; check the folder, or give "
+            f"--{_PATH_FLAGS[split]}{without_file(split)}"
+        )
+    if len(found) > 1:
+        raise InputError(f"--data_dir={folder}: has {' and '.join(found)}; choose one with --{_PATH_FLAGS[split]}")
+    return os.path.join(folder, found[0])
+
+
+def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
+    """Reads a file. Columns are separated by tabs, or in lines without a tab by spaces.
+
+    Args:
+      path: of the file.
+      layout: of its lines.
+      with_tags: whether to read tags.
+
+    Raises:
+      InputError: the file is missing, empty or not UTF-8; a line has another number of columns than the first one, or
+        no tag; or the words are numbers. The message names file and line.
+    """
+    if tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: is a folder, not a file; check its path")
+    if not tf.io.gfile.exists(path):
+        raise InputError(f"{path}: no such file; check its path")
+    reader = _Reader(path, layout, with_tags)
+    for number, line in enumerate(decoded_lines(path), 1):
+        reader.take(number, line.strip(_BLANK))
+    return reader.finish()
+
+
+class _Reader:
+    """Collects the lines of a file to sentences."""
+
+    def __init__(self, path: str, layout: Layout, with_tags: bool):
+        self._path, self._layout, self._with_tags = path, layout, with_tags
+        self._sentences: list[Sentence] = []
+        self._rows: list[tuple[str, str]] = []
+        self._first_line, self._width, self._starts = 0, 0, False
+
+    def take(self, number: int, line: str) -> None:
+        if not line:
+            self._end()
+            return
+        cells = [cell.strip(_BLANK) for cell in line.split("\t")] if "\t" in line else re.split(" +", line)
+        if cells[0] == DOCUMENT_START:
+            self._end()
+            self._starts = True
+            return
+        place = f"{self._path}, line {number}"
+        if not self._width:
+            self._width = len(cells)
+            self._check_columns(place)
+        if len(cells) != self._width or not all(cells):
+            given = len([cell for cell in cells if cell])
+            raise InputError(
+                f"{place}: has {given} columns, the first line of words has {self._width}; mend or remove the line"
+            )
+        self._first_line = self._first_line or number
+        tag = cells[self._layout.tag] if self._with_tags else ""
+        if self._with_tags:
+            self._check_tag(place, tag)
+        self._rows.append((cells[self._layout.word], tag))
+
+    def finish(self) -> list[Sentence]:
+        self._end()
+        if not self._sentences:
+            raise InputError(f"{self._path}: holds no sentence; write a word and its tag a line")
+        if self._are_numbered():
+            raise InputError(
+                f"{self._path}: column {self._layout.word} numbers the words of each sentence; name the column of the "
+                "words with --word_column"
+            )
+        return self._sentences
+
+    def _are_numbered(self) -> bool:
+        """Whether the words are numbers from 1 in each sentence, as the first column of some files has them."""
+        numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
+        return all(numbered) and max(len(s.words) for s in self._sentences) > 1
+
+    def _end(self) -> None:
+        if self._rows:
+            words, tags = zip(*self._rows, strict=True)
+            tags = tags if self._with_tags else None
+            self._sentences.append(Sentence(words, tags, self._first_line, self._starts))
+            self._starts = False
+        self._rows, self._first_line = [], 0
+
+    def _check_columns(self, place: str) -> None:
+        wanted = {"word_column": self._layout.word} | ({"tag_column": self._layout.tag} if self._with_tags else {})
+        for flag, column in wanted.items():
+            if not -self._width <= column < self._width:
+                raise InputError(f"{place}: has {self._width} columns, from 0; --{flag}={column} is none of them")
+        if len({column % self._width for column in wanted.values()}) < len(wanted):
+            raise InputError(
+                f"{place}: has {self._width} columns, so that word and tag are the same one; add the tags, or check "
+                "--word_column and --tag_column"
+            )
+
+    def _check_tag(self, place: str, tag: str) -> None:
+        try:
+            tag_schemes.split_tag(tag)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}; mend the tag, or check --tag_column") from error
+
+
+def count_columns(path: str) -> int:
+    """Returns the number of columns of a file's first line of words; 0 if it has none."""
+    for line in decoded_lines(path):
+        cells = line.strip(_BLANK)
+        if cells and not cells.startswith(DOCUMENT_START):
+            return len(cells.split("\t") if "\t" in cells else re.split(" +", cells))
+    return 0
+
+
+def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
+    """Writes a word, its tag in the file if known, and the predicted one a line, atomically; the scorer's format.
+
+    Spaces separate the columns; if a word holds one, tabs do.
+    """
+    separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
+    lines = []
+    for sentence, tags in zip(sentences, predicted, strict=True):
+        known = [] if sentence.tags is None else [sentence.tags]
+        if sentence.starts_document:
+            outside = [tag_schemes.OUTSIDE] * (1 + len(known))
+            lines += [separator.join([DOCUMENT_START, *outside]), ""]
+        lines += [separator.join(cells) for cells in zip(sentence.words, *known, tags, strict=True)]
+        lines.append("")
+    storage.write_text(path, "".join(f"{line}\n" for line in lines))

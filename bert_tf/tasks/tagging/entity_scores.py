@@ -1,0 +1,101 @@
+"""Precision, recall and F1 of entities, equal to the official scorer of CoNLL (conlleval).
+
+Paper: section 5.3 (Table 7).
+
+An entity is right if its type, its first and its last word are.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from bert_tf.tasks.tagging import tag_schemes
+
+# What tables call the type of entities that have none.
+NO_TYPE = "_"
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Numbers of entities: in the data, predicted, and right."""
+
+    true: int = 0
+    predicted: int = 0
+    right: int = 0
+
+    @property
+    def precision(self) -> float:
+        """Share of the predicted entities that are right; 0 if there are none."""
+        return self.right / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the data's entities that were predicted; 0 if there are none."""
+        return self.right / self.true if self.true else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 0 if no entity is right."""
+        return 2 * self.right / (self.true + self.predicted) if self.right else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The result of a comparison.
+
+    Attributes:
+      words: number of all words.
+      right_words: number of those whose tag is right.
+      types: counts by the type of entities, sorted.
+    """
+
+    words: int
+    right_words: int
+    types: Mapping[str, Counts]
+
+    @property
+    def total(self) -> Counts:
+        """The counts of all types together."""
+        return Counts(*(sum(getattr(c, f.name) for c in self.types.values()) for f in dataclasses.fields(Counts)))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metrics of a run; F1, the main one, comes first."""
+        total = self.total
+        accuracy = self.right_words / self.words if self.words else 0.0
+        return {"f1": total.f1, "precision": total.precision, "recall": total.recall, "accuracy": accuracy}
+
+    def describe(self) -> str:
+        """Returns the text that conlleval prints."""
+        total = self.total
+        lines = [
+            f"processed {self.words} tokens with {total.true} phrases; found: {total.predicted} phrases; correct: "
+            f"{total.right}.",
+            f"accuracy: {100 * self.scores['accuracy']:6.2f}%; {_figures(total)}",
+            *(f"{type_ or NO_TYPE:>17}: {_figures(c)}  {c.predicted}" for type_, c in self.types.items()),
+        ]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _figures(counts: Counts) -> str:
+    return (
+        f"precision: {100 * counts.precision:6.2f}%; recall: {100 * counts.recall:6.2f}%; FB1: {100 * counts.f1:6.2f}"
+    )
+
+
+def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Evaluation:
+    """Compares the tags of sentences, in any scheme and also impossible sequences; see `tag_schemes.entities`.
+
+    Raises:
+      ValueError: the numbers of sentences or words differ.
+    """
+    counters = [Counter() for _ in dataclasses.fields(Counts)]
+    words = right_words = 0
+    for tags, answers in zip(true, predicted, strict=True):
+        words += len(tags)
+        right_words += sum(tag == answer for tag, answer in zip(tags, answers, strict=True))
+        found = [set(tag_schemes.entities(sequence)) for sequence in (tags, answers)]
+        for counter, kept in zip(counters, (*found, found[0] & found[1]), strict=True):
+            counter.update(entity.type for entity in kept)
+    types = sorted(counters[0].keys() | counters[1].keys())
+    return Evaluation(words, right_words, {type_: Counts(*(c[type_] for c in counters)) for type_ in types})

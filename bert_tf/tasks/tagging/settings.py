@@ -1,0 +1,106 @@
+"""Settings of `run_ner`: every field is a flag."""
+
+import dataclasses
+from typing import ClassVar
+
+from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.errors import InputError
+from bert_tf.settings.finetuning import FineTuningSettings
+
+# Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.tagging_heads` too.
+FEATURE_LAYERS = (
+    "embeddings",
+    "second_to_last_hidden",
+    "last_hidden",
+    "weighted_sum_last_four",
+    "concat_last_four",
+    "weighted_sum_all",
+)
+_PATHS = {"do_train": "train_data_path", "do_eval": "eval_data_path", "do_predict": "test_data_path"}
+
+
+@dataclasses.dataclass(frozen=True)
+class NerSettings(FineTuningSettings):
+    """Settings of `run_ner`.
+
+    Flags of the data that are left out take the value of the run in `output_dir`, else their default.
+    """
+
+    flag_group = "Data"
+    script: ClassVar[str] = "run_ner"
+
+    default_lower_case: ClassVar[bool] = False
+
+    data_dir: str = setting(
+        "folder with the files of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt, or eng.train, eng.testa "
+        "and eng.testb (esp.*, ned.*, deu.* too), or train.conll, dev.conll and test.conll", "", first=True,
+    )  # fmt: skip
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
+    do_lower_case: bool | None = setting(
+        "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
+        "else false, as in the paper", None, group="Model", first=True,
+    )  # fmt: skip
+    word_column: int | None = setting("column of the word, from 0; -1 is the last one; default: 0", None)
+    tag_column: int | None = setting("column of the tag; default: -1", None)
+    tag_scheme: str = setting(
+        "scheme of the tags in the files; auto: recognised in each file", "auto",
+        choices=("auto", "iob1", "iob2", "bioes"),
+    )  # fmt: skip
+    repair_tags: bool = setting(
+        "read tag sequences that the scheme does not allow as the official scorer does, instead of refusing them", False
+    )
+    entity_types: str = setting("comma-separated types of entities; default: those in train", "")
+    test_has_tags: bool = setting(
+        "whether the test data has a column of tags; a file with one column has none in any case", True
+    )
+    document_context: bool | None = setting(
+        "fill each row with the neighboring sentences of its document, as in the paper; only the row's own sentence is "
+        "labeled; default: as the run's folder says, else false", None, group="Model",
+    )  # fmt: skip
+    feature_layers: str = setting(
+        "do not train the encoder, but a BiLSTM on activations of these layers (paper: Table 7); fine_tuning: train "
+        "all; default: as the run's folder says, else fine_tuning", "", choices=("", "fine_tuning", *FEATURE_LAYERS),
+        group="Model",
+    )  # fmt: skip
+    lstm_size: int | None = setting(
+        "--feature_layers: units of each direction of the two-layer BiLSTM; default: 768, as in the paper",
+        None,
+        group="Model",
+    )
+    activations_dir: str = setting(
+        "--feature_layers: folder of the encoder's activations, which several runs may share; default: activations in "
+        "--output_dir", "", group="Model",
+    )  # fmt: skip
+
+    def __post_init__(self):
+        super().__post_init__()
+        has_paths = any(getattr(self, path) for path in _PATHS.values())
+        if not (self.data_dir.strip() or has_paths):
+            had = self._of_run("data_dir", *_PATHS.values())
+            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
+        self._require_data("data_dir", at=_PATHS)
+        if self.lstm_size is not None:
+            require_positive(self, "lstm_size")
+        if self.feature_layers not in ("", "fine_tuning"):
+            frozen = self.frozen_layers or self.layer_learning_rate_decay != 1.0
+            require(
+                not frozen,
+                f"--feature_layers={self.feature_layers} trains no layer of the encoder; drop --frozen_layers and "
+                "--layer_learning_rate_decay",
+            )
+            require(
+                not self.bilstm_head,
+                f"--feature_layers={self.feature_layers} has a BiLSTM of its own, and --bilstm_head (given, or "
+                "of the run in --output_dir) adds another; drop one of them, or give another --output_dir",
+            )
+        if self.feature_layers == "fine_tuning":
+            unread = self.lstm_size is not None or bool(self.activations_dir)
+            require(not unread, "--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")
+
+    @property
+    def data_paths(self) -> dict[str, str]:
+        """The given paths of files by split."""
+        named = {"train": self.train_data_path, "dev": self.eval_data_path, "test": self.test_data_path}
+        return {split: path for split, path in named.items() if path}

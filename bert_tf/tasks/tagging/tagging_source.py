@@ -1,0 +1,111 @@
+"""Reads the tagged sentences of a run's splits, and checks their tags."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.tagging import conll_files, tag_schemes
+from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+
+AUTO = "auto"
+# Words; the longest sentence of CoNLL-2003 has 124.
+_LONGEST_SENTENCE = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingSource:
+    """The files of a run.
+
+    Attributes:
+      data_dir: folder of the files.
+      paths: of the splits whose file is not the one in `data_dir`.
+      layout: of their lines.
+      scheme: of the tags; "auto" to recognize it in each file.
+      repairs: whether sequences that the scheme does not allow are read as the official scorer does.
+      test_has_tags: whether tags of the test data are read, if it has several columns.
+    """
+
+    data_dir: str
+    paths: Mapping[str, str]
+    layout: Layout
+    scheme: str = AUTO
+    repairs: bool = False
+    test_has_tags: bool = True
+
+    def file(self, split: str) -> str:
+        """Returns the path of a split's file."""
+        return self.paths.get(split) or conll_files.find_file(self.data_dir, split)
+
+    @property
+    def has_dev(self) -> bool:
+        """Whether there is a file of the dev data."""
+        return bool(self.paths.get("dev") or conll_files.files_in(self.data_dir, "dev"))
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what decides how the files are read, by the names of the flags."""
+        return {
+            "word_column": self.layout.word,
+            "tag_column": self.layout.tag,
+            "tag_scheme": self.scheme,
+            "repair_tags": self.repairs,
+        }
+
+    def read(self, split: str) -> Sequence[Sentence]:
+        """Returns the sentences of a split, which are read once. Those of test may have no tags.
+
+        Raises:
+          InputError: names the file and the line; see `conll_files.read_sentences`; or a tag is impossible there.
+        """
+        if split not in self._known:
+            self._known[split] = self._read(split)
+        return self._known[split]
+
+    def scheme_of(self, split: str) -> str:
+        """Returns the scheme of a split's tags."""
+        if self.scheme != AUTO:
+            return self.scheme
+        return tag_schemes.recognize(sentence.tags for sentence in self.read(split) if sentence.tags)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, Sequence[Sentence]]:
+        return {}
+
+    def _read(self, split: str) -> Sequence[Sentence]:
+        path = self.file(split)
+        with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
+        sentences = conll_files.read_sentences(path, self.layout, with_tags)
+        self._known[split] = sentences
+        _warn_of_long(path, sentences)
+        if with_tags:
+            self._check_tags(path, sentences, self.scheme_of(split))
+        logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
+                     f", tags of {self.scheme_of(split).upper()}" if with_tags else "")  # fmt: skip
+        return sentences
+
+    def _check_tags(self, path: str, sentences: Sequence[Sentence], scheme: str) -> None:
+        faults = []
+        for sentence in sentences:
+            if fault := tag_schemes.find_fault(sentence.tags, scheme):
+                faults.append((sentence.line + fault[0], fault[1]))
+        if not faults:
+            return
+        (line, reason), more = faults[0], f" (and {len(faults) - 1} more sentences)" if faults[1:] else ""
+        if not self.repairs:
+            raise InputError(
+                f"{path}, line {line}: the tag {reason}{more}; mend the tags, give their --tag_scheme, or give "
+                "--repair_tags to read them as the official scorer does"
+            )
+        logging.warning("%s: %d sentences have tags that %s does not allow, read as the official scorer does; the "
+                        "first is on line %d: %s", path, len(faults), scheme.upper(), line, reason)  # fmt: skip
+
+
+def _warn_of_long(path: str, sentences: Sequence[Sentence]) -> None:
+    """Warns of sentences that are too long to be sentences."""
+    longest = max(sentences, key=lambda sentence: len(sentence.words))
+    if len(longest.words) > (_LONGEST_SENTENCE if len(sentences) > 1 else _LONGEST_SENTENCE // 4):
+        logging.warning("%s, line %d: a sentence of %d words; a blank line must end each sentence", path, longest.line,
+                        len(longest.words))  # fmt: skip

@@ -1,0 +1,301 @@
+"""Named entities: a label for the first token of each word, and what the official scorer makes of them.
+
+Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
+
+Letters: B batch, S sequence length, N rows, C labels.
+"""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import HeldOut, content_of
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.modeling.tagging_heads import FeatureTaggingHead, TaggingHead, layers_of
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
+from bert_tf.tasks.tagging.conll_files import Sentence
+from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, make_rows
+from bert_tf.tasks.tagging.tagging_source import TaggingSource
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import flops
+
+TAGGING = "tagging"
+NAME = "NER"
+# What a run's folder gets: words with tags, and the official scorer's table.
+DEV_PREDICTIONS, OTHER_PREDICTIONS, TEST_PREDICTIONS = (f"{of}_predictions.txt" for of in ("dev", "eval", "test"))
+METRICS = (LOSS, ACCURACY)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingTask(Task):
+    """Tags words with entities.
+
+    Attributes:
+      source: reads the files.
+      types: of entities, sorted.
+      scheme: of the training data and the predictions. The model learns IOB2 for IOB1, which has the same entities.
+      document_context: see `make_rows`.
+      features: a name in `tagging_heads.FEATURES`; "" to train the encoder.
+      lstm_size: units of each direction of the head on features.
+      activations_dir: see `Task`.
+      held_out: see `Task`.
+    """
+
+    source: TaggingSource
+    types: tuple[str, ...]
+    scheme: str
+    document_context: bool = False
+    features: str = ""
+    lstm_size: int = 0
+    activations_dir: str = ""
+    held_out: HeldOut | None = None
+
+    kind = TAGGING
+    name = NAME
+    metrics = METRICS
+    unit_names = ("sentences", "rows")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """See `Task`."""
+        return tag_schemes.tags_of_types(self.types, self._learned_scheme)
+
+    @property
+    def _learned_scheme(self) -> str:
+        return tag_schemes.BIOES if self.scheme == tag_schemes.BIOES else tag_schemes.IOB2
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Task`."""
+        features = {"features": self.features, "lstm_size": self.lstm_size} if self.features else {}
+        return {"tag_scheme": self.scheme, "document_context": self.document_context, **features}
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Refuses an encoder that lacks the layers of the features.
+
+        Raises:
+          InputError: names the flag.
+        """
+        try:
+            if self.features:
+                layers_of(self.features, config.num_hidden_layers)
+        except ValueError as error:
+            raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return super().data_facts() | self.source.facts()
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return self.source.has_dev
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return [self.source.file(split)]
+
+    def read_files(self, split: str) -> Sequence[Sentence]:
+        """See `TaggingSource.read`; all types of entities must be the task's.
+
+        Raises:
+          InputError: names the file and the line.
+        """
+        sentences = self.source.read(split)
+        for sentence in sentences:
+            for number, tag in enumerate(sentence.tags or ()):
+                prefix, type_ = tag_schemes.split_tag(tag)
+                if prefix != tag_schemes.OUTSIDE and type_ not in self.types:
+                    raise InputError(self._unknown(split, sentence.line + number, tag))
+        return sentences
+
+    def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
+        """Returns the words of sentences, or of their documents with `document_context`, and the types of entities."""
+        contents = [content_of(*sentence.words) for sentence in examples]
+        if self.document_context:
+            numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
+            texts = {
+                number: " ".join(contents[i] for i, _ in group)
+                for number, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1])
+            }
+            contents = [texts[number] for number in numbers]
+        types = [{tag_schemes.split_tag(tag)[1] for tag in s.tags if tag != tag_schemes.OUTSIDE} for s in examples]
+        return contents, [tuple(sorted(found)) for found in types]
+
+    def _unknown(self, split: str, line: int, tag: str) -> str:
+        remedy = "mend it, or name all types with --entity_types"
+        if split == "test":
+            remedy += ", or give --notest_has_tags"
+        known = ", ".join(self.types)
+        return f"{self.source.file(split)}, line {line}: the tag {tag!r} is of no known type ({known}); {remedy}"
+
+    def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
+        """Warns of types without an entity in train, and of a document context without documents."""
+        if train := examples.get("train"):
+            there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
+            if missing := [type_ for type_ in self.types if type_ not in there]:
+                logging.warning("no entity of train has the type %s", " or ".join(missing))
+        for split, sentences in examples.items():
+            if self.document_context and not any(sentence.starts_document for sentence in sentences):
+                logging.warning("%s: no line begins with %s, so the whole file counts as one document",
+                                self.source.file(split), conll_files.DOCUMENT_START)  # fmt: skip
+
+    def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """See `make_rows`; without tags, the labeled tokens have the label of O."""
+        ids = {label: number for number, label in enumerate(self.labels)}
+        labels = []
+        for sentence in examples:
+            found = tag_schemes.entities(sentence.tags or ())
+            tags = tag_schemes.write_tags(found, len(sentence.words), self._learned_scheme)
+            labels.append([ids[tag] for tag in tags])
+        return make_rows(examples, labels, tokenizer, max_seq_length, self.document_context)
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        """Packs token ids into rows.
+
+        Args:
+          columns: `tokens` and, unless it is served, `token_labels`, see `make_rows`.
+          tokenizer: gives the ids of special tokens.
+          max_seq_length: S.
+
+        Returns:
+          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; and of the n labeled tokens of each row, in the first
+          n columns, `read_positions`, `label_ids` and `read_mask` (1), int32 [B, S].
+        """
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+        inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+        labels = columns["token_labels"].to_tensor(NOT_LABELED, shape=[None, max_seq_length - 2])
+        labels = tf.pad(labels, [[0, 0], [1, 1]], constant_values=NOT_LABELED)  # [B, S]
+        is_read = labels != NOT_LABELED
+        # The sort is stable: labeled tokens come first, in their order.
+        positions = tf.argsort(tf.cast(~is_read, tf.int32), axis=1, stable=True)
+        read_mask = tf.gather(tf.cast(is_read, tf.int32), positions, batch_dims=1)
+        label_ids = tf.gather(labels, positions, batch_dims=1) * read_mask
+        own = {"read_positions": positions, "label_ids": label_ids, "read_mask": read_mask}
+        return {**inputs, **{name: tf.ensure_shape(value, [None, max_seq_length]) for name, value in own.items()}}
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        """Returns a head with C outputs, which for features reads their activations."""
+        return make_head(len(self.labels), self.features, self.lstm_size, config)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of labeled tokens, float32 [B, S]: each one counts once."""
+        return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["read_mask"], tf.float32)
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes cross-entropy and accuracy, float32 [B, S], in the order of `read_positions`."""
+        logits, labels = self._of_labeled(logits, batch), batch["label_ids"]
+        return {
+            "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+            "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
+        }
+
+    def _of_labeled(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Orders logits of tokens [B, S, C] like `read_positions`; those of the head on features are."""
+        return logits if self.features else tf.gather(logits, batch["read_positions"], batch_dims=1)
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the likeliest labels, int32 [B, S], in the order of `read_positions`."""
+        return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
+
+    def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
+        """Joins the rows of each sentence.
+
+        Args:
+          split: N rows.
+          predictions: int32 [N, S], see `prediction`.
+
+        Returns:
+          The tags of each sentence's words in the scheme of the training data. What the model predicted may be an
+          impossible sequence; the tags are those of the entities that the official scorer finds in it.
+
+        Raises:
+          ValueError: the rows have not one prediction for each word.
+        """
+        labels = split.columns["token_labels"]
+        counts = tf.reduce_sum(tf.cast(labels != NOT_LABELED, tf.int32), axis=1).numpy()
+        found: list[list[str]] = [[] for _ in split.examples]
+        for row, example in enumerate(split.example_ids.tolist()):
+            found[example] += [self.labels[label] for label in predictions[row, : counts[row]].tolist()]
+        if [len(tags) for tags in found] != [len(sentence.words) for sentence in split.examples]:
+            raise ValueError("the rows have not one prediction for each word")
+        return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
+
+    def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Evaluation:
+        """Compares predictions [N, S] with the tags of the data, as the official scorer does."""
+        return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
+
+    def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
+        """Returns the tags of the data in the scheme of the training data."""
+        return [
+            tuple(tag_schemes.write_tags(tag_schemes.entities(sentence.tags), len(sentence.words), self.scheme))
+            for sentence in split.examples
+        ]
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes F1, precision and recall of entities, and the accuracy of tags."""
+        return self.evaluation(split, predictions).scores
+
+    def is_labeled(self, examples: Sequence[Sentence]) -> bool:
+        """See `Task`."""
+        return all(sentence.tags is not None for sentence in examples)
+
+    def baseline(self, split: Split) -> ConstantAnswer:
+        """Returns the tag of no entity for every word."""
+        outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
+        return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
+
+    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
+        """Returns the tag that is predicted for every word."""
+        tags = [{tag for sentence in sentences for tag in sentence}
+                for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
+        return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes the predictions and the official scorer's table."""
+        self._write(folder, f"{prefix}_predictions.txt", f"{prefix}_scores.txt", split, predictions)
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes the predictions of the test data; if its tags are known, also the official scorer's table."""
+        return self._write(folder, TEST_PREDICTIONS, "test_scores.txt", split, predictions)
+
+    def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
+        paths, sentences = [os.path.join(folder, name)], split.examples
+        if is_known := all(sentence.tags is not None for sentence in sentences):
+            # one scheme in both columns, as a scorer that compares them word by word expects
+            tags = self._known_tags(split)
+            sentences = [dataclasses.replace(s, tags=known) for s, known in zip(sentences, tags, strict=True)]
+        conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
+        if is_known:
+            paths.append(os.path.join(folder, scores))
+            text = self.evaluation(split, predictions).describe()
+            storage.write_text(paths[1], text)
+            logging.info("%s:\n%s", scores, text.rstrip())
+        return paths
+
+    def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
+        """See `Task`; 0, for unknown, where the work depends on the number of words of each row."""
+        if self.features:
+            return 0
+        return flops.training_flops(config, length, examples=examples)
+
+
+def make_head(num_labels: int, features: str, lstm_size: int, config: BertConfig) -> keras.layers.Layer:
+    """Returns a head with so many outputs; for features, see `TaggingTask`, one on their activations."""
+    if features:
+        return FeatureTaggingHead(config, num_labels, features, lstm_size)
+    return TaggingHead(config, num_labels)

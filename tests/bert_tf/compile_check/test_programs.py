@@ -1,0 +1,173 @@
+import json
+import os
+import stat
+import sys
+
+import pytest
+
+from bert_tf.compile_check import compile_program, largest_batch, programs, traffic
+from bert_tf.compile_check.check import run_check
+from bert_tf.compile_check.chips import CHIPS
+from bert_tf.compile_check.settings import CompileCheckSettings
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+
+V5E = CHIPS["v5e"]
+FOUND = {
+    "arguments": 3 << 30, "outputs": 3 << 30, "aliased": 2 << 30, "temporaries": 5 << 30, "code": 1 << 30,
+    "flops": 2e12, "accessed": 3e10, "seconds": 1.0,
+}  # fmt: skip
+HLO = """HloModule step
+
+ENTRY %main (a: f32[8,128]) -> f32[8,128] {
+  %a = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %s = ((f32[8,128]{1,0:T(8,128)}), f32[2,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a), slice={[0:2], [0:128]}
+  %d = f32[2,128]{1,0:T(8,128)S(1)} slice-done(%s)
+  %f = bf16[8,128]{1,0:T(8,128)} fusion(%a, %d), kind=kLoop, metadata={op_name="layer_3/Mul_1" source_line=1}
+  %g = bf16[8,128]{1,0:T(8,128)S(1)} fusion(%f), kind=kLoop, metadata={op_name="layer_4/Mul_7"}
+  ROOT %t = (bf16[8,128]{1,0:T(8,128)S(1)}) tuple(%g)
+}
+"""
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Makes a compiler that writes what it is told to, and counts its runs in the file `runs`."""
+    monkeypatch.chdir(tmp_path)  # where the results are kept
+
+    def make(found: dict, hlo: str = HLO, crash: str = "") -> programs.Compiler:
+        script = tmp_path / "python"
+        script.write_text(
+            f"#!{sys.executable}\n"
+            "import pathlib, sys\n"
+            f"with open({str(tmp_path / 'runs')!r}, 'a') as runs: runs.write('.')\n"
+            f"crash = {crash!r}\n"
+            "if crash: sys.exit(crash)\n"
+            "output = pathlib.Path(sys.argv[-1].removeprefix('--output='))\n"
+            f"output.with_suffix('.hlo').write_text({hlo!r})\n"
+            f"output.write_text({json.dumps(found)!r})\n"
+        )
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        return programs.Compiler({"tpu": str(script), "gpu": str(script)}, str(tmp_path / "cache"))
+
+    return make
+
+
+def test_what_is_compiled_once_is_not_compiled_again(compiler, tmp_path):
+    for chip in (V5E, V5E, CHIPS["v4"]):
+        compiled = compiler(FOUND).compile("module {}", chip)
+    assert (tmp_path / "runs").read_text() == ".."
+    assert compiled.total == (3 + 3 - 2 + 5 + 1) << 30
+
+
+def test_a_program_that_does_not_fit_says_what_it_needs(compiler):
+    refusal = compile_program._refusal(
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.25G of 15.75G hbm."
+    )
+    with pytest.raises(programs.DoesNotFit, match=r"needs 20.25 GiB, but v5e has 15.75 available") as caught:
+        compiler(refusal).compile("module {}", V5E)
+    assert caught.value.used == 81 << 28
+
+
+@pytest.mark.parametrize(
+    ("found", "hlo", "crash", "message"),
+    [
+        (
+            compile_program._refusal("UNIMPLEMENTED: no\n such op"),
+            HLO,
+            "",
+            "does not compile: UNIMPLEMENTED: no such op",
+        ),
+        (FOUND, HLO.replace("slice-done(%s)", "outfeed(%s)"), "", "a call to the host"),
+        (FOUND, HLO, "no libtpu", "ended with code 1: no libtpu"),
+    ],
+)
+def test_failures_are_one_line(compiler, found, hlo, crash, message):
+    with pytest.raises(InputError, match=message):
+        compiler(found, hlo, crash).compile("module {}", V5E)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%1 = stablehlo.custom_call @xla_python_cpu_callback(%0) : (tensor<4xf32>) -> tensor<4xf32>",
+        '%1 = "stablehlo.send"(%0, %t) : (tensor<4xf32>, !stablehlo.token) -> !stablehlo.token',
+        "%1 = stablehlo.dynamic_reshape %0, %s : (tensor<4xf32>, tensor<2xi32>) -> tensor<2x2xf32>",
+        "%1 = stablehlo.add %0, %0 : tensor<?x4xf32>",
+    ],
+)
+def test_host_calls_and_dynamic_shapes_are_refused(line):
+    with pytest.raises(InputError, match="inside the step"):
+        programs.check(f"func.func @main() {{\n {line}\n}}")
+
+
+def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
+    # the operand and the result in memory; not the slice, which lies in the core by then
+    assert traffic.by_operation(HLO) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 5, 31, 100, 517])
+@pytest.mark.parametrize("curve", [1.0, 1.3])
+def test_the_largest_batch_is_found_in_few_compilations(capacity, curve):
+    asked = []
+
+    def compiled(rows):
+        asked.append(rows)
+        used = 1000 + int(rows**curve)
+        limit = 1000 + int(capacity**curve)
+        if used > limit:
+            raise programs.DoesNotFit("", used, limit)
+        return programs.Compiled(0, 0, used, 0.0, 0.0, {})
+
+    found = largest_batch.search(compiled, 8)
+    assert found.fits <= capacity < found.refused <= found.fits + max(1, found.fits / 16)
+    assert len(asked) == len(set(asked)) <= 9
+
+
+def check_settings(tmp_path, python, *more) -> CompileCheckSettings:
+    (tmp_path / "bert_config.json").write_text(
+        '{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, '
+        '"intermediate_size": 32}'
+    )
+    return parse(
+        CompileCheckSettings,
+        [
+            f"--bert_config_file={tmp_path}/bert_config.json", "--train_batch_size=2", "--max_seq_length=8",
+            "--max_predictions_per_seq=2", f"--tpu_compiler={python}", *more,
+        ],
+    )  # fmt: skip
+
+
+def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_path, capsys):
+    compiler(FOUND)
+    run_check(check_settings(tmp_path, tmp_path / "python"))
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("L=1 H=16")]
+    assert [row.split()[4] for row in rows] == ["v5e", "v4"]
+    assert "10.2" in rows[0]  # ms: 2 TFLOP at 197 TFLOP/s
+
+    compiler(compile_program._refusal("Used 20.25G of 15.75G hbm"))
+    with pytest.raises(InputError, match="1 of 1 steps failed"):
+        run_check(check_settings(tmp_path, tmp_path / "python", "--chips=v5e", "--max_seq_length=9"))
+    assert "S=9, B=2, v5e: needs 20.25 GiB" in capsys.readouterr().err
+
+
+def test_a_gpus_kernels_follow_its_row_and_its_memory_is_checked(compiler, tmp_path, capsys):
+    compiler(FOUND)
+    flags = f"--gpu_compiler={tmp_path}/python", "--chips=h200,a100"
+    run_check(check_settings(tmp_path, tmp_path / "missing", *flags))
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[4] for row in rows if row.startswith("L=1 H=16")] == ["h200", "a100"]
+    assert len([row for row in rows if "4 kernels: 2 loops, 1 slice-start, 1 slice-done" in row]) == 2
+
+    too_large = {**FOUND, "temporaries": 90 << 30}
+    compiler(too_large)
+    with pytest.raises(InputError, match="1 of 2 steps failed"):
+        run_check(check_settings(tmp_path, tmp_path / "missing", *flags, "--max_seq_length=9"))
+    assert "B=2, a100: needs 95.00 GiB, but a100 has 80.00 available" in capsys.readouterr().err
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path):
+    with pytest.raises(InputError, match="--chips=v9: must be of v5e, v4"):
+        check_settings(tmp_path, "python", "--chips=v9")
+    with pytest.raises(InputError, match="make tpu-check installs the compiler"):
+        run_check(check_settings(tmp_path, os.path.join(tmp_path, "missing")))

@@ -1,0 +1,539 @@
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bert_tf import checkpoints
+from bert_tf.compile_check.settings import CompileCheckSettings
+from bert_tf.core import command_line, help_text
+from bert_tf.core.errors import InputError
+from bert_tf.settings import (
+    ConversionSettings,
+    FeaturesSettings,
+    GlueSubmissionSettings,
+    PretrainingSettings,
+    ScoringSettings,
+)
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
+from data_gen.settings import GeneratorSettings, VocabularySettings
+from export.serve.settings import ServeSettings
+from export.settings import ExportSettings
+
+GENERATE = ["--input_file=i", "--output_file=o", "--vocab_file=v"]
+PRETRAIN = ["--bert_config_file=b", "--input_file=i", "--output_dir=o"]
+CLASSIFY = ["--data_dir=d", "--bert_config_file=b", "--task_name=t", "--vocab_file=v", "--output_dir=o"]
+LEARN = ["--input_file=i", "--output_file=o"]
+
+# google-research/bert's TPU flags; None is "" here
+DEVICE_DEFAULTS = {
+    "use_tpu": False,
+    "tpu_name": "",
+    "tpu_zone": "",
+    "gcp_project": "",
+    "master": "",
+    "num_tpu_cores": 8,
+}
+TRAINING_DEFAULTS = {
+    "init_checkpoint": "",
+    "max_seq_length": 128,
+    "train_batch_size": 32,
+    "eval_batch_size": 8,
+    "learning_rate": 5e-5,
+    "save_checkpoints_steps": 1000,
+    "iterations_per_loop": 1000,
+    **DEVICE_DEFAULTS,
+}
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, expected",
+    [
+        (
+            GeneratorSettings,
+            GENERATE,
+            {
+                "do_lower_case": True,
+                "do_whole_word_mask": False,
+                "max_seq_length": 128,
+                "max_predictions_per_seq": 20,
+                "random_seed": 12345,
+                "dupe_factor": 10,
+                "masked_lm_prob": 0.15,
+                "short_seq_prob": 0.1,
+            },
+        ),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train"],
+            {
+                # the original's 20 where no manifest says it, see `pretraining_data.inspect`
+                "max_predictions_per_seq": None,
+                "do_eval": False,
+                "num_train_steps": 100000,
+                "num_warmup_steps": 10000,
+                "max_eval_steps": 100,
+                **TRAINING_DEFAULTS,
+            },
+        ),
+        (PretrainingSettings, [*PRETRAIN, "--do_eval"], {"do_train": False}),
+        (
+            ClassifierSettings,
+            [*CLASSIFY, "--do_train"],
+            {
+                "do_lower_case": None,  # true, where no checkpoint says otherwise
+                "do_eval": False,
+                "do_predict": False,
+                "predict_batch_size": 8,
+                "num_train_epochs": 3.0,
+                "warmup_proportion": 0.1,
+                **TRAINING_DEFAULTS,
+                # the original's 128 where the run's folder does not say it, see `prepared_run.with_trained_values`
+                "max_seq_length": None,
+            },
+        ),
+        (ClassifierSettings, [*CLASSIFY, "--do_predict"], {"do_train": False}),
+    ],
+)
+def test_defaults_are_those_of_google_research_bert(settings_class, arguments, expected):
+    parsed = dataclasses.asdict(command_line.parse(settings_class, arguments))
+    assert {name: parsed[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments",
+    [
+        (GeneratorSettings, ["--output_file=o"]),
+        (VocabularySettings, LEARN),
+        (PretrainingSettings, [word for word in PRETRAIN if "bert_config" not in word]),
+        (ClassifierSettings, ["--output_dir=o"]),
+        (ConversionSettings, ["--input=i", "--output=o", "--format=tf1"]),
+    ],
+)
+def test_every_flag_without_a_default_is_required(settings_class, arguments):
+    for left_out in arguments:
+        name = left_out[2:].split("=")[0]
+        with pytest.raises(InputError, match=rf"^give --{name} \("):
+            command_line.parse(settings_class, [word for word in arguments if word != left_out])
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, files",
+    [
+        (PretrainingSettings, [*PRETRAIN, "--do_train"], ["bert_config_file"]),
+        (ClassifierSettings, [*CLASSIFY, "--do_train"], ["bert_config_file", "vocab_file"]),
+    ],
+)
+def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_from(settings_class, arguments, files):
+    alone = dataclasses.replace(command_line.parse(settings_class, arguments), **dict.fromkeys(files, ""))
+    message = (
+        "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER, "
+    )
+    with pytest.raises(InputError, match=message):
+        checkpoints.settings_with_files(alone, *files)
+    with pytest.raises(InputError, match="^o: no such folder; give a folder where training has saved a checkpoint"):
+        checkpoints.settings_with_files(dataclasses.replace(alone, do_train=False, do_eval=True), *files)
+    for file in files:
+        rest = [word for word in arguments if not word.startswith(f"--{file}=")]
+        parsed = command_line.parse(settings_class, rest)
+        with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint whose folder has"):
+            checkpoints.settings_with_files(parsed, *files)
+        parsed = dataclasses.replace(parsed, init_checkpoint="no-such-folder")
+        with pytest.raises(InputError, match="no-such-folder: no such checkpoint"):
+            checkpoints.settings_with_files(parsed, *files)
+
+
+def test_words_become_values_of_the_fields_types():
+    parsed = command_line.parse(
+        ClassifierSettings,
+        [*CLASSIFY, "--do_train", "--nodo_lower_case", "--max_seq_length", "64", "--learning_rate=2e-5",
+         "--do_predict=true", "--distribution_strategy=mirrored", "--num_train_epochs=2"],
+    )  # fmt: skip
+    assert (parsed.data_dir, parsed.task_name, parsed.output_dir) == ("d", "t", "o")
+    assert (parsed.do_train, parsed.do_predict, parsed.do_lower_case) == (True, True, False)
+    assert (parsed.max_seq_length, parsed.learning_rate, parsed.num_train_epochs) == (64, 2e-5, 2.0)
+    assert parsed.distribution_strategy == "mirrored"
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (["--dtype=float8"], "^--dtype=float8: must be one of float32, bfloat16, float16$"),
+        (["--max_seq_length=many"], "^--max_seq_length=many: must be an integer$"),
+        (["--max_seq_length=1:2"], "^--max_seq_length=1:2: must be an integer$"),
+        (["--learning_rate=fast"], "^--learning_rate=fast: must be a number$"),
+        (["--do_eval=perhaps"], "^--do_eval=perhaps: must be true or false$"),
+        (["--no_such_flag=1"], "^--no_such_flag: no such flag$"),
+        (["--batch_size=1"], "^--batch_size: no such flag; did you mean .*--train_batch_size"),
+        (["--learning-rate=1"], "^--learning-rate: no such flag; did you mean --learning_rate?"),
+        (["--epochs=1"], "^--epochs: no such flag; did you mean .*--num_train_epochs"),
+        (["--init_checkpoint"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
+        (["--init_checkpoint", "--do_eval"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
+        (["--flagfile"], "^--flagfile has no value"),
+        (["--do_train", "false"], "^unexpected argument 'false'; write flags as --name=value$"),
+        (["\u2014do_train"], "^unexpected argument .*do_train'; '\u2014' is not '-'; write"),
+        (["--flagfile=nothing.flags"], "^--flagfile cannot be read: .*nothing.flags"),
+    ],
+)
+def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
+    with pytest.raises(InputError, match=named):
+        command_line.parse(ClassifierSettings, [*CLASSIFY, "--do_train", *words])
+
+
+@pytest.mark.parametrize(
+    "settings_class, arguments, message",
+    [
+        (GeneratorSettings, [*GENERATE, "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=0"], "--max_predictions_per_seq=0"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "between 1 and --max_seq_length=128"),
+        (GeneratorSettings, [*GENERATE, "--dupe_factor=0"], "--dupe_factor=0"),
+        (GeneratorSettings, [*GENERATE, "--random_seed=-1"], "--random_seed=-1"),
+        (GeneratorSettings, [*GENERATE, "--masked_lm_prob=0"], "--masked_lm_prob=0.0"),
+        (GeneratorSettings, [*GENERATE, "--masked_lm_prob=1"], "--masked_lm_prob=1.0"),
+        (GeneratorSettings, [*GENERATE, "--short_seq_prob=1.1"], "--short_seq_prob=1.1"),
+        (VocabularySettings, [*LEARN, "--vocab_size=9"], "--vocab_size=9: must be at least 10"),
+        (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_warmup_steps=-1"], "--num_warmup_steps=-1"),
+        *(
+            (PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=0"], f"--{name}=0.*: must be above 0")
+            for name in ("max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
+                         "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps",
+                         "iterations_per_loop", "max_eval_steps")
+        ),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--masked_lm_prob=1"], "--masked_lm_prob=1.0: must lie"),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],
+            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least that",
+        ),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--num_train_steps=7", "--num_warmup_steps=9", "--num_schedule_steps=8"],
+            "--num_warmup_steps=9: the learning-rate schedule ends before, at step 8",
+        ),
+        (ClassifierSettings, CLASSIFY, "nothing to do: give --do_train, --do_eval, --do_predict"),
+        (ClassifierSettings, [*CLASSIFY, "--do_eval", "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),
+        (ClassifierSettings, [*CLASSIFY, "--do_eval", "--warmup_proportion=1"], "--warmup_proportion=1.0"),
+        *(
+            (ClassifierSettings, [*CLASSIFY, "--do_train", f"--{name}=0"], f"--{name}=0.*: must be above 0")
+            for name in ("train_batch_size", "eval_batch_size", "predict_batch_size", "learning_rate",
+                         "num_train_epochs", "save_checkpoints_steps", "iterations_per_loop")
+        ),
+        (ClassifierSettings, [*CLASSIFY, "--do_train", "--num_train_epochs=1e400"], "--num_train_epochs=inf.* finite"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=-1"], "--num_gpus=-1"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
+        (PretrainingSettings, [*PRETRAIN, "--do_eval", "--pack_sequences"], "--pack_sequences needs --do_train"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--tpu_name=a", "--master=b"], "--tpu_name, --master, .* need"),
+        (
+            PretrainingSettings,
+            [*PRETRAIN, "--do_train", "--use_tpu", "--distribution_strategy=mirrored"],
+            "--use_tpu contradicts --distribution_strategy=mirrored",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_contradict_name_the_flag(settings_class, arguments, message):
+    with pytest.raises(InputError, match=message):
+        command_line.parse(settings_class, arguments)
+
+
+@pytest.mark.parametrize("folder", ["", "o[1]/x", "runs/*", "a?", "a\\\\b"])
+def test_a_folder_that_tensorflow_could_not_read_again_is_refused(folder):
+    needed = {
+        PretrainingSettings: ("output_dir", ["--input_file=x", "--do_train"]),
+        ClassifierSettings: ("output_dir", ["--data_dir=x", "--task_name=MRPC", "--do_train"]),
+        ConversionSettings: ("output", ["--input=x", "--format=tf1"]),
+        ExportSettings: ("export_dir", ["--checkpoint_dir=x"]),
+    }
+    for settings_class, (flag, others) in needed.items():
+        with pytest.raises(InputError, match=f"--{flag}"):
+            command_line.parse(settings_class, [*others, f"--{flag}={folder}"])
+        command_line.parse(settings_class, [*others, f"--{flag}=a-b_c]d e/ü"])
+
+
+def test_to_json_holds_every_resolved_setting():
+    settings = command_line.parse(VocabularySettings, [*LEARN, "--vocab_size=77"])
+    found = json.loads(command_line.to_json(settings))
+    assert set(found) == {field.name for field in dataclasses.fields(settings)}
+    assert found.items() >= {"input_file": "i", "output_file": "o", "vocab_size": 77, "do_lower_case": True}.items()
+
+
+@pytest.mark.parametrize("words, value", [([], None), (["--max_ngram_size=3"], 3), (["--max_ngram_size=0"], 0)])
+def test_an_optional_flag_is_none_or_of_its_type(words, value):
+    parsed = command_line.parse(GeneratorSettings, [*GENERATE, "--do_whole_word_mask", *words])
+    assert parsed.max_ngram_size == value
+    with pytest.raises(InputError, match="--max_ngram_size=some: must be an integer"):
+        command_line.parse(GeneratorSettings, [*GENERATE, "--max_ngram_size=some"])
+
+
+@pytest.mark.parametrize("name", ["input_file", "vocab_file"])
+def test_the_generator_needs_its_input_unless_it_verifies(name):
+    words = [word for word in GENERATE if name not in word]
+    with pytest.raises(InputError, match=f"--{name} is missing; name the "):
+        command_line.parse(GeneratorSettings, words)
+    assert command_line.parse(GeneratorSettings, ["--output_file=o", "--verify"]).verify
+
+
+SCRIPT = """
+import dataclasses, os, signal, sys, time
+from bert_tf import checkpoints, command_line
+from bert_tf.core.errors import InputError
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    what: str = command_line.setting("what goes wrong")
+    times: int = command_line.setting("how often", 3, alias="count")
+    def __post_init__(self):
+        command_line.require(self.times > 0, f"--times={self.times}: must be above 0")
+
+def main(settings):
+    match settings.what:
+        case "input":
+            raise InputError("a.txt, line 3:\\n  is bad;  mend it")
+        case "disk":
+            raise FileNotFoundError(2, "No such file or directory", "b.txt")
+        case "scheme":
+            checkpoints.tf.io.gfile.exists("https://host/a.txt")
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "terminate":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+            except Exception:
+                print("passed over")
+            finally:
+                print("cleaned up")
+        case "defect":
+            raise RuntimeError("our own mistake")
+    print(f"done {settings.times}")
+
+command_line.run(Settings, main, "Says what it does.")
+"""
+
+
+# forks a child for each line of words, which then runs the script as its own; TensorFlow is imported once
+FORKS = """
+import gc, json, os, runpy, sys
+from bert_tf import checkpoints, command_line
+gc.freeze()
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, name in ((1, "stdout"), (2, "stderr")):
+    os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+sys.argv = ["script.py", *json.loads(line)]
+runpy.run_path("script.py", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Runs the script with some words: its exit code, and what it has written."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.py").write_text(SCRIPT)
+    root = str(pathlib.Path(command_line.__file__).parents[2])
+    forks = subprocess.Popen(
+        [sys.executable, "-c", FORKS], env={**os.environ, "PYTHONPATH": root}, cwd=folder, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+    def call(*words):
+        forks.stdin.write(json.dumps(words) + "\n")
+        forks.stdin.flush()
+        code = int(forks.stdout.readline())
+        stdout, stderr = ((folder / name).read_text() for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(words, code, stdout, stderr)
+
+    yield call
+    forks.communicate()
+
+
+@pytest.mark.parametrize("given", ["", "0"])
+def test_a_script_lets_tensorflow_load_no_second_keras_unless_the_user_decides(tmp_path, given):
+    lines = SCRIPT.replace('print(f"done {settings.times}")', 'print(os.environ["TF_USE_LEGACY_KERAS"])')
+    lines = lines.replace("from bert_tf import checkpoints, command_line", "from bert_tf import command_line")
+    (tmp_path / "script.py").write_text(lines)
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    environment |= {"PYTHONPATH": str(pathlib.Path(command_line.__file__).parents[2])}
+    environment |= {"TF_USE_LEGACY_KERAS": given} if given else {}
+    words = [sys.executable, "script.py", "--what=nothing"]
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{given or 1}\n"
+
+
+@pytest.mark.slow
+def test_a_script_that_succeeds_ends_with_0(script):
+    done = script("--what=nothing", "--times=5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done 5\n", "")
+
+
+@pytest.mark.parametrize(
+    "words, code, error",
+    [
+        (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
+        (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
+        (
+            ["--what=scheme"],
+            1,
+            "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
+            "(--debug shows the full traceback)\n",
+        ),
+        (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
+        (
+            ["--what=interrupt"],
+            130,
+            "stopped; run the same command again to resume\n",
+        ),
+    ],
+)
+def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, error):
+    done = script(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
+
+
+def test_a_terminated_script_cleans_up_and_ends_in_one_line_with_143(script):
+    done = script("--what=terminate")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        143, "cleaned up\n", "stopped; run the same command again to resume\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])
+def test_a_defect_or_debug_shows_the_traceback(script, words):
+    done = script(*words)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["--help", "-h", "-help", "--helpshort", "--helpfull", "--helpful"])
+def test_help_says_what_the_script_does_and_its_flags(script, kind):
+    done = script("--times=no", kind)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr, lines[0]) == (0, "", "Says what it does.")
+    assert {"--what what goes wrong (required)", "--times how often (default: 3; also --count)"} <= set(lines)
+
+
+def test_help_in_a_flag_file_is_help(script, tmp_path):
+    (tmp_path / "a.flags").write_text("--times=2\n--help\n")
+    done = script(f"--flagfile={tmp_path}/a.flags")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Says what it does.")
+
+
+def test_all_missing_flags_are_named_at_once_with_what_they_are():
+    with pytest.raises(
+        InputError, match=r"^give --input_file \(text to learn from.*\), --output_file \(vocabulary file"
+    ):
+        command_line.parse(VocabularySettings, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--times=3", "--times=3"], ""),
+        (["--flagfile=f", "--times=3"], ""),
+        (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the latter counts\n"),
+    ],
+)
+def test_a_flag_with_two_values_is_warned_of_unless_it_overrides_a_file(script, tmp_path, words, warning):
+    (tmp_path / "f").write_text("--times=3\n")
+    done = script("--what=nothing", *[word.replace("=f", f"={tmp_path}/f") for word in words])
+    assert (done.returncode, done.stderr) == (0, warning)
+
+
+ALL_SETTINGS = [
+    ClassifierSettings, ConversionSettings, FeaturesSettings, GlueSubmissionSettings, NerSettings, PretrainingSettings,
+    ScoringSettings, SquadSettings, SwagSettings, GeneratorSettings, VocabularySettings, ExportSettings, ServeSettings,
+    CompileCheckSettings,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings_class", ALL_SETTINGS)
+def test_every_flag_has_one_group_and_help_shows_about_a_dozen(settings_class):
+    groups = command_line.flag_groups(settings_class)
+    listed = [flag for members in groups.values() for flag in members]
+    assert sorted(flag.name for flag in listed) == sorted(field.name for field in dataclasses.fields(settings_class))
+    assert all(flag.is_first for flag in listed if flag.is_required)
+    assert len(listed) <= 15 or 9 <= sum(flag.is_first for flag in listed) <= 17
+    for columns in (1, 80, 200):
+        lines = help_text.text("Does it.", groups, True, columns).splitlines()
+        assert max(map(len, lines)) <= max(50, min(columns, 100))
+
+
+def test_help_has_first_flags_in_groups_and_helpfull_all():
+    groups = command_line.flag_groups(SquadSettings)
+    short, full = (help_text.text("Does it.", groups, is_full, 80) for is_full in (False, True))
+    titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Data:", "Model:", "Run:", "Training:", "Evaluation:"]
+    assert "--train_file" in short and "--tpu_zone" not in short
+    assert "--helpfull shows" in short and "sweep, devices." in short
+    assert all(
+        f"--{field.name}" in full or f"--[no]{field.name}" in full for field in dataclasses.fields(SquadSettings)
+    )
+
+
+def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    words = ["--input_file=~/a, ~/b,c~/d,~x", "--output_file=~", "--vocab_file=v/~"]
+    parsed = command_line.parse(GeneratorSettings, words)
+    assert (parsed.input_file, parsed.output_file) == ("/home/me/a, /home/me/b,c~/d,~x", "/home/me")
+    assert parsed.vocab_file == "v/~"
+
+
+@pytest.mark.parametrize(
+    "settings_class, flag, words",
+    [
+        (VocabularySettings, "output_file", LEARN),
+        (GeneratorSettings, "output_file", GENERATE),
+        (PretrainingSettings, "output_dir", [*PRETRAIN, "--do_train"]),
+        (ConversionSettings, "output", ["--input=i", "--format=tf1"]),
+    ],
+)
+def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
+    with pytest.raises(InputError, match=f"^--{flag} is empty; give it$"):
+        command_line.parse(settings_class, [*words, f"--{flag}="])
+
+
+def test_a_path_that_is_not_utf8_is_refused_in_one_line(script):
+    done = script("--what=\udcff.txt")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: --what='\\udcff.txt': is not UTF-8; rename the file\n"
+
+
+def test_a_flag_with_another_name_takes_both():
+    for name in ("iterations_per_loop", "steps_per_loop"):
+        assert (
+            command_line.parse(PretrainingSettings, [*PRETRAIN, "--do_train", f"--{name}=7"]).iterations_per_loop == 7
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"pooling": "sum"}, "--pooling='sum': must be one of cls, mean, max"),
+        ({"eval_strategy": "epochs"}, "--eval_strategy='epochs': must be one of no, epoch, steps"),
+        ({"learning_rate": "big"}, "--learning_rate='big': must be a number"),
+        ({"train_batch_size": 2.5}, "--train_batch_size=2.5: must be an integer"),
+        ({"train_batch_size": True}, "--train_batch_size=True: must be an integer"),
+        ({"do_eval": 1}, "--do_eval=1: must be true or false"),
+    ],
+)
+def test_settings_that_python_gives_are_checked_like_flags(values, message):
+    given = {"task_name": "MRPC", "data_dir": "d", "output_dir": "o", "do_train": True}
+    ClassifierSettings(**given, num_train_epochs=3, pooling=None)
+    with pytest.raises(InputError, match=re.escape(message)):
+        ClassifierSettings(**given, **values)

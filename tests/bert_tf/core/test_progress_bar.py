@@ -1,0 +1,69 @@
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+
+import pytest
+
+from bert_tf.core import progress_bar
+
+
+@pytest.mark.parametrize(("seconds", "clock"), [(5, "0:05"), (65.9, "1:05"), (3723, "1:02:03"), (360000, "100:00:00")])
+def test_durations(seconds, clock):
+    assert progress_bar.clock(seconds) == clock
+
+
+def test_a_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    bar = progress_bar.ProgressBar("work", 100, "units", done=40)
+    due = []
+    for now[0], is_last in ((9.0, False), (11.0, False), (12.0, False), (20.0, True)):
+        due.append(bar.advance(5, is_last=is_last))
+    assert due == [False, True, False, True]
+    assert bar.done == 60 and bar.rate == 1.0 and bar.time_left == "0:40", "what was done before counts in no rate"
+
+
+def test_on_a_terminal_there_is_a_bar_and_no_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = progress_bar.ProgressBar("work", 100, "units")
+    assert not bar.advance(50, "half of it", is_last=True)
+    bar.close()
+    shown = capsys.readouterr().err
+    assert "work 50/100 units" in shown and "half of it" in shown
+
+
+def test_nobody_knows_the_time_left_of_unknown_work(monkeypatch):
+    bar = progress_bar.ProgressBar("work", None, "units")
+    bar.advance(1)
+    assert bar.time_left == ""
+
+
+def test_compilation_counts_neither_in_the_rate_nor_in_the_time_left(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    bar = progress_bar.ProgressBar("work", 101, "units", compiles=True)
+    now[0] = 60.0
+    assert bar.advance(1) and (bar.rate, bar.time_left) == (0.0, "")
+    now[0] = 70.0
+    bar.advance(20)
+    assert bar.rate == 2.0 and bar.time_left == "0:40"
+    bar.end_compilation(5)
+    assert bar.done == 21, "it has ended before"
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(0, 1), (80, 0)])
+def test_a_terminal_without_a_width_gets_lines(monkeypatch, columns, lines):
+    terminal, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0))
+    with os.fdopen(other, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        bar = progress_bar.ProgressBar("work", 100, "units")
+        assert bar.advance(50, is_last=True) == bool(lines)
+        bar.close()
+        monkeypatch.undo()
+        shown = os.read(terminal, 4096) if columns else b""
+    os.close(terminal)
+    assert (b"/100 units" in shown) == bool(columns)

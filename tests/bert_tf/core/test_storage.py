@@ -1,0 +1,208 @@
+import hashlib
+import os
+import pathlib
+import resource
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from tfrecords import writer
+from tfrecords.schema import pretraining_features
+
+
+def read(path, compression="") -> list[bytes]:
+    return list(tf.data.TFRecordDataset(str(path), compression_type=compression).as_numpy_iterator())
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_pretraining_features_are_the_originals_with_their_types_and_lengths(masked, next_sentence):
+    # names and types of write_instance_to_example_files in google-research/bert
+    expected = {"input_ids": ("int64", 128), "input_mask": ("int64", 128), "segment_ids": ("int64", 128)}
+    if masked:
+        expected |= {
+            "masked_lm_positions": ("int64", 20),
+            "masked_lm_ids": ("int64", 20),
+            "masked_lm_weights": ("float", 20),
+        }
+    if next_sentence:
+        expected |= {"next_sentence_labels": ("int64", 1)}
+    features = pretraining_features(128, 20, masked=masked, next_sentence=next_sentence)
+    assert {f.name: (f.kind, f.length) for f in features} == expected
+
+
+@pytest.mark.parametrize("records", [[], [b""], [b"one", b"", b"three" * 70_000]])
+def test_written_records_are_read_by_tensorflow(tmp_path, records):
+    path = tmp_path / "data"
+    writer.write_records(str(path), iter(records))
+    assert read(path) == records
+    assert os.listdir(tmp_path) == ["data"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_midway_leaves_the_old_file_and_no_temporary_one(tmp_path, error):
+    (tmp_path / "a").write_bytes(b"old")
+
+    def records():
+        yield b"one"
+        assert [storage.TEMPORARY in name for name in sorted(os.listdir(tmp_path))] == [False, True]
+        raise error("midway")
+
+    with pytest.raises(error, match="midway"):
+        writer.write_records(str(tmp_path / "a"), records())
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_framed_records_are_written_as_they_are_with_size_and_checksum(tmp_path, packed):
+    records = [b"%d " % i * (i % 900 + 1) for i in range(3000)]
+    writer.write_records(str(tmp_path / "framed"), records)
+    framed = (tmp_path / "framed").read_bytes()
+    whole = tmp_path / "new" / "whole"
+    size, digest = writer.write_framed(str(whole), [framed[:1_000_000], framed[1_000_000:]], packed)
+    assert read(whole, "GZIP" if packed else "") == records
+    content = whole.read_bytes()
+    assert (size, digest) == (len(content), hashlib.sha256(content).hexdigest())
+    assert os.listdir(tmp_path / "new") == ["whole"]
+
+
+def test_an_error_on_the_way_leaves_nothing_behind(tmp_path):
+    def parts():
+        yield b"one"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        writer.write_framed(str(tmp_path / "whole"), parts())
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def full_disk():
+    """A disk that takes no more: the kernel refuses to let files grow beyond a limit."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, old)
+
+
+def test_a_disk_that_takes_no_more_leaves_nothing(tmp_path, full_disk):
+    """What the error's line looks like, `test_command_line.py` sees."""
+    noise = [os.urandom(50_000) for _ in range(9)]
+    path = str(tmp_path / "out")
+    for write in (
+        lambda: writer.write_framed(path, noise),
+        lambda: writer.write_framed(path, noise, gzip_compress=True),
+        lambda: storage.write_text(path, "x" * 200_000),
+        lambda: writer.write_records(path, noise),
+    ):
+        with pytest.raises(tf.errors.OpError, match=r"out\.tmp-.*File too large"):
+            write()
+        assert os.listdir(tmp_path) == []
+
+
+def test_atomic_path_replaces_the_old_file_only_at_the_end(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with storage.atomic_path(str(path)) as temporary:
+        with open(temporary, "w") as file:
+            file.write("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_atomic_path_fails_where_nothing_was_written(tmp_path):
+    with pytest.raises(FileNotFoundError), storage.atomic_path(str(tmp_path / "file")):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_atomic_path_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
+    calls = []
+    fsync, rename = os.fsync, tf.io.gfile.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
+    monkeypatch.setattr(tf.io.gfile, "rename", lambda *a, **k: (calls.append("rename"), rename(*a, **k)))
+    storage.write_text(str(tmp_path / "file"), "text")
+    assert calls == ["fsync", "rename"]
+
+
+def test_write_text_makes_the_folder_and_keeps_every_character(tmp_path):
+    storage.write_text(str(tmp_path / "new" / "file"), "Ünï — 😀\nline\n")
+    assert (tmp_path / "new" / "file").read_bytes() == "Ünï — 😀\nline\n".encode()
+
+
+def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
+    os.symlink(tmp_path / "text", tmp_path / "link")
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "folder").mkdir()
+    new, read = str(tmp_path / "new"), [str(tmp_path / "text")]
+    storage.check_outputs([new, f"{new}2"], read)
+    for outputs, message in [
+        ([new, str(tmp_path / "link")], "link is also an input"),
+        ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
+        ([str(tmp_path / "folder")], "folder is a folder"),
+        ([f"{new}/"], "is a folder"),
+        (["/dev/null"], "null is not a regular file"),
+        ([str(tmp_path / "text" / "more" / "new")], "text is not a folder; give a path in another folder"),
+    ]:
+        with pytest.raises(InputError, match=f"--output_file: .*{message}"):
+            storage.check_outputs(outputs, read)
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_sha256_is_that_of_all_bytes_whatever_the_size(tmp_path, size):
+    content = np.random.default_rng(size).bytes(size)
+    (tmp_path / "file").write_bytes(content)
+    assert storage.sha256(str(tmp_path / "file")) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), storage.atomic_folder(str(target)) as folder:
+        pathlib.Path(folder, "half").touch()
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    target.mkdir()  # an empty one is taken
+    with storage.atomic_folder(f"{target}/") as folder:
+        pathlib.Path(folder, "whole").touch()
+        assert list(target.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
+
+
+def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the_earlier_one_kept(tmp_path):
+    target, refused = str(tmp_path / "out"), "out: another process has written it in the meantime; give a new folder"
+    with (
+        pytest.raises(InputError, match=refused),
+        storage.atomic_folder(target) as later,
+        storage.atomic_folder(target) as earlier,
+    ):
+        pathlib.Path(earlier, "earlier").touch()
+        pathlib.Path(later, "later").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
+
+
+def test_an_output_folder_that_holds_something_is_refused(tmp_path):
+    storage.check_new_folder(str(tmp_path), "output")
+    storage.check_new_folder(str(tmp_path / "new"), "output")
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file"):
+        with pytest.raises(InputError, match=f"--output={path}: exists and is not an empty folder; give a new folder"):
+            storage.check_new_folder(str(path), "output")
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # as on a read-only file system
+    message = f"--output: {tmp_path} is not writable; give a path in another folder, or change its permissions"
+    (tmp_path / "empty").mkdir()
+    for path in (f"{tmp_path}/new", f"{tmp_path}/empty/", f"{tmp_path}/not/there"):
+        with pytest.raises(InputError, match=message):
+            storage.check_new_folder(path, "output")
+    storage.check_writable(f"{tmp_path}/empty", "output")
+    storage.check_writable("gs://bucket/folder", "output")

@@ -1,0 +1,453 @@
+"""Whole runs of extract_features: every format, any number of workers, resume, refusals."""
+
+import io
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import extract_features
+from bert_tf.core.errors import InputError
+from bert_tf.features import extract, packed_encoder
+from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.jobs import parts
+from bert_tf.jobs.run_local import LocalRunner
+from bert_tf.jobs.runner import make_runner
+from bert_tf.settings import FeaturesSettings
+from tests.bert_tf.killable import KILLED_JOB
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.conftest import WORDS
+from tfrecords import manifest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LINES = 150
+FORMATS = ["jsonl", "tfrecord", "npz", "parquet"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, vocab_file):
+    """A folder with a checkpoint in `model`, `input.txt` and `input.jsonl`, the same texts."""
+    folder = tmp_path_factory.mktemp("features")
+    write_pretrained(folder / "model", vocab_file)
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(LINES)]
+    lines[3], lines[4] = "the men ||| all of it", "caf\u00e9, \U0001f600 now"
+    (folder / "input.txt").write_text("".join(f"{line}\n" for line in lines))
+    records = [{"name": f"n{number}\u00e9", "text": line} for number, line in enumerate(lines)]
+    (folder / "input.jsonl").write_text("".join(json.dumps(record) + "\n\n" for record in records))
+    return folder
+
+
+def extracted(folder, output, runner=None, **changes):
+    """Runs in this process; returns the bytes of the shards."""
+    files = {"input_file": f"{folder}/input.txt", "init_checkpoint": f"{folder}/model"}
+    given = {**files, "layers": "-1", "max_seq_length": 24, **changes}
+    settings = FeaturesSettings(output_file=str(output), **given)
+    with runner or LocalRunner(1) as runner:
+        shards = extract.extract_features(settings, runner)
+    paths = [pathlib.Path(os.path.dirname(output)) / shard.name for shard in shards]
+    return [path.read_bytes() for path in paths]
+
+
+def texts_of(folder):
+    return (folder / "input.txt").read_text().split("\n")[:LINES]
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    """What the library gives for the same texts, with the layers -1 and 1."""
+    texts = [tuple(line.split(" ||| ")) for line in texts_of(folder)]
+    return FeatureExtractor(folder / "model", layers="-1,1", max_seq_length=24).tokens(texts)
+
+
+def test_json_lines_are_those_of_the_original(folder, tmp_path, expected):
+    (data,) = extracted(folder, tmp_path / "out.jsonl", layers="-1,1")
+    lines = data.decode().splitlines()
+    assert len(lines) == LINES
+    for number, (line, features) in enumerate(zip(lines, expected, strict=True)):
+        # the loop of google-research/bert's script
+        tokens = [
+            {
+                "token": token,
+                "layers": [
+                    {"index": index, "values": [round(float(value), 6) for value in values]}
+                    for index, values in zip((-1, 1), layers, strict=True)
+                ],
+            }
+            for token, layers in zip(features.tokens, features.values, strict=True)
+        ]
+        found = json.loads(line)
+        assert list(found) == ["linex_index", "features"] and found["linex_index"] == number
+        assert [list(each) for each in found["features"]] == [["token", "layers"]] * len(tokens)
+        for ours, theirs in zip(found["features"], tokens, strict=True):
+            assert ours["token"] == theirs["token"]
+            for a, b in zip(ours["layers"], theirs["layers"], strict=True):
+                assert a["index"] == b["index"]
+                # packed differently, a value may be rounded to the other side
+                np.testing.assert_allclose(a["values"], b["values"], atol=3e-6)
+                assert all(value == round(value, 6) for value in a["values"])
+
+
+def test_rounding_is_pythons(tmp_path):
+    from bert_tf.features.formats import _rounded
+
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(20_000).astype(np.float32)
+    values[:3] = [0.0000005, -0.0000005, 2.5e-6]
+    assert json.dumps(_rounded(values)) == json.dumps([round(float(value), 6) for value in values])
+
+
+def read_npz(paths):
+    found = []
+    for path in paths:
+        with np.load(path) as arrays:
+            for number, line in enumerate(arrays["lines"]):
+                own = slice(*arrays["splits"][number : number + 2])
+                columns = {name: arrays[name][own] for name in ("input_ids", "words", "starts", "ends", "values")}
+                found.append({"line": line, "id": arrays["id"][number], **columns})
+    return found
+
+
+def read_tfrecord(paths):
+    found = []
+    for record in tf.data.TFRecordDataset([str(path) for path in paths]).as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
+        entry = {name: np.array(feature[name].int64_list.value) for name in ("input_ids", "words", "starts", "ends")}
+        (values,) = feature["values"].bytes_list.value
+        entry["values"] = np.frombuffer(values, np.float16).reshape(feature["shape"].int64_list.value)
+        entry |= {"line": feature["line"].int64_list.value[0], "id": feature["id"].bytes_list.value[0].decode()}
+        found.append(entry)
+    return found
+
+
+def read_parquet(paths):
+    import pyarrow.parquet
+
+    rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
+    return [{**row, "values": np.stack([np.array(row["layer_-1"]), np.array(row["layer_1"])], axis=1)} for row in rows]
+
+
+@pytest.mark.parametrize("form, read", [("npz", read_npz), ("tfrecord", read_tfrecord), ("parquet", read_parquet)])
+def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
+    flags = {"output_format": form, "dtype": "float16", "layers": "-1,1", "input_format": "jsonl", "id_field": "name"}
+    extracted(folder, f"{tmp_path}/out@3", input_file=f"{folder}/input.jsonl", **flags)
+    found = read(sorted(tmp_path.glob("out-*-of-00003")))
+    singles = [number for number in range(LINES) if number != 3]  # JSON Lines have no " ||| "
+    assert [entry["id"] for entry in found] == [f"n{number}\u00e9" for number in range(LINES)]
+    assert [entry["line"] for entry in found] == [2 * number for number in range(LINES)]
+    for number in singles:
+        entry, features = found[number], expected[number]
+        for name in ("words", "starts", "ends"):
+            np.testing.assert_array_equal(entry[name], getattr(features, name))
+        assert len(entry["input_ids"]) == len(features.tokens)
+        np.testing.assert_allclose(entry["values"], features.values.astype(np.float16), atol=4e-3)
+
+
+def test_alignment_and_ids_in_json_lines(folder, tmp_path, expected):
+    flags = {"input_file": f"{folder}/input.jsonl", "input_format": "jsonl", "id_field": "name", "alignment": True}
+    (data,) = extracted(folder, tmp_path / "out", layers="0", **flags)
+    entry, features = json.loads(data.splitlines()[4]), expected[4]
+    assert entry["id"] == "n4\u00e9"
+    where = [(each["word"], each["start"], each["end"], each["segment"]) for each in entry["features"]]
+    columns = (features.words, features.starts, features.ends, features.segment_ids)
+    expected_where = [
+        tuple(None if value == -1 else value for value in values)
+        for values in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    assert where == expected_where
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_pooled_vectors_in_every_format(folder, tmp_path, form):
+    texts = [tuple(line.split(" ||| ")) for line in texts_of(folder)]
+    expected = FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
+    flags = {"output_format": form, "pooling": "mean", "normalize": True}
+    (data,) = extracted(folder, tmp_path / "out", **flags)
+    if form == "jsonl":
+        entries = [json.loads(line) for line in data.splitlines()]
+        assert all([each["index"] for each in entry["layers"]] == [-1] for entry in entries)
+        found = [entry["layers"][0]["values"] for entry in entries]
+    elif form == "npz":
+        with np.load(tmp_path / "out") as arrays:
+            assert sorted(arrays) == ["layers", "lines", "values"]
+            found = arrays["values"][:, 0]
+    elif form == "parquet":
+        import pyarrow.parquet
+
+        found = pyarrow.parquet.read_table(tmp_path / "out")["layer_-1"].to_pylist()
+    else:
+        records = tf.data.TFRecordDataset(str(tmp_path / "out")).as_numpy_iterator()
+        examples = [tf.train.Example.FromString(record).features.feature for record in records]
+        found = [np.frombuffer(each["values"].bytes_list.value[0], np.float32) for each in examples]
+    np.testing.assert_allclose(found, expected, atol=3e-6)
+
+
+class Stops(LocalRunner):
+    """A runner that fails after some tasks, as a machine does."""
+
+    def __init__(self, tasks):
+        super().__init__(1)
+        self._left = tasks
+
+    def map(self, function, tasks):
+        for result in super().map(function, tasks):
+            yield result
+            self._left -= 1
+            if not self._left:
+                raise ChildProcessError("gone")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "npz"])  # joined as bytes, and array by array
+def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path, form):
+    flags = {"output_format": form, "layers": "-1"}
+    whole = extracted(folder, f"{tmp_path}/whole@2", **flags)
+    kept = {}
+    for tasks in (2, 1, 4):  # one hash, three parts, two shards
+        with pytest.raises(ChildProcessError):
+            extracted(folder, f"{tmp_path}/out@2", Stops(tasks), **flags)
+        parts = tmp_path / "out.work" / "parts"
+        now = {path: path.stat().st_mtime_ns for path in parts.glob("*.json")}
+        assert {path: now[path] for path in kept} == kept and not list(tmp_path.glob("out.manifest.json"))
+        kept = now
+    assert len(list(tmp_path.glob("out-*"))) == 1  # one shard is finished
+    assert extracted(folder, f"{tmp_path}/out@2", **flags) == whole
+    assert sorted(path.name for path in tmp_path.glob("out*")) == [
+        "out-00000-of-00002", "out-00001-of-00002", "out.manifest.json"
+    ]  # fmt: skip
+    # a finished set is left alone; a deleted shard is made again
+    (tmp_path / "out-00001-of-00002").unlink()
+    before = (tmp_path / "out-00000-of-00002").stat().st_mtime_ns
+    assert extracted(folder, f"{tmp_path}/out@2", **flags) == whole
+    assert (tmp_path / "out-00000-of-00002").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
+    flags = {"output_format": "npz", "layers": "-1"}
+    # This process has two devices, and its threads differ from those of a command.
+    words = command(folder, f"{tmp_path}/one@3", **flags, num_workers=1, max_seq_length=24)
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    one = [path.read_bytes() for path in sorted(tmp_path.glob("one-*"))]
+    runner = LocalRunner(2, preload=["bert_tf.features.extract"])
+    assert extracted(folder, f"{tmp_path}/two@3", runner, **flags) == one
+
+
+def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file):
+    out = tmp_path / "out"
+    data = extracted(folder, out, layers="-1")
+    with pytest.raises(InputError, match=r"other settings \(--layers was -1, is now -2\)"):
+        extracted(folder, out, layers="-2")
+    other = tmp_path / "text"
+    other.write_text("the men\n" * LINES)
+    with pytest.raises(InputError, match="the corpus has changed"):
+        extracted(folder, out, layers="-1", input_file=str(other))
+    write_pretrained(tmp_path / "model", vocab_file, initializer_range=0.5)
+    with pytest.raises(InputError, match="the model has other weights"):
+        extracted(folder, out, layers="-1", init_checkpoint=str(tmp_path / "model"))
+    assert out.read_bytes() == data[0]
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(InputError, match="exists and has no manifest"):
+        extracted(folder, tmp_path / "mine", layers="-1")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "name, data, flags, message",
+    [
+        ("empty", b"", {}, "holds no text"),
+        ("blank", b"\n \n\t\n", {}, "blank: holds no text; give a file with a text a line"),
+        ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: holds no text"),
+        ("gz", b"\x1f\x8b\x08text", {}, "compressed, or not UTF-8"),
+        ("utf16", "the men".encode("utf-16"), {}, "not UTF-8"),
+        ("few", b"a\nb\n", {"output_file": "OUT@3"}, "3 shards, but the input has 2 lines"),
+        ("bad", b'{"text": "a"}\n{"text"\n', {"input_format": "jsonl"}, "bad, line 2: not JSON"),
+        ("list", b"[1]\n", {"input_format": "jsonl"}, "line 1: not a JSON object"),
+        ("field", b'{"body": "a"}\n', {"input_format": "jsonl"}, "no field 'text'; give one of its fields as --text"),
+        ("type", b'{"text": 3}\n', {"input_format": "jsonl"}, "line 1: the field 'text' must be a string"),
+        ("id", b'{"text": "a"}\n', {"input_format": "jsonl", "id_field": "id"}, "as --id_field: 'text'"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, name, data, flags, message):
+    path = tmp_path / name
+    path.write_bytes(data)
+    output = flags.get("output_file", "OUT").replace("OUT", f"{tmp_path}/out")
+    flags = {key: value for key, value in flags.items() if key != "output_file"}
+    with pytest.raises(InputError, match=message):
+        extracted(folder, output, input_file=str(path), **flags)
+    assert list(tmp_path.iterdir()) == [path]  # so the command runs once the file is mended
+
+
+def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
+    path = tmp_path / "input"
+    path.write_bytes(b"the men\n" + b"said " * 50 + b"\nall \xff\xfe of\r\nit")
+    (data,) = extracted(folder, tmp_path / "out", input_file=str(path), layers="-1")
+    entries = [json.loads(line) for line in data.splitlines()]
+    assert [len(entry["features"]) for entry in entries] == [5, 24, 4, 3]
+    assert "1 of 4 texts are longer than --max_seq_length=24 and were cut off" in caplog.text
+    assert "bytes that are not UTF-8 were dropped in 1 of 4 lines" in caplog.text
+    facts = json.loads((tmp_path / "out.manifest.json").read_text())
+    assert (facts["lines"], facts["truncated"], facts["damaged"], facts["tokens"]) == (4, 1, 1, 36)
+
+
+def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "bert_tf.features.parquet", raising=False)
+    with pytest.raises(InputError, match=r"pip install 'bert_tf\[parquet\]'"):
+        extracted(folder, tmp_path / "out", output_format="parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["tfrecord", "parquet"])  # what other libraries write
+def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+        with pytest.raises((OSError, tf.errors.OpError)):
+            extracted(folder, tmp_path / "out", output_format=form, layers="-1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old)
+    assert not (tmp_path / "out").exists()
+    assert not [path for path in tmp_path.rglob("*") if ".tmp-" in path.name]
+    extracted(folder, tmp_path / "out", output_format=form, layers="-1")
+
+
+def test_too_little_room_is_told_after_the_first_part(folder, tmp_path, monkeypatch):
+    usage = type(parts.shutil.disk_usage("/"))(10, 10, 0)
+    monkeypatch.setattr(parts.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(InputError, match=r"has 0.0 GB free, but about .* are needed"):
+        extracted(folder, tmp_path / "out")
+
+
+def command(folder, output, how=("-m",), **flags):
+    given = {"input_file": folder / "input.txt", "init_checkpoint": folder / "model", "output_file": output, **flags}
+    return [sys.executable, *how, "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_to_the_same_bytes(folder, tmp_path):
+    big = tmp_path / "big.txt"
+    big.write_text((folder / "input.txt").read_text() * 40)
+    flags = {"layers": -1, "num_workers": 2, "input_file": big, "max_seq_length": 24}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    output = tmp_path / "out.jsonl"
+    # this returns when its workers have ended, too
+    parts = f"{output}.work/parts"
+    words = command(folder, output, ("-c", KILLED_JOB, f"{parts}/*.json"), **flags)
+    killed = subprocess.run(words, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert 2 <= len(list(pathlib.Path(parts).glob("*.json"))) < 94
+    subprocess.run(command(folder, output, **flags), env=environment, check=True, capture_output=True)
+    whole = subprocess.run(
+        command(folder, tmp_path / "whole.jsonl", **flags), env=environment, check=True, capture_output=True, text=True
+    )
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    said = [line for line in whole.stderr.splitlines() if "/s" not in line]  # progress, if it takes long
+    assert "wrote vectors of" in whole.stderr and len(said) <= 5
+
+
+_MEMORY = """
+import resource, sys
+from bert_tf import extract_features
+sys.argv = ["extract_features", *sys.argv[1:]]
+try:
+    extract_features.run()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMATS)
+def test_memory_does_not_grow_with_the_text(folder, tmp_path, form):
+    peaks = []
+    for times in (20, 200):
+        big = tmp_path / f"{times}.txt"
+        big.write_text((folder / "input.txt").read_text() * times)
+        flags = {"layers": -1, "num_workers": 1, "input_file": big, "output_format": form, "max_seq_length": 24}
+        words = command(folder, tmp_path / f"out{times}", **flags)[3:]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-c", _MEMORY, *words], env=environment, check=True, capture_output=True, text=True
+        )
+        peaks.append(int(done.stdout.split()[-1]) / 1024)
+    size = (tmp_path / "out200").stat().st_size / 2**20
+    entries = manifest.read_manifest(str(tmp_path / "out200.manifest.json"))
+    assert entries["texts"] == 200 * LINES and size > 25
+    assert peaks[1] - peaks[0] < 20, (peaks, size)
+
+
+def test_a_missing_gpu_is_one_line(folder, tmp_path):
+    settings = FeaturesSettings(
+        input_file=f"{folder}/input.txt", init_checkpoint=f"{folder}/model", output_file=f"{tmp_path}/out", num_gpus=1
+    )
+    with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; drop the flag"):
+        extract_features.main(settings)
+
+
+def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_path, monkeypatch):
+    """All but the device itself: the processor stands for the GPU that TensorFlow is made to report."""
+    config, chosen = tf.config, []
+    gpu = config.list_physical_devices("CPU")[:1]
+    monkeypatch.setattr(config, "list_physical_devices", lambda kind=None: gpu * (kind == "GPU"))
+    monkeypatch.setattr(config, "get_visible_devices", lambda kind=None: gpu * (kind == "GPU"))
+    monkeypatch.setattr(config, "set_visible_devices", lambda *devices: chosen.append(devices))
+    monkeypatch.setattr(config.experimental, "set_memory_growth", lambda *arguments: chosen.append(arguments))
+    sizes = []
+    batches = packed_encoder._packed
+    monkeypatch.setattr(
+        packed_encoder, "_packed", lambda *arguments: sizes.append(arguments[3:]) or batches(*arguments)
+    )
+    flags = {"output_format": "npz", "layers": "-1,0", "batch_size": 64}
+    runner = make_runner("local", num_workers=None, spark_master="", num_gpus=1)
+    on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
+    assert chosen == [(gpu, "GPU"), (gpu[0], True)]
+    assert max(rows * width for rows, width in sizes) > 1024, "batches are those of a GPU"
+    monkeypatch.undo()
+    on_cpu = extracted(folder, tmp_path / "cpu", **flags)
+    for ours, theirs in zip(map(_values, on_gpu), map(_values, on_cpu), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def _values(data: bytes) -> np.ndarray:
+    """All values of a shard in npz."""
+    with np.load(io.BytesIO(data)) as arrays:
+        return arrays["values"].ravel()
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"dtype": "float16"}, "--dtype=float16 is for compact formats"),
+        ({"alignment": True, "output_format": "npz"}, "--alignment is for tokens"),
+        ({"id_field": "id"}, "--id_field is for --input_format=jsonl"),
+        ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one process"),
+        ({"spark_master": "local"}, "needs --runner=spark"),
+        ({"batch_size": 0}, "--batch_size=0: must be above 0"),
+        ({"output_file": "x.npz@2", "output_format": "jsonl"}, r"x.npz@2: .npz contradicts the format jsonl; rename"),
+        ({"output_file": "x.JSONL", "output_format": "parquet"}, "x.JSONL: .jsonl contradicts the format parquet"),
+        ({"output_file": "a.npz, b.tfrecord"}, "=b.tfrecord: .tfrecord contradicts the format npz"),
+        ({"output_file": "x.csv"}, "=x.csv: .csv is not written; name it .jsonl, .tfrecord, .npz, .parquet"),
+    ],
+)
+def test_contradicting_flags_are_one_line(flags, message):
+    with pytest.raises(InputError, match=message):
+        FeaturesSettings(**{"input_file": "a", "output_file": "b", "init_checkpoint": "c", **flags})
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [("x.npz", "npz"), ("x.npz@3", "npz"), ("a/x.tfrecords", "tfrecord"), ("x.parquet, y.parquet", "parquet"),
+     ("x.json", "jsonl"), ("x.txt", "jsonl"), ("x", "jsonl"), ("v1.2@2", "jsonl"), ("npz", "jsonl")],
+)  # fmt: skip
+def test_the_end_of_the_outputs_name_decides_its_format(name, form):
+    for given in ({"output_file": name}, {"output_file": "x", "output_format": form}):
+        assert FeaturesSettings(input_file="a", init_checkpoint="c", **given).output_format == form

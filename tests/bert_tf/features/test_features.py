@@ -1,0 +1,320 @@
+"""Vectors of texts in Python, beside the encoder on one row at a time and a plain alignment of characters."""
+
+import json
+import logging
+import re
+
+import numpy as np
+import pytest
+
+from bert_tf.core import progress_bar
+from bert_tf.core.errors import InputError
+from bert_tf.features import model, packed_encoder
+from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.features.pooling import Pooling, pooling_of
+from bert_tf.features.texts import read_texts, text_of_line
+from bert_tf.jobs.line_ranges import LineRange, plan_sources
+from bert_tf.jobs.parts import PartTask, _groups
+from bert_tf.settings import FeaturesSettings
+from bert_tf.text.packing import pack
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.conftest import WORDS
+
+# Accents, an emoji, a combining mark, Chinese, a control character, an unknown word, nothing at all.
+TEXTS = [
+    "Which one of them was it?", "the CAFÉ, né \U0001f600 it was", "cafe\u0301s and 中文 at 3",
+    "\tnow\u00a0then\x01over  ", "", "said " * 60, "them.their,there", "ẞ İt \u200bwas",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, vocab_file):
+    """A folder with a checkpoint of three layers, and its encoder."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    return str(folder), write_pretrained(folder, vocab_file).encoder
+
+
+@pytest.fixture(scope="module")
+def extractor(pretrained):
+    return FeatureExtractor(pretrained[0], layers="-1,0,2,-3", max_seq_length=24)
+
+
+def alone(encoder, tokenizer, texts, length):
+    """The layers of each text in a padded row of its own, the embeddings first: N times [tokens, layers, H]."""
+    pairs = [(text, "") if isinstance(text, str) else text for text in texts]
+    a, b = (tokenizer.encode([pair[segment] for pair in pairs]) for segment in (0, 1))
+    rows = pack(a, b, max_seq_length=length, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    outputs = encoder(rows)
+    layers = np.stack([outputs["embedding_output"], *outputs["encoder_outputs"]], axis=2)
+    return [row[:used] for row, used in zip(layers, rows["input_mask"].numpy().sum(axis=1), strict=True)]
+
+
+def watch(extractor, monkeypatch):
+    """Returns a list that gets the mask of each batch."""
+    masks, compute = [], extractor._encode._compute
+
+    def watched(batch):
+        masks.append(batch["input_mask"].numpy())
+        return compute(batch)
+
+    monkeypatch.setattr(extractor._encode, "_compute", watched)
+    return masks
+
+
+def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, rng.integers(0, 40))) for _ in range(80)]
+    texts += [(a, b) for a, b in zip(texts[:20], texts[20:40], strict=True)]
+    expected = alone(pretrained[1], extractor.tokenizer, texts, 24)
+    for features, layers in zip(extractor.tokens(texts), expected, strict=True):
+        np.testing.assert_allclose(features.values, layers[:, [3, 0, 2, 1]], atol=2e-5)
+
+
+def test_rows_are_packed_and_layers_above_the_highest_are_gone(pretrained, monkeypatch):
+    monkeypatch.setattr(packed_encoder, "_WIDTHS", (16,))
+    extractor = FeatureExtractor(pretrained[0], layers="1,0", max_seq_length=40)
+    masks = watch(extractor, monkeypatch)
+    extractor.tokens(["the of"] * 60)
+    # four tokens each: four texts share the 16 positions of a row
+    assert [mask.shape for mask in masks] == [(64, 16)]
+    assert masks[0].sum(axis=1).tolist() == [16] * 15 + [0] * 49
+    assert len(model.load(extractor.settings).blocks) == 1
+
+
+def test_tokens_know_their_word_and_characters(extractor):
+    text = "The men's CAFÉ, \U0001f600 only-most waters"
+    (features,) = extractor.tokens([text])
+    assert features.tokens[0] == "[CLS]" and features.tokens[-1] == "[SEP]"
+    for name in ("words", "starts", "ends"):
+        assert getattr(features, name)[0] == getattr(features, name)[-1] == -1
+    expected_words = re.findall(r"\w+|[^\w\s]", text)
+    spans = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+    assert [text[s:e] for s, e in spans] == expected_words
+    for token, word, start, end in list(
+        zip(features.tokens, features.words, features.starts, features.ends, strict=True)
+    )[1:-1]:
+        first, last = spans[word]
+        assert first <= start < end <= last
+        if token != "[UNK]":
+            assert text[start:end].lower().replace("é", "e") == token.removeprefix("##")
+    assert sorted(set(features.words[1:-1].tolist())) == list(range(len(spans)))
+    # each word is covered from its first to its last character
+    for number, span in enumerate(spans):
+        own = features.words == number
+        assert (features.starts[own].min(), features.ends[own].max()) == span
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_character_offsets_are_the_byte_offsets_of_the_tokenizer(extractor, text):
+    ids, starts, ends = (each.values.numpy()[:22] for each in extractor.tokenizer.encode_with_offsets([text]))
+    (features,) = extractor.tokens([text])
+    assert features.tokens[1:-1] == extractor.tokenizer.to_tokens(ids)
+    data = text.encode()
+    assert features.starts[1:-1].tolist() == [len(data[:at].decode()) for at in starts]
+    assert features.ends[1:-1].tolist() == [len(data[:at].decode()) for at in ends]
+
+
+def test_the_second_of_a_pair_counts_its_own_words_and_characters(extractor):
+    (features,) = extractor.tokens([("the man", "all, now")])
+    assert features.tokens == ["[CLS]", "the", "man", "[SEP]", "all", ",", "now", "[SEP]"]
+    assert features.words.tolist() == [-1, 0, 1, -1, 0, 1, 2, -1]
+    assert features.starts.tolist() == [-1, 0, 4, -1, 0, 3, 5, -1]
+    assert features.segment_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("mode", ["cls", "mean", "max"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_pooling_is_that_of_each_texts_tokens(mode, normalize):
+    values = np.random.default_rng(0).standard_normal([9, 2, 5]).astype(np.float32)
+    splits = np.array([0, 2, 3, 9])
+    pooled = Pooling(mode, normalize)(values, splits)
+    for number, (start, end) in enumerate([(0, 2), (2, 3), (3, 9)]):
+        own = values[start:end].astype(np.float64)
+        expected = {"cls": own[0], "mean": own.mean(axis=0), "max": own.max(axis=0)}[mode]
+        if normalize:
+            expected /= np.sqrt((expected**2).sum(axis=-1, keepdims=True))
+        np.testing.assert_allclose(pooled[number], expected, atol=1e-6)
+
+
+def sentence_transformer(folder, mode, *modules, length=20):
+    kinds = ["Transformer", "Pooling", *modules]
+    paths = ["", "1_Pooling", *(f"{index}_X" for index in range(2, len(kinds)))]
+    entries = [{"type": f"sentence_transformers.models.{k}", "path": p} for k, p in zip(kinds, paths, strict=True)]
+    (folder / "modules.json").write_text(json.dumps(entries))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **mode}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+
+
+def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
+    write_pretrained(tmp_path, vocab_file)
+    modes = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}
+    sentence_transformer(tmp_path, modes, "Normalize")
+    extractor = FeatureExtractor(tmp_path, sentence_vectors=True)
+    settings = extractor.settings
+    assert (settings.pooling, settings.normalize, settings.max_seq_length, settings.layers) == ("max", True, 20, "-1")
+    vectors = extractor.sentences(["the men", "all of it"])
+    assert vectors.shape == (2, 16)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    # version 6 keeps the length in the tokenizer's file
+    (tmp_path / "sentence_bert_config.json").write_text("{}")
+    for length, expected in ((18, 18), (10**30, 40)):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        assert FeatureExtractor(tmp_path, sentence_vectors=True).settings.max_seq_length == expected
+    # flags go first
+    own = FeatureExtractor(tmp_path, pooling="cls", max_seq_length=16).settings
+    assert (own.pooling, own.normalize, own.max_seq_length) == ("cls", None, 16)
+    sentence_transformer(tmp_path, {"pooling_mode": "mean"})
+    assert pooling_of(str(tmp_path)) == Pooling("mean", False)
+    for mode, modules, message in (
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, (), "mean_sqrt_len_tokens; only cls"),
+        (modes | {"pooling_mode_cls_token": True}, (), "cls_token and max_tokens"),
+        (modes, ("Dense",), "names Dense"),
+    ):
+        sentence_transformer(tmp_path, mode, *modules)
+        with pytest.raises(InputError, match=message):
+            pooling_of(str(tmp_path))
+
+
+def test_a_checkpoint_without_pooling_is_one_line(pretrained):
+    with pytest.raises(InputError, match=r"1_Pooling/config.json; give --pooling=cls, mean or max"):
+        FeatureExtractor(pretrained[0], sentence_vectors=True)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"layers": "-4"}, "no layer -4; give -3 to 3"),
+        ({"layers": "4"}, "no layer 4"),
+        ({"layers": "1,x"}, "'x' is not a whole number"),
+        ({"layers": "1,1"}, "twice"),
+        ({"layers": [-1, -1.5]}, "--layers=-1,-1.5: '-1.5' is not a whole number"),
+        ({"layers": 9}, "no layer 9"),
+        ({"max_seq_length": 41}, "beyond max_position_embeddings=40"),
+        ({"max_seq_length": 2}, "at least 3"),
+        ({"normalize": True}, "--normalize is for pooled vectors"),
+        ({"pooling": "sum"}, "must be one of cls, mean, max"),
+        ({"vocab": "x"}, "no such setting"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(pretrained, settings, message):
+    with pytest.raises(InputError, match=message):
+        FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
+
+
+@pytest.mark.parametrize("layers, found", [(-1, (-1,)), ([-1, 0], (-1, 0)), ((1,), (1,)), ("-1, 0", (-1, 0))])
+def test_layers_are_a_number_a_list_or_a_flags_text(pretrained, layers, found):
+    assert FeatureExtractor(pretrained[0], layers=layers).layers == found
+
+
+def test_vectors_of_many_texts_show_their_progress(extractor, monkeypatch, caplog):
+    monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("bert_tf.features.extractor._TEXTS", 2)
+    with caplog.at_level(logging.INFO, "absl"):
+        found = extractor.tokens(text for text in ["the men", "all", "of", "it", "said"])
+    assert len(found) == 5
+    counts = [message.split(" texts")[0] for message in caplog.messages if message.startswith("extracting")]
+    assert counts == ["extracting: 2 of 5", "extracting: 4 of 5", "extracting: 5 of 5"]
+
+
+@pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
+def test_a_text_that_is_none_is_refused(extractor, texts):
+    with pytest.raises(InputError, match=r"texts\[\d\]"):
+        extractor.tokens(texts)
+
+
+@pytest.mark.parametrize("texts", ["a text", {"a"}, {"a": "b"}, np.array([["a", "b"]]), np.array("a")])
+def test_texts_that_are_no_list_are_refused_not_taken_apart(extractor, texts):
+    with pytest.raises(InputError, match=f"texts: is of type {type(texts).__name__}; give a list"):
+        extractor.tokens(texts)
+
+
+def test_pooled_vectors_need_a_pooling_and_no_texts_are_no_vectors(extractor, pretrained):
+    with pytest.raises(InputError, match="no pooling"):
+        extractor.sentences(["a"])
+    assert FeatureExtractor(pretrained[0], pooling="mean").sentences([]).shape == (0, 16)
+    assert extractor.tokens([]) == []
+
+
+@pytest.mark.parametrize(
+    "line, segments, starts",
+    [
+        ("  the men \r", ("the men",), (2,)),
+        ("a ||| b", ("a", "b"), (0, 6)),
+        (" a ||| b ||| c", ("a ||| b", "c"), (1, 13)),
+        ("a ||| ", ("a |||",), (0,)),
+        ("a|||b", ("a|||b",), (0,)),
+        ("", ("",), (0,)),
+    ],
+)
+def test_a_line_is_split_as_the_original_does(line, segments, starts):
+    text = text_of_line(line, 5)
+    # the original's lines, from extract_features.py's documented rule: the last " ||| " of the stripped line
+    found = re.match(r"^(.*) \|\|\| (.*)$", line.strip())
+    assert text.segments == (found.groups() if found else (line.strip(),)) == segments
+    assert text.starts == starts
+    assert all(line[start:].startswith(segment) for segment, start in zip(segments, starts, strict=True))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("sizes", [(1000,), (1, 700, 0, 65)])
+@pytest.mark.parametrize("ends", [True, False])
+def test_sources_hold_every_line_once(tmp_path, sizes, shards, ends):
+    files, lines = [], []
+    for number, size in enumerate(sizes):
+        own = [f"{number} {line} {'x' * (line % 90)}" for line in range(size)]
+        path = tmp_path / f"{number}.txt"
+        path.write_text("\n".join(own) + ("\n" if ends and own else ""))
+        files.append(str(path))
+        lines += own
+    sources = plan_sources(files, shards)
+    assert len(sources) >= shards
+    settings = FeaturesSettings(input_file="x", output_file="y", init_checkpoint="z")
+    texts = [text for source in sources for text in read_texts(source, settings)]
+    assert [text.segments[0] for text in texts] == [line.strip() for line in lines]
+    assert [text.line for text in texts] == list(range(len(lines)))
+    assert sum(source.lines for source in sources) == len(lines)
+
+
+def test_the_number_of_sources_is_bounded(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n" * 300_000)
+    sources = plan_sources([str(path)], 1)
+    assert 512 <= len(sources) <= 2048 and sum(source.lines for source in sources) == 300_000
+
+
+def test_many_shards_get_a_source_each(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n" * 60_000)
+    sources = plan_sources([str(path)], 9000)
+    assert len(sources) >= 9000 and sum(source.lines for source in sources) == 60_000
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 40])
+def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        lines = rng.integers(1, 60, rng.integers(shards, 90))
+        tasks = [PartTask(LineRange("", 0, 0, int(each), 0, 0), str(i), None, "") for i, each in enumerate(lines)]
+        groups = _groups(tasks, shards)
+        assert [task for group in groups for task in group] == tasks
+        assert len(groups) == shards and all(groups)
+        sizes = [sum(task.source.lines for task in group) for group in groups]
+        # at most two parts from the mean, unless there are too few parts
+        if len(lines) > 4 * shards:
+            assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()
+
+
+def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
+    monkeypatch.setattr(packed_encoder, "_WIDTHS", (8,))
+    monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 160)
+    extractor = FeatureExtractor(pretrained[0], layers="-1", max_seq_length=40)
+    masks = watch(extractor, monkeypatch)
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(WORDS, length)) for length in (*rng.integers(0, 5, 80), 12, 20, 37)]
+    found, expected = extractor.tokens(texts), alone(pretrained[1], extractor.tokenizer, texts, 40)
+    for features, layers in zip(found, expected, strict=True):
+        np.testing.assert_allclose(features.values, layers[:, [3]], atol=2e-5)
+    assert masks[0].shape == (4, 40) and {mask.shape for mask in masks[1:]} == {(20, 8)}
+    # all batches but the last one are nearly full
+    assert min(mask.mean() for mask in masks[:-1]) > 0.85

@@ -1,0 +1,77 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.modeling.heads import pool_tokens
+from bert_tf.runs import run_checkpoints
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.classification.reading import Reading
+from tests.bert_tf.classification import make_task
+
+CONFIG = BertConfig(
+    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+    max_position_embeddings=16, initializer_range=0.2,
+)  # fmt: skip
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
+
+
+def formula(x: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
+    """In float64, a row at a time. The mean is that of sentence-transformers: over the tokens of the mask."""
+    rows = [row[seen == 1] for row, seen in zip(x.astype(np.float64), mask, strict=True)]
+    return np.array([row.mean(axis=0) if pooling == "mean" else row.max(axis=0) for row in rows])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_pooling_is_its_formula_over_the_tokens_without_padding(pooling):
+    x = np.random.default_rng(0).normal(-3, 1, (3, 5, 8)).astype(np.float32)  # below 0, so that padding would show
+    pooled = pool_tokens(tf.constant(x), tf.constant(MASK, tf.int32), pooling)
+    np.testing.assert_allclose(pooled, formula(x, MASK, pooling), rtol=1e-6)
+    assert (
+        pool_tokens(tf.constant(x), tf.zeros([3, 5], tf.int32), pooling).numpy().tolist() == np.zeros([3, 8]).tolist()
+    )
+
+
+def test_the_mean_of_bfloat16_is_computed_in_float32():
+    x = tf.constant(np.random.default_rng(0).normal(1, 0.01, (1, 512, 4)), tf.bfloat16)
+    pooled = pool_tokens(x, tf.ones([1, 512], tf.int32), "mean")
+    assert pooled.dtype == tf.bfloat16
+    expected = tf.cast(tf.constant(tf.cast(x, tf.float32).numpy().astype(np.float64).mean(axis=1)), tf.bfloat16)
+    np.testing.assert_array_equal(tf.cast(pooled, tf.float32), tf.cast(expected, tf.float32))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_a_classifier_maps_the_pooled_vector(pooling):
+    task = dataclasses.replace(make_task(3), reading=Reading(pooling=pooling))
+    assert task.parameters == {"has_pairs": True, "pooling": pooling, "long_text": "truncate", "window_stride": 0}
+    model = FineTunedBert(CONFIG, task.head)
+    inputs = {"input_ids": tf.constant(np.arange(15).reshape(3, 5) + 1), "input_mask": tf.constant(MASK, tf.int32)}
+    outputs = model(inputs)
+    pooled = outputs["pooled_output"].numpy()
+    if pooling != "cls":
+        pooled = formula(outputs["sequence_output"].numpy(), MASK, pooling)
+    expected = pooled @ model.head.dense.kernel.numpy() + model.head.dense.bias.numpy()
+    np.testing.assert_allclose(outputs["logits"], expected, atol=1e-5)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(inputs, training=True)["logits"] ** 2)
+    assert all(
+        g is not None for g in tape.gradient(loss, model.head.trainable_variables + model.encoder.blocks[0].weights)
+    )
+
+
+def test_a_format_whose_classifier_reads_cls_is_refused_for_another_pooling(tmp_path):
+    task = dataclasses.replace(make_task(3), reading=Reading(pooling="mean"))
+    checkpoint = tf.train.Checkpoint(model=FineTunedBert(CONFIG, task.head), global_step=tf.Variable(1, dtype=tf.int64))
+    run_checkpoints.save(str(tmp_path), checkpoint, 1)
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    description.write(str(tmp_path), description.describe(task, True, 16))
+    with pytest.raises(
+        InputError, match="its classifier reads the pooled .CLS., but .* was trained with --pooling=mean"
+    ):
+        convert_checkpoint(ConversionSettings(input=str(tmp_path), output=f"{tmp_path}/hf", format="hugging_face"))

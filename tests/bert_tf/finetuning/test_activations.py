@@ -1,0 +1,47 @@
+"""Stored activations are those that the encoder gives, whatever the batches and parts that they were computed in."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import activations
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.tagging import make_task, sentences
+
+CONFIG = BertConfig(
+    300, 16, 4, 2, 32, max_position_embeddings=24, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+    initializer_range=0.3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("features", ["embeddings", pytest.param("weighted_sum_last_four", marks=pytest.mark.slow)])
+def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path, monkeypatch, caplog, features):
+    monkeypatch.setattr(activations, "_PART_BYTES", 3000)
+    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
+    tokenizer = BertTokenizer(vocab_file)
+    task = make_task(features=features, lstm_size=4, activations_dir=str(tmp_path))
+    found = sentences(tokenizer.vocabulary, 30, longest=30)
+    split = encoded_split(task, found, tokenizer, 24)
+    model = FineTunedBert(CONFIG, task.head)
+    strategy = tf.distribute.get_strategy()
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        stored = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
+    assert f"running the encoder over dev: {len(split)} of {len(split)} rows" in caplog.text
+    assert len(stored.activations.parts) > 2 and len(split) > len(found)
+    inputs = task.model_inputs(split.columns, tokenizer, 24)
+    expected = model.activations(inputs).numpy()
+    rows = np.random.default_rng(0).permutation(len(split))
+    dataset = tf.data.Dataset.from_tensors(tf.constant(rows)).map(stored.activations.of_rows)
+    got = next(iter(dataset)).numpy()
+    for place, row in enumerate(rows):
+        count = stored.lengths[row]
+        assert count == int(tf.reduce_sum(inputs["read_mask"][row]))
+        np.testing.assert_allclose(got[place, :count], expected[row, :count], atol=5e-3)
+        assert not np.any(got[place, count:])
+    model.encoder.embeddings.weights[0].assign_add(tf.ones_like(model.encoder.embeddings.weights[0]))
+    again = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
+    assert set(again.activations.parts).isdisjoint(stored.activations.parts), "other weights have other activations"

@@ -1,0 +1,100 @@
+"""What a run says of its data before it begins."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning import data_summary
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_task import ChoiceTask
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.reading import Reading
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_file import Answer, Question
+from bert_tf.tasks.questions.squad_task import SquadTask
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf import tagging
+from tests.bert_tf.classification import make_task
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+def said(caplog, task, tokenizer, length=16, do_train=True, **splits):
+    """The lines of a run, and the warnings among them."""
+    settings = types.SimpleNamespace(
+        max_seq_length=length, do_train=do_train, sweep=False, train_batch_size=4, num_train_epochs=2.0
+    )
+    encoded = {name: encoded_split(task, examples, tokenizer, length) for name, examples in splits.items()}
+    config = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=64)
+    caplog.clear()
+    data_summary.log(types.SimpleNamespace(settings=settings, task=task, splits=encoded, config=config))
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    return [text for _, text in lines], [text for level, text in lines if level == "WARNING"]
+
+
+def texts(*words):
+    return [Example("the man " * (count // 2) + "the" * (count % 2), None, str(count % 2)) for count in words]
+
+
+def test_each_split_has_its_counts_steps_and_lengths(tokenizer, caplog):
+    task = make_task(2, has_pairs=False)
+    lines, warnings = said(caplog, task, tokenizer, train=texts(*range(1, 11), 10, 10), dev=texts(2, 3))
+    assert lines == [
+        "train: 12 examples, 6 steps of 4; tokens: median 8, 95% up to 12, longest 12; none truncated",
+        "dev: 2 examples; tokens: median 4, 95% up to 5, longest 5; none truncated",
+    ]
+    assert not warnings
+
+
+def test_lost_text_is_counted_and_the_remedy_named(tokenizer, caplog):
+    task = make_task(2, has_pairs=False)
+    lines, warnings = said(caplog, task, tokenizer, train=texts(*[2] * 30, 20))
+    assert "longest 22; 3.2% truncated" in lines[0]
+    assert len(warnings) == 0, "six of 142 tokens"
+    lines, (warning,) = said(caplog, task, tokenizer, train=texts(2, 2, 30))
+    assert "longest 32; 33.3% truncated" in lines[0]
+    assert warning == (
+        "train: 33% of the examples are truncated, and 40% of the tokens are lost; give a larger --max_seq_length, or "
+        "--long_text=window, or --long_text=head_tail"
+    )
+    _, (warning,) = said(caplog, task, tokenizer, do_train=False, test=texts(30))
+    assert "test: 100% of the examples" in warning and "train with a larger --max_seq_length" in warning
+    _, (warning,) = said(caplog, task, tokenizer, 64, train=texts(*[200] * 4))
+    assert "lost; give --long_text=window" in warning, "the model has 64 positions"
+
+
+def test_pairs_count_both_texts(tokenizer):
+    example = Example("the " * 10, "man " * 10, "0")
+    split = encoded_split(make_task(2), [example, Example("the", "man", "0"), Example("the", "", "1")], tokenizer, 16)
+    np.testing.assert_array_equal(data_summary.lost_tokens(split, 16), [7, 0, 0])
+
+
+@pytest.mark.parametrize("long_text", ["head_tail", "window"])
+def test_what_the_user_has_chosen_is_stated_without_a_warning(tokenizer, caplog, long_text):
+    task = dataclasses.replace(make_task(2, has_pairs=False), reading=Reading(long_text=long_text))
+    lines, warnings = said(caplog, task, tokenizer, train=texts(*[30] * 8))
+    assert not warnings
+    assert ("100.0% truncated" in lines[0]) == (long_text == "head_tail")
+    assert ("8 examples in 32 rows" in lines[0]) == (long_text == "window")
+
+
+def test_other_kinds_name_their_units(tokenizer, caplog):
+    context = "the man said so " * 6
+    questions = [Question(str(i), "what ?", context, (Answer("man", 4),)) for i in range(4)]
+    squad = SquadTask((), "", Decoding(), doc_stride=4, max_query_length=8)
+    lines, warnings = said(caplog, squad, tokenizer, train=questions)
+    assert lines[0].startswith("train: 4 questions in ") and " windows, " in lines[0] and not warnings
+    choices = [ChoiceExample("the man", "said", ("so", "no " * 20), 0)] * 4
+    lines, warnings = said(caplog, ChoiceTask("", {}), tokenizer, train=choices)
+    assert lines[0].startswith("train: 4 examples in 8 choices, ") and "100.0% truncated" in lines[0]
+    assert warnings[0].endswith("give a larger --max_seq_length")
+    sentences = tagging.sentences(tokenizer.vocabulary, 8)
+    lines, warnings = said(caplog, tagging.make_task(), tokenizer, train=sentences)
+    assert lines[0].startswith("train: 8 sentences") and not warnings

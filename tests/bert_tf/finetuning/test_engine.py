@@ -1,0 +1,198 @@
+"""A task of another shape than classification: two rows for each example, a label for each token, its own files."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description, engine
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.task import LOSS, Split, Task, tokenize
+from bert_tf.modeling.layers import Dense
+from bert_tf.runs import latest
+from bert_tf.settings import FineTuningSettings
+from bert_tf.text.packing import pack
+from bert_tf.training.metrics import Form, Metric
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+
+
+class TokenHead(Dense):
+    reads = "sequence_output"
+
+    def call(self, x, training=False, seed=None):
+        return tf.cast(super().call(x), tf.float32)  # [B, S, 2]
+
+
+class FindTheWord(Task):
+    """Marks the tokens "the" in a line. The two rows of an example are the halves of its line."""
+
+    kind, name, labels = "find", "toy", ("other", "the")
+    metrics = (LOSS, Metric("token_accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def files_of(self, split):
+        return [f"{self.folder}/{split}.txt"]
+
+    def read_files(self, split):
+        return open(self.files_of(split)[0]).read().splitlines()
+
+    def encode(self, examples, tokenizer, max_seq_length):
+        halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]
+        tokens = tokenize(halves, tokenizer)
+        the = tokenizer.vocabulary.index("the")
+        labels = tf.cast(tokens == the, tf.int32).to_tensor(shape=[None, max_seq_length - 2])
+        return {
+            "tokens": tokens,
+            "label_ids": tf.pad(labels, [[0, 0], [1, 1]]),
+            "example_ids": np.arange(len(halves)) // 2,
+        }
+
+    def model_inputs(self, columns, tokenizer, max_seq_length):
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+        return pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+
+    def head(self, config):
+        return TokenHead(config.hidden_size, 2, config)
+
+    def weights(self, batch):
+        return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["input_mask"], tf.float32)
+
+    def losses(self, logits, batch):
+        right = tf.argmax(logits, -1, tf.int32) == batch["label_ids"]
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], logits)
+        return {"loss": loss, "token_accuracy": tf.cast(right, tf.float32)}
+
+    def prediction(self, logits, batch):
+        return tf.argmax(logits, -1, tf.int32) * batch["input_mask"]
+
+    def scores(self, split, predictions):
+        return {"exact_rows": float(np.mean(np.all(predictions == split.columns["label_ids"].numpy(), axis=1)))}
+
+    def write_predictions(self, folder, split, predictions):
+        found = np.bincount(split.example_ids, predictions.sum(axis=1)).astype(int)
+        with open(f"{folder}/found.json", "w") as file:
+            json.dump(dict(zip(split.examples, found.tolist(), strict=True)), file)
+        return [f"{folder}/found.json"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy")
+    lines = [" ".join(("the" if (i + j) % 3 == 0 else "man") for j in range(4 + 2 * (i % 3))) for i in range(12)]
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    config = BertConfig(
+        300, 16, 1, 2, 32, max_position_embeddings=16, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(folder, vocab_file, output_dir, *more: str) -> FineTuningSettings:
+    return parse(
+        FineTuningSettings,
+        [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
+         "--max_seq_length=16", "--train_batch_size=10", "--num_train_epochs=20", "--learning_rate=1e-2", *more],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(folder, vocab_file, tmp_path_factory):
+    output = tmp_path_factory.mktemp("trained")
+    do = ["--do_train", "--do_eval", "--do_predict"]
+    return output, run_finetuning(settings(folder, vocab_file, output, *do), FindTheWord(folder))
+
+
+def test_a_task_of_another_shape_is_trained_evaluated_and_predicted(folder, trained):
+    output, scores = trained
+    assert scores.keys() == {"exact_rows", "loss"} and scores["exact_rows"] == 1.0 and scores["loss"] < 0.1
+    assert "eval_exact_rows = 1.0" in (output / "eval_results.txt").read_text()
+    found = json.loads((output / "found.json").read_text())
+    assert found == {line: line.split().count("the") for line in (folder / "test.txt").read_text().splitlines()}
+    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    assert {"token_accuracy", "loss"} <= next(line for line in lines if line["split"] == "train").keys()
+
+
+def test_its_description_has_one_writer_and_reader(trained):
+    found = description.read(str(trained[0]))
+    assert found == TaskDescription("find", "toy", ("other", "the"), True, 16, {})
+
+
+@pytest.mark.slow
+def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
+    run = settings(folder, vocab_file, tmp_path, "--do_train", "--num_train_epochs=8", "--save_checkpoints_steps=7")
+    run_finetuning(run, FindTheWord(folder))
+
+    def values():
+        reader = tf.train.load_checkpoint(f"{tmp_path}/ckpt-19")  # 24 rows * 8 epochs / 10
+        names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
+        return {name: reader.get_tensor(name) for name in names}
+
+    expected = values()
+    for path in [*tmp_path.glob("ckpt-19.*"), tmp_path / "checkpoint"]:
+        path.unlink()
+    assert latest.find(run.output_dir).position == (5, 20, 0)  # 14 steps of 10 rows, 24 rows an epoch
+    run_finetuning(run, FindTheWord(folder))
+    again = values()
+    assert again.keys() == expected.keys() and len(expected) > 20
+    for name, value in expected.items():
+        np.testing.assert_array_equal(again[name], value, err_msg=name)
+
+
+def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
+    with pytest.raises(InputError, match=r"step 48 of .* is of no use: its evaluation is not finite \(loss\)"):
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
+
+
+def test_the_first_examples_of_a_split_keep_all_their_rows():
+    columns = {"tokens": tf.ragged.constant([[1], [2, 3], [4], [5], [6]]), "label_ids": tf.range(5)}
+    split = Split("abc", columns, np.array([0, 0, 1, 2, 2]), np.array([3, 4, 3, 3, 3]))
+    for count, rows in ((1, 2), (2, 3), (3, 5), (9, 5)):
+        part = split.first(count)
+        assert (len(part), len(part.lengths), part.columns["tokens"].nrows()) == (rows, rows, rows)
+        np.testing.assert_array_equal(part.columns["label_ids"], np.arange(rows))
+
+
+@pytest.mark.slow
+def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
+    flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step, to weights that are finite
+    with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):
+        run_finetuning(settings(folder, vocab_file, tmp_path, *flags), FindTheWord(folder))
+
+
+def test_predictions_that_are_not_finite_are_not_written(folder, vocab_file, trained, monkeypatch):
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.full([24, 2], np.nan), 0.0))
+    monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
+    with pytest.raises(InputError, match=r"step 48 of .* is not finite \(predictions\)"):
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), FindTheWord(folder))
+
+
+def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):
+    with pytest.raises(
+        InputError, match="kind 'find' cannot be exported; known kinds are classification, regression, multi"
+    ):
+        export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "task.json: no such file"), ("{", "is damaged"), ('{"kind": "x"}', "is damaged"),
+     ('{"kind": 1, "task_name": "", "labels": [], "do_lower_case": true, "max_seq_length": 1, "parameters": {}}',
+      r"is damaged \(kind is 1\)")],
+)  # fmt: skip
+def test_a_missing_or_damaged_description_is_refused(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "task.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        description.read(str(tmp_path))

@@ -1,0 +1,325 @@
+"""Scores on dev data and on other data stand apart, and beside those of the best constant answer."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import evaluated_data
+from bert_tf.finetuning.task import Split
+from bert_tf.report import run_report
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.run_squad import main as run_squad
+from bert_tf.runs import evaluations
+from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_task import ChoiceTask
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.multi_label import MultiLabelTask
+from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
+from bert_tf.tasks.questions.squad_file import Answer, Question
+from bert_tf.tasks.questions.squad_task import SquadTask
+from bert_tf.tasks.tagging.conll_files import Sentence
+from bert_tf.training import metrics_file
+from export import sources
+from export.model_card import text as model_card
+from export.settings import ExportSettings
+from tests.bert_tf.tagging import make_task as tagging_task
+
+WORDS = {"good": "the man was well", "bad": "all of you"}
+
+
+def table(count, offset=0, labels=("good", "bad", "good"), column="label"):
+    rows = [(f"{WORDS[labels[i % len(labels)]]} {i + offset}", labels[i % len(labels)]) for i in range(count)]
+    return f"text,{column}\n" + "".join(f"{text},{label}\n" for text, label in rows)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "train.csv").write_text(table(24))
+    (folder / "dev.csv").write_text(table(9, 100))
+    (folder / "test.csv").write_text(table(12, 200, ("bad", "bad", "good")))
+    config = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=32, initializer_range=0.1)
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def run(inputs, vocab_file, output_dir, *more):
+    flags = [f"--bert_config_file={inputs}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
+             "--task_name=own", "--max_seq_length=16", "--train_batch_size=8", "--learning_rate=1e-3"]  # fmt: skip
+    return run_classifier(parse(ClassifierSettings, [*flags, *more]))
+
+
+@pytest.fixture(scope="module")
+def once(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train = ["--do_train", "--do_eval", "--num_train_epochs=2", "--eval_strategy=epoch"]
+    run(inputs, vocab_file, folder, f"--data_dir={inputs}", *train)
+    return folder
+
+
+@pytest.fixture
+def trained(once, tmp_path):
+    return shutil.copytree(once, tmp_path / "run")
+
+
+def rows_of(folder):
+    return [e for e in metrics_file.read(str(folder), "metrics.jsonl") if e["split"] not in ("start", "train")]
+
+
+def dev_files(folder):
+    return {name: (folder / name).read_text() for name in ("eval_results.txt", "dev_predictions.jsonl",
+                                                             "evaluations.json")}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", ["--do_eval --eval_data_path", "--do_predict --test_data_path"])
+def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, caplog, monkeypatch, flag):
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    before, dev = dev_files(trained), rows_of(trained)
+    assert [(row["split"], row["step"]) for row in dev] == [("dev", 3), ("dev", 6)]
+    scores = run(inputs, vocab_file, trained, *f"{flag}={inputs}/test.csv".split())
+    assert dev_files(trained) == before, "nothing of the dev data is replaced"
+    *same, test = rows_of(trained)
+    assert same == dev and test["split"] == "test.csv" and test["data"].startswith("test.csv, 12 examples, ")
+    folder = trained / "evaluations" / "test.csv"
+    results = metrics_file.read_results(str(folder))
+    assert results["eval_accuracy"] == test["accuracy"] and results["global_step"] == test["step"]
+    assert not scores or scores["accuracy"] == test["accuracy"]
+    assert len((folder / "eval_predictions.jsonl").read_text().splitlines()) == 12
+    assert "own test.csv, step" in caplog.text and "test.csv is not the run's dev data" in caplog.text
+    lines = caplog.text.splitlines()
+    if "eval" in flag:
+        assert "test.csv: 12 examples; " in caplog.text and "predicting test.csv: 12 of 12 rows" in caplog.text
+        assert not [line for line in lines if " dev: " in line or "predicting dev" in line]
+    assert "accuracy 0.6667" in caplog.text and "always 'bad', the majority class" in caplog.text
+    page = run_report.write_or_refuse(str(trained))
+    page = open(page).read()
+    assert "dev: dev.csv, 9 examples; test.csv: 12 examples" in page
+    assert f"test.csv, step {test['step']}" in page and f"<h1>test.csv, step {test['step']}</h1>" in page
+    card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
+    before_test, of_test = card.split("## Scores on test.csv, which is not the dev data")
+    assert f"accuracy: {test['accuracy']}" in of_test
+    assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
+
+
+def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained):
+    """Also if it is a copy with another name, or is predicted instead of evaluated."""
+    for data in ("dev", "test"):
+        run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={inputs}/{data}.csv")
+        rows = rows_of(trained)
+        shutil.copy(inputs / f"{data}.csv", trained.parent / "copy.csv")
+        run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={trained.parent}/copy.csv")
+        assert rows_of(trained) == rows
+        run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={inputs}/{data}.csv")
+        assert rows_of(trained) == rows
+
+
+def test_other_data_of_the_same_name_has_another_series(inputs, vocab_file, trained, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dev.csv").write_text(table(8, 300, ("bad", "good", "bad") if folder == "a" else ("bad",)))
+        run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path / folder}")
+    series = list(dict.fromkeys(row["split"] for row in rows_of(trained)))
+    assert series[:2] == ["dev", "dev.csv"] and series[2].startswith("dev.csv ") and len(series) == 3
+    page = open(run_report.write_or_refuse(str(trained))).read()
+    assert all(f"{name}, step" in page and f"<h1>{name}, step" in page for name in series)
+    assert f"; {series[2]}: dev.csv, 8 examples" in page and series[2].replace(" ", "_") not in page, "one spelling"
+    card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
+    assert f"## Scores on {series[2]}, which" in card
+
+
+def test_changed_dev_data_is_said_to_have_changed(inputs, vocab_file, trained, tmp_path, caplog):
+    shutil.copy(inputs / "train.csv", tmp_path)
+    (tmp_path / "dev.csv").write_text(table(8, 300))
+    run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path}")
+    assert "dev.csv has changed since it became the run's dev data, or is another file" in caplog.text
+    assert "of that name (9 examples then, 8 now); its results are in" in caplog.text
+    assert "is not the run's dev data" not in caplog.text
+
+
+def test_data_that_is_evaluated_and_predicted_is_scored_once(inputs, vocab_file, trained, caplog):
+    paths = (f"--eval_data_path={inputs}/test.csv", f"--test_data_path={inputs}/test.csv")
+    run(inputs, vocab_file, trained, "--do_eval", "--do_predict", *paths)
+    assert caplog.text.count("own test.csv, step") == caplog.text.count("is not the run's dev data") == 1
+    assert (trained / "test_predictions.tsv").exists()
+
+
+def test_the_report_shows_the_best_checkpoint_and_says_steps(trained):
+    folder, values = str(trained), {"pearson": (0.9, 0.1), "spearman": (0.2, 0.8), "loss": (0.5, 0.4)}
+    data = evaluations.read(folder).data
+    rows = {step: {name: value[i] for name, value in values.items()} for i, step in enumerate((3, 6))}
+    evaluations.write(folder, evaluations.Evaluations("pearson", True, 0, data, rows))
+    for step, scores in rows.items():
+        metrics_file.record(folder, "dev", step, {"data": data, **scores})
+    metrics_file.write_results(folder, {"eval_pearson": 0.9, "global_step": 3})
+    page = open(run_report.write_or_refuse(folder)).read()
+    best, last = page.index("dev, step 3 (best pearson)"), page.index("dev, step 6 (last)")
+    assert best < last and "dev, best" not in page and " at step " not in page
+    row = page[page.index("pearson</td>") :].split("</tr>")[0]
+    assert row.index(">0.9") < row.index(">0.1"), "the columns are of one checkpoint each"
+    assert "<h1>dev, step 3</h1>" in page
+
+
+def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
+    data, out = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    shutil.copy(inputs / "config.json", data)
+    for number, split in enumerate(("train", "dev", "test")):
+        lines = [{"text": f"{WORDS['good' if i % 2 else 'bad']} {i + 100 * number}", "label": ["a", "b"][: i % 3]}
+                 for i in range(12)]  # fmt: skip
+        (data / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    more = ["--multi_label", f"--data_dir={data}"]
+    run(data, vocab_file, out, *more, "--do_train", "--do_eval", "--do_predict", "--tune_thresholds",
+        "--num_train_epochs=1")  # fmt: skip
+    thresholds = (out / "thresholds.json").read_text()
+    assert {row["split"] for row in rows_of(out)} == {"dev", "test.jsonl"}
+    labels = (out / "evaluations/test.jsonl/eval_labels.tsv").read_text().splitlines()[1:]
+    used = {row.split("\t")[1] for row in labels}
+    assert used == {repr(value) for value in json.loads(thresholds)["thresholds"].values()}
+    with pytest.raises(InputError, match=r"--tune_thresholds: chooses .* dev data \(dev.jsonl, 12"):
+        run(data, vocab_file, out, *more, "--do_eval", "--tune_thresholds", f"--eval_data_path={data}/test.jsonl")
+    assert (out / "thresholds.json").read_text() == thresholds
+    training = next(row for row in metrics_file.read(str(out), "metrics.jsonl") if row["split"] == "train")
+    assert "subset_accuracy_at_0.5" in training and "subset_accuracy" not in training, "dev has other thresholds"
+
+
+def test_a_run_without_dev_data_takes_the_first_that_is_evaluated(inputs, vocab_file, tmp_path, caplog):
+    run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_train", "--num_train_epochs=1")
+    run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_predict")
+    assert not evaluations.exists(str(tmp_path / "run")), "a prediction names no dev data"
+    run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_eval")
+    assert "the run's dev data is dev.csv, 9 examples" in caplog.text
+    assert [row["split"] for row in rows_of(tmp_path / "run")] == ["test.csv", "dev"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("text\nthe man\nall\n", "no column 'label'"),
+        ("text,label\nthe man,\nall,good\n", "line 2: the label is empty"),
+        ("text,label\nthe man,good\nall,?\n", "line 3: unknown label '?'"),
+    ],
+)
+def test_test_data_whose_labels_are_unknown_is_predicted_without_scores(
+    inputs, vocab_file, trained, caplog, content, reason
+):
+    (trained.parent / "new.csv").write_text(content)
+    before = rows_of(trained)
+    run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/new.csv")
+    assert rows_of(trained) == before and reason in caplog.text and "predicted without scores" in caplog.text
+    header, *rows = (trained / "test_predictions.tsv").read_text().splitlines()
+    assert len(rows) == 2 and header.startswith("index\tlabel\t")
+
+
+def predicted(folder):
+    """The first question that the prediction files of a folder answer, and the data that they are recorded with."""
+    record = json.loads((folder / "test_data.json").read_text())
+    first = {min(json.loads((folder / name).read_text())) for name in record["files"]}
+    assert {"predictions.json", "nbest_predictions.json"} == set(record["files"]) and len(first) == 1
+    return first.pop(), record["files"]["predictions.json"][0].split(",")[0]
+
+
+def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    out = tmp_path / "ensemble"
+    squad = {"answers": [{"text": "man", "answer_start": 4}], "question": "who ?"}
+    squads = tmp_path / "squad"
+    squads.mkdir()
+    for split in ("train", "dev", "test"):
+        paragraphs = [{"context": f"the man was {split}", "qas": [squad | {"id": f"{split}{i}"} for i in range(3)]}]
+        (squads / f"{split}.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+
+    def ask(output, *more):
+        flags = [f"--bert_config_file={inputs}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output}",
+                 "--max_seq_length=24", "--max_query_length=8", "--doc_stride=8", "--train_batch_size=2"]  # fmt: skip
+        return run_squad(parse(SquadSettings, [*flags, *more]))
+
+    member = tmp_path / "member"
+    ask(member, "--do_train", "--do_eval", f"--train_file={squads}/train.json", f"--predict_file={squads}/dev.json",
+        "--num_train_epochs=1")  # fmt: skip
+    assert predicted(member) == ("dev0", "dev.json")
+    ask(member, "--do_predict", f"--predict_file={squads}/test.json")
+    assert [row["split"] for row in rows_of(member)] == ["dev", "test.json"]
+    assert predicted(member) == ("test0", "test.json")
+    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
+    ask(member, "--do_eval", f"--predict_file={squads}/dev.json")
+    assert predicted(member) == ("dev0", "dev.json")
+    assert predicted(member / "earlier_predictions/1") == ("test0", "test.json")
+    assert not (member / "earlier_predictions/0").exists(), "the predictions of the same data are replaced there too"
+    ask(member, "--do_eval", f"--predict_file={squads}/test.json")
+    assert predicted(member) == ("dev0", "dev.json"), "an evaluation of other data leaves them"
+    ask(member, "--do_eval", "--do_predict", f"--predict_file={squads}/test.json")
+    assert predicted(member) == ("test0", "test.json")
+    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
+    assert not (member / "earlier_predictions/1").exists()
+    members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
+    caplog.clear()
+    ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
+    assert "test.json: 3 questions" in caplog.text and "predicting test.json: 3 of 3 rows" in caplog.text
+    assert not (out / "eval_results.txt").exists() and (out / "evaluations/test.json/eval_results.txt").exists()
+    ask(out, "--do_eval", members, f"--predict_file={squads}/dev.json")
+    assert (out / "eval_results.txt").exists() and (out / "dev_predictions.jsonl").exists()
+    assert predicted(out) == ("dev0", "dev.json")
+    ask(out, "--do_eval", "--do_predict", members, f"--predict_file={squads}/test.json")
+    assert predicted(out) == ("test0", "test.json")
+    assert predicted(out / "earlier_predictions/0") == ("dev0", "dev.json")
+
+
+def split_of(examples, label_ids=None):
+    columns = {} if label_ids is None else {"label_ids": tf.constant(label_ids, tf.float32)}
+    return Split(examples, columns, np.arange(len(examples)))
+
+
+def test_every_kind_of_task_has_its_best_constant_answer():
+    classes = OwnTask("own", None, ("x", "y", "z"), ("accuracy", "macro_f1"))
+    found = classes.baseline(split_of([], [0, 1, 1, 1, 2]))
+    assert found.answer == "'y', the majority class"
+    assert found.scores == {"accuracy": pytest.approx(0.6), "macro_f1": pytest.approx(0.25)}
+    assert classes.only_answer(split_of([], [0, 1]), np.array([[0.0, 1, 0]] * 2)) == "'y'"
+    assert classes.only_answer(split_of([], [0, 1]), np.eye(3)[:2]) == ""
+    assert classes.only_answer(split_of([], [1, 1]), np.array([[0.0, 1, 0]] * 2)) == "", "and right"
+
+    scores = OwnTask("own", None, (), ("pearson", "r_squared"))
+    assert scores.baseline(split_of([], [1.0, 2.0, 6.0])).answer == "the mean 3"
+    assert scores.baseline(split_of([], [1.0, 2.0, 6.0])).scores == pytest.approx({"pearson": 0, "r_squared": 0})
+    assert "3" in scores.only_answer(split_of([], [1.0, 5.0]), np.array([[3.0], [3.001]]))
+
+    labels = MultiLabelTask("own", None, ("a", "b", "c"), ("micro_f1",))
+    targets = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]]
+    found = labels.baseline(split_of([], targets))
+    assert found.answer.startswith("a") and found.scores["micro_f1"] == pytest.approx(2 * 6 / (8 + 7))
+    assert labels.only_answer(split_of([], targets), np.array([[2.0, -1, -1]] * 4)) == "a"
+
+    questions = [Question("1", "who ?", "the man", (Answer("man", 4),)), Question("2", "why ?", "the man", ())]
+    squad = SquadTask((), "dev.json", Decoding(has_unanswerable=True), null_threshold=0.0)
+    assert squad.baseline(split_of(questions)).scores["f1"] == 0.5, "the share of the questions without an answer"
+    none = np.array([Answers((Candidate("man", 1.0, 0.0), Candidate("", 5.0, 0.0)), 4.0)] * 2, object)
+    assert squad.only_answer(split_of(questions), none) == "no answer"
+    assert SquadTask((), "dev.json", Decoding()).baseline(split_of(questions[:1])) is None
+
+    tagging = tagging_task()
+    sentences = [Sentence(("a", "b", "c", "d"), ("O", f"B-{tagging.types[0]}", "O", "O"), 1)]
+    assert tagging.baseline(split_of(sentences)).scores == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 0.75}
+
+    choices = [ChoiceExample("a", "", ("b", "c"), label) for label in (1, 1, 0)]
+    choice = ChoiceTask("", {})
+    assert choice.baseline(split_of(choices)).scores == {"accuracy": pytest.approx(2 / 3)}
+    split = Split(choices, {}, np.repeat(np.arange(3), 2))
+    assert choice.only_answer(split, np.array([[0.0], [1], [0], [1], [0], [1]])) == "choice 1"
+
+
+def test_predictions_of_one_class_are_warned_of(caplog):
+    task = OwnTask("own", None, ("x", "y"), ("accuracy", "macro_f1"))
+    data = evaluated_data.EvaluatedData("dev.csv, 3 examples, 0", "dev", "run")
+    split, logits = split_of([Example("a", None, "x")] * 3, [0, 0, 1]), np.array([[1.0, 0]] * 3)
+    more = evaluated_data.announce(data, task, split, logits, task.scores(split, logits), "step 3")
+    assert more["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
+    assert "dev, step 3: every prediction is 'x'" in caplog.text

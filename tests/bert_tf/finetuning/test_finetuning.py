@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.input.record_order import Position
+from bert_tf.modeling.layers import created_as_zeros
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import optimization
+from tests.bert_tf.classification import make_objective, make_task
+from tests.bert_tf.reference import loss_of, means_of
+
+CONFIG = BertConfig(
+    vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+    max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    initializer_range=0.05,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+def encoded_pairs(tokenizer, task, count, rng):
+    words = [p for p in tokenizer.vocabulary if p.isalpha() and len(p) > 2]
+    examples = []
+    for _ in range(count):
+        texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(2)]
+        label = f"{rng.uniform(0, 5):.2f}" if task.is_regression else str(rng.integers(2))
+        examples.append(Example(*texts, label))
+    return encoded_split(task, examples, tokenizer, 16)
+
+
+@pytest.mark.parametrize("num_labels", [2, 0])
+def test_the_head_overfits_32_examples(tokenizer, num_labels):
+    keras.utils.set_random_seed(0)
+    task = make_task(num_labels)
+    encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
+    plan = plan_training(encoded.lengths, batch_size=32, num_batches=1)
+    batch = next(iter(row_batches(encoded, task, tokenizer, plan, max_seq_length=16)))
+    objective = make_objective(CONFIG, num_labels)
+    model = objective.model
+    optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = loss_of(objective, batch, training=True, seed=tf.constant([0, 0]))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimization.clipped_update(optimizer, gradients, model.trainable_variables)
+        return loss
+
+    first = float(step())
+    for _ in range(300):
+        last = float(step())
+    assert first > 0.4 and last < 0.02, (first, last)
+
+
+def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
+    logits = np.array([[2.0, 0.0], [0.0, 1.0], [5.0, 0.0]], np.float32)
+
+    class Fixed(keras.Model):
+        def call(self, inputs, training=False, seed=None):
+            return {"logits": tf.constant(logits)}
+
+    batch = {"label_ids": tf.constant([0.0, 0.0, 1.0]), "row_weights": tf.constant([1.0, 1.0, 0.0])}
+    objective = FineTuningObjective(Fixed(), make_task(2))
+    assert float(objective.denominators(batch)["loss"]["loss"]) == 2
+    means = means_of(objective, batch)
+    np.testing.assert_allclose(float(means["loss"]), (np.log(1 + np.exp(-2)) + np.log(1 + np.e)) / 2, rtol=1e-6)
+    assert float(means["accuracy"]) == 1 / 2
+    np.testing.assert_allclose(
+        means_of(FineTuningObjective(Fixed(), make_task(0)), batch)["loss"], 2.0
+    )  # (2^2 + 0^2) / 2
+
+
+def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(tokenizer):
+    task = make_task(2)
+    encoded = encoded_pairs(tokenizer, task, 13, np.random.default_rng(1))
+
+    def batches(start, **options):
+        plan = plan_training(encoded.lengths, batch_size=4, num_batches=8, seed=5)
+        data = row_batches(encoded, task, tokenizer, plan, max_seq_length=16, start=start)
+        return [(b["row_ids"].numpy().tolist(), Position(*b["data_position"][0].numpy())) for b in data]
+
+    got = batches(0)
+    ids = sum((row_ids for row_ids, _ in got), [])
+    assert sorted(ids[:13]) == sorted(ids[13:26]) == list(range(13)) and ids[:13] != ids[13:26]
+    assert [position for _, position in got[:4]] == [(0, 4, 0), (0, 8, 0), (0, 12, 0), (1, 3, 0)]
+    assert batches(5) == got[5:]
+
+
+@pytest.mark.parametrize("packed_for", [None, CONFIG])
+def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
+    task = make_task(2)
+    encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
+    plan = plan_training(encoded.lengths, batch_size=4, num_batches=1, shares=2, packed_for=packed_for)
+    options = {"max_seq_length": 16, "shares": 2}
+    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, micro_batches=2)))
+    shares = [
+        next(iter(row_batches(encoded, task, tokenizer, plan, **options, input_context=context)))
+        for context in (tf.distribute.InputContext(2, worker, 2) for worker in range(2))
+    ]
+    for name, column in whole.items():
+        assert shares[0][name].shape[0] == column.shape[0] / 2
+        np.testing.assert_array_equal(tf.concat([share[name] for share in shares], axis=0), column)
+
+
+def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
+    task, count = make_task(2), 11
+    encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
+    objective = make_objective(CONFIG, 2)
+
+    def evaluate(batch_size, packed_for, parts=1):
+        options = {"max_seq_length": 16, "shares": parts}
+        plan = plan_evaluation(encoded.lengths, batch_size=batch_size, packed_for=packed_for, **options)
+
+        def make_batches(context):
+            options["micro_batches"] = parts
+            return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
+
+        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
+
+    one_by_one, loss = evaluate(1, None)
+    assert one_by_one.shape == (count, 2)
+    assert len(np.unique(one_by_one[:, 0])) == count
+    labels = encoded.columns["label_ids"].numpy().astype(int)
+    right = one_by_one[np.arange(count), labels]
+    np.testing.assert_allclose(loss, np.mean(np.logaddexp.reduce(one_by_one, axis=1) - right), rtol=1e-5)
+    for batch_size, packed_for in ((4, None), (64, None), (1, CONFIG), (4, CONFIG), (64, CONFIG)):
+        again, its_loss = evaluate(batch_size, packed_for)
+        np.testing.assert_allclose(again, one_by_one, atol=1e-6)
+        np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+    objective.evaluation_step = None  # it was traced for whole batches
+    for packed_for in (None, CONFIG):
+        again, its_loss = evaluate(4, packed_for, parts=2)
+        np.testing.assert_allclose(again, one_by_one, atol=1e-6)
+        np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
+
+
+def test_the_weights_of_a_model_that_only_predicts_are_not_drawn():
+    with created_as_zeros():
+        silent = FineTunedBert(CONFIG, make_task(2).head)
+    drawn = FineTunedBert(CONFIG, make_task(2).head)
+    assert not any(tf.reduce_any(weight != 0) for weight in silent.weights)
+    assert [weight.shape for weight in silent.weights] == [weight.shape for weight in drawn.weights]
+    assert all(tf.reduce_any(weight != 0) for weight in drawn.weights if "kernel" in weight.name)

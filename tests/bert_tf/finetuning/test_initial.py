@@ -1,0 +1,176 @@
+"""Fine-tuning that starts from a fine-tuned checkpoint of another task."""
+
+import dataclasses
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description, engine
+from bert_tf.finetuning.description import describe
+from bert_tf.finetuning.initial import check_initial, output_order
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.modeling.tagging_heads import FeatureTaggingHead
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf import tagging
+from tests.bert_tf.classification import make_classifier
+from tests.export.exports import put_together
+
+CONFIG = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=16)
+REFUSED = r"has shape \[.*3\], the model needs \[.*2\]; give the task that .*, or --reinitialize_head, which keeps the"
+
+
+def task_of(name):
+    return find_task(ClassifierSettings(task_name=name, data_dir="d", output_dir="o", do_train=True))
+
+
+@pytest.fixture(scope="module")
+def mnli(tmp_path_factory, vocab_file):
+    """A folder with a model of MNLI, and the model."""
+    folder, task = tmp_path_factory.mktemp("mnli"), task_of("MNLI")
+    model = FineTunedBert(CONFIG, task.head)
+    tf.train.Checkpoint(model=model).write(str(folder / "ckpt-1"))
+    (folder / "bert_config.json").write_text(CONFIG.to_json_string())
+    (folder / "vocab.txt").write_text(open(vocab_file).read())
+    description.write(str(folder), describe(task, True, 16))
+    return folder, model
+
+
+@pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
+def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(format, mnli, tmp_path):
+    folder, trained = mnli
+    if format != "bert_tf":
+        folder = tmp_path / "converted"
+        convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=str(folder), format=format, vocab_file=""))
+    for name in ("RTE", "STS-B"):
+        with pytest.raises(InputError, match=REFUSED if name == "RTE" else "give the task that"):
+            check_initial(str(folder), task_of(name), CONFIG, reinitialize_head=False)
+    check_initial(str(folder), task_of("RTE"), CONFIG, reinitialize_head=True)
+    model = make_classifier(CONFIG, 2)
+    with pytest.raises(InputError, match=REFUSED):
+        checkpoints.initialize(model, str(folder))
+    before = model.head.dense.kernel.numpy()
+    checkpoints.initialize(model, str(folder), reinitialize_head=True)
+    np.testing.assert_array_equal(model.head.dense.kernel, before)
+    for ours, theirs in zip(model.encoder.weights, trained.encoder.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, caplog):
+    folder, trained = mnli
+    with caplog.at_level(logging.WARNING, "absl"):
+        check_initial(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
+        assert not caplog.records, "the same labels"
+        described = describe(task_of("MNLI"), True, 16)
+        description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
+        check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
+    assert f"{folder}/ckpt-1: its head was trained with the labels x, y, z and is used for cont" in caplog.text
+    description.write(str(folder), described)
+    model = make_classifier(CONFIG, 3)
+    checkpoints.initialize(model, str(folder))
+    np.testing.assert_array_equal(model.head.dense.kernel, trained.head.dense.kernel)
+
+
+def head_values(model, path, *arguments):
+    checkpoints.initialize(model, str(path), False, *arguments)
+    return {name: v.numpy() for name, v in checkpoints.variables_by_path(model).items() if "head" in name}
+
+
+@pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
+@pytest.mark.parametrize("kind", ["classes", "tags"])
+def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, format, mnli, vocab_file, tmp_path, caplog):
+    task, folder, order = task_of("MNLI"), mnli[0], [2, 0, 1]
+    other = dataclasses.replace(task, labels=tuple(task.labels[number] for number in order))
+    if kind == "tags":
+        (task, other), order = [tagging.make_task(types) for types in (["LOC", "PER"], ["PER", "LOC"])], [0, 3, 4, 1, 2]
+        put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)
+    convert_checkpoint(ConversionSettings(input=str(folder), output=f"{tmp_path}/{format}", format=format))
+    model, path = FineTunedBert(CONFIG, task.head), f"{tmp_path}/{format}"
+    assert output_order(path, task, model.head_name) is None
+    given = head_values(model, path)
+    with caplog.at_level(logging.INFO, "absl"):
+        check_initial(path, other, CONFIG, reinitialize_head=False)
+    assert "its head has the labels in another order; they are matched by their names" in caplog.text
+    assert output_order(path, other, model.head_name) == order
+    for name, value in head_values(model, path, order).items():
+        np.testing.assert_array_equal(value, given[name][..., order])
+
+
+@pytest.mark.parametrize("labels", [["x", "y", "z"], ["LABEL_0", "LABEL_1", "LABEL_2"]])
+def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli, tmp_path, caplog):
+    convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=f"{tmp_path}/hf", format="hugging_face"))
+    (tmp_path / "hf/config.json").write_text(
+        json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
+    )
+    (tmp_path / "hf/conversion.json").unlink()
+    assert output_order(f"{tmp_path}/hf", task_of("MNLI"), "head") is None
+    with caplog.at_level(logging.WARNING, "absl"):
+        check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
+    assert ("was trained with the labels x, y, z and is used for" in caplog.text) == (labels[0] == "x")
+
+
+@pytest.mark.parametrize("bilstm_head", [False, True])
+def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_path, monkeypatch):
+    task, begun = task_of("MNLI"), []
+    trained = put_together(tmp_path / "run", f"{mnli[0]}/vocab.txt", task, 16, bilstm_head, config=CONFIG)
+
+    def stop(run, objective, *arguments):
+        begun.append(objective.model)
+        raise InputError("enough")
+
+    monkeypatch.setattr(engine, "_make_trainer", stop)
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{i}\t{task.labels[i % 3]}\n" for i in range(9)))
+    flags = [
+        "--task_name=own", f"--data_dir={tmp_path}", f"--labels={','.join(reversed(task.labels))}", "--do_train",
+        f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/run", "--train_batch_size=4",
+        f"--bilstm_head={str(bilstm_head).lower()}",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="enough"):
+        run_classifier(parse(ClassifierSettings, flags))
+    for path, value in checkpoints.variables_by_path(begun[0]).items():
+        expected = checkpoints.variables_by_path(trained)[path].numpy()
+        np.testing.assert_array_equal(value, expected[..., ::-1] if expected.shape[-1] == 3 else expected, err_msg=path)
+
+
+def test_the_script_refuses_the_head_before_it_trains_unless_the_flag_says_so(mnli, tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
+    lines = "".join(f"{i}\ta\tb\tentailment\n" for i in range(8))
+    (tmp_path / "train.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{lines}")
+    flags = [
+        "--task_name=RTE", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", f"--init_checkpoint={mnli[0]}",
+        "--do_train", "--train_batch_size=4", "--max_seq_length=16",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=REFUSED):
+        run_classifier(parse(ClassifierSettings, flags))
+    assert not begun and not (tmp_path / "out").exists()
+    run_classifier(parse(ClassifierSettings, [*flags, "--reinitialize_head"]))
+    assert len(begun) == 1
+    with pytest.raises(InputError, match="--reinitialize_head needs an --init_checkpoint"):
+        parse(ClassifierSettings, [*flags, "--reinitialize_head", "--init_checkpoint="])
+
+
+def test_a_head_on_features_is_taken_whole(tmp_path):
+    def make_model(units):
+        return FineTunedBert(CONFIG, lambda config: FeatureTaggingHead(config, 3, "last_hidden", units))
+
+    trained = make_model(4)
+    tf.train.Checkpoint(model=trained).write(str(tmp_path / "ckpt-1"))
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    model, expected = make_model(4), checkpoints.variables_by_path(trained)
+    assert "head/lstms/1/backward/kernel" in expected
+    checkpoints.initialize(model, str(tmp_path))
+    for path, variable in checkpoints.variables_by_path(model).items():
+        np.testing.assert_array_equal(variable, expected[path], err_msg=path)
+    with pytest.raises(InputError, match=r"head/lstms/0/.* has shape .*--reinitialize_head"):
+        checkpoints.initialize(make_model(5), str(tmp_path))

@@ -1,0 +1,113 @@
+"""Frozen lower layers, and lower layers that learn at lower rates."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import lower_layers
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training import flops, gradients
+from bert_tf.training.optimization import CLIP_NORM, AdamWeightDecay, clipped_update, decays
+from tests.bert_tf.classification import make_objective
+
+CONFIG = BertConfig(
+    vocab_size=60, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16,
+    max_position_embeddings=8, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    initializer_range=0.05,
+)  # fmt: skip
+BATCH = {
+    "input_ids": tf.constant([[2, 7, 9, 3], [2, 8, 3, 0]]),
+    "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),
+    "segment_ids": tf.zeros([2, 4], tf.int32),
+    "label_ids": tf.constant([0.0, 1.0]),
+    "row_weights": tf.ones([2]),
+}
+LAYERS = [f"layer {i}" for i in range(3)]
+
+
+def weights_by_layer(model):
+    layers = [model.encoder.embeddings, *model.encoder.blocks, model.encoder.pooler, model.head]
+    return {name: each.weights for name, each in zip(["embeddings", *LAYERS, "pooler", "head"], layers, strict=True)}
+
+
+def accumulate(objective):
+    terms = objective.denominators(BATCH)["loss"]
+    return gradients.accumulate(
+        lambda rows, seed: objective.numerators(rows, training=True, seed=seed),
+        ("loss", "accuracy"), objective.model.trainable_variables, BATCH, tf.constant([0, 0]), terms,
+    )[0]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("frozen", "trained"),
+    [(0, ["embeddings", *LAYERS, "pooler", "head"]), (2, [LAYERS[2], "pooler", "head"]), (-1, ["head"])],
+)
+def test_frozen_layers_are_not_trained(frozen, trained):
+    model = make_objective(CONFIG, 2).model
+    lower_layers.freeze(model.encoder, frozen)
+    expected = [weight for name in trained for weight in weights_by_layer(model)[name]]
+    assert {id(w) for w in model.trainable_variables} == {id(w) for w in expected}
+
+
+def test_no_gradient_is_computed_below_the_frozen_layers():
+    objective = make_objective(CONFIG, 2)
+    everything = dict(zip(map(id, objective.model.trainable_variables), accumulate(objective), strict=True))
+
+    def matrix_products():
+        graph = tf.function(lambda: accumulate(objective)).get_concrete_function().graph
+        functions = [graph, *(f.graph for f in graph._functions.values() if hasattr(f, "graph"))]
+        return sum("MatMul" in operation.type for each in functions for operation in each.get_operations())
+
+    lower_layers.freeze(objective.model.encoder, 2)
+    of_one_layer = matrix_products()
+    for weight, gradient in zip(objective.model.trainable_variables, accumulate(objective), strict=True):
+        np.testing.assert_allclose(gradient, everything[id(weight)], rtol=1e-5, atol=1e-8)
+    lower_layers.freeze(objective.model.encoder, -1)
+    of_the_head = matrix_products()
+    # a layer: query, key and value at once; scores, their use, output; two of the feed-forward; then pooler and head.
+    # The last layer, computed only where it is read, has a product more: that of the queries.
+    forward = 3 * 6 + 1 + 2
+    # two for each of the forward pass, but the lowest trained layer, the last one, needs no gradient of its two inputs
+    assert (of_one_layer, of_the_head) == (forward + 2 * (7 + 2) - 2, forward + 1)
+
+
+def test_lower_layers_learn_at_lower_rates_by_the_formula():
+    objective, decay, rate = make_objective(CONFIG, 2), 0.5, 1e-2
+    model = objective.model
+    optimizer = AdamWeightDecay(rate, rate_factor=lower_layers.rate_factor(model.encoder, decay))
+    before = {id(w): w.numpy().astype(np.float64) for w in model.trainable_variables}
+    derived = [tf.convert_to_tensor(gradient) for gradient in accumulate(objective)]
+    clipped_update(optimizer, derived, model.trainable_variables)
+    scale = CLIP_NORM / max(CLIP_NORM, np.sqrt(sum(np.sum(np.square(g.numpy().astype(np.float64))) for g in derived)))
+    gradient_of = {id(w): g.numpy() * scale for w, g in zip(model.trainable_variables, derived, strict=True)}
+    factors = dict(zip(["embeddings", *LAYERS], [decay**4, decay**3, decay**2, decay], strict=True))
+    for name, weights in weights_by_layer(model).items():
+        for weight in weights:
+            w, g = before[id(weight)], gradient_of[id(weight)]
+            update = 0.1 * g / (np.sqrt(0.001 * g * g) + 1e-6) + (0.01 * w if decays(weight) else 0.0)
+            expected = w - rate * factors.get(name, 1.0) * update
+            np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5, atol=5e-7, err_msg=f"{name} {weight.name}")
+
+
+def settings(*flags):
+    required = ["--output_dir=out", "--do_train", "--max_seq_length=8"]
+    return parse(FineTuningSettings, [*required, *flags])
+
+
+def test_more_frozen_layers_than_there_are_are_refused():
+    lower_layers.check(CONFIG, settings("--frozen_layers=3"))
+    with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most that, or -1"):
+        lower_layers.check(CONFIG, settings("--frozen_layers=4"))
+
+
+def test_utilization_does_not_count_what_frozen_layers_save():
+    of_three = flops.training_flops(CONFIG, 8)
+    of_two = flops.training_flops(dataclasses.replace(CONFIG, num_hidden_layers=2), 8)
+    assert lower_layers.flops_saved(CONFIG, 0, 8) == 0
+    assert 3 * lower_layers.flops_saved(CONFIG, 2, 8) == 2 * of_two
+    assert 3 * lower_layers.flops_saved(CONFIG, -1, 8) == 2 * of_three

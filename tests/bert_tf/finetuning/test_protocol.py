@@ -1,0 +1,293 @@
+"""Evaluation during training, the best checkpoint, early stopping, and seeds."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.distributed import strategies
+from bert_tf.finetuning import engine, prepared_run
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.evaluation_schedule import evaluation_steps
+from bert_tf.runs import best, evaluations, latest, run_folder, run_record
+from bert_tf.runs.chosen_checkpoint import choose
+from bert_tf.runs.evaluations import Evaluations
+from bert_tf.runs.latest import ResumePoint
+from bert_tf.runs.location import locate
+from bert_tf.settings import FineTuningSettings
+from export import sources
+from export.settings import ExportSettings
+from tests.bert_tf.finetuning import test_engine
+from tests.bert_tf.finetuning.test_engine import FindTheWord, settings
+
+folder = test_engine.folder  # the fixture of its toy task
+SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.5, 12: 0.9}
+EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
+
+
+class Killed(BaseException):
+    pass
+
+
+def parsed(*flags):
+    return parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--do_eval", *flags])
+
+
+@pytest.mark.parametrize(
+    ("flags", "steps"),
+    [
+        (["--eval_strategy=epoch", "--num_train_epochs=3"], [3, 6, 10]),
+        (["--eval_strategy=epoch", "--num_train_epochs=2.5"], [4, 8, 10]),
+        (["--eval_strategy=epoch", "--num_train_epochs=20"], list(range(1, 11))),
+        (["--eval_strategy=steps", "--eval_steps=4"], [4, 8, 10]),
+        (["--eval_strategy=steps", "--eval_steps=5"], [5, 10]),
+        (["--eval_strategy=steps", "--eval_steps=50"], [10]),
+        ([], []),
+    ],
+)
+def test_a_run_is_evaluated_at_these_steps(flags, steps):
+    assert evaluation_steps(parsed(*flags), 10) == steps
+
+
+def test_each_epoch_has_one_evaluation_at_its_last_step():
+    for epochs in range(1, 30):
+        for steps_per_epoch in (1, 7, 30):
+            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"),
+                                     epochs * steps_per_epoch)  # fmt: skip
+            assert found == [steps_per_epoch * epoch for epoch in range(1, epochs + 1)]
+        for steps in range(1, 60):
+            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"), steps)
+            assert found == sorted({epoch * steps // epochs for epoch in range(1, epochs + 1)} - {0}), (epochs, steps)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--nodo_eval", "--eval_strategy=epoch"], "add --do_train and --do_eval"),
+        (["--eval_strategy=steps"], "--eval_strategy=steps with --eval_steps=0: give"),
+        (["--eval_strategy=epoch", "--eval_steps=5"], "--eval_strategy=epoch with --eval_steps=5: give"),
+        (["--eval_strategy=steps", "--eval_steps=-5"], "--eval_steps=-5: must be at least 1"),
+        (["--early_stopping_patience=1"], "--early_stopping_patience=1 needs evaluations"),
+        (["--early_stopping_patience=-1"], "--early_stopping_patience=-1: must be at least 0"),
+        (["--data_seed=-1"], "--data_seed=-1: must lie between"),
+        (["--model_seed=2147483648"], "--model_seed=2147483648: must lie between"),
+        (["--frozen_layers=-2"], "--frozen_layers=-2: must be"),
+        (["--layer_learning_rate_decay=0"], "--layer_learning_rate_decay=0.0: must be above 0 and at most 1"),
+        (["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"], "has no effect with --frozen_layers=-1"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        parsed(*flags)
+
+
+def test_the_first_of_equal_evaluations_is_the_best():
+    scores = {step: {"accuracy": value} for step, value in {1: 0.5, 2: 0.7, 3: 0.7, 4: 0.6}.items()}
+    found = Evaluations("accuracy", patience=2, scores=scores)
+    assert (found.best_step, found.stopped_at, found.up_to(3).stopped_at) == (2, 4, None)
+    assert Evaluations("accuracy", False, scores=scores).best_step == 1
+    ties = Evaluations("accuracy", patience=2, scores={
+        step: {"accuracy": 0.6, "loss": loss} for step, loss in {1: 0.9, 2: 0.7, 3: 0.7, 4: 0.8}.items()
+    })  # fmt: skip
+    assert (ties.best_step, ties.stopped_at) == (2, 4), "of equal ones, that with the lower loss"
+    assert dataclasses.replace(ties, higher_is_better=False).best_step == 2
+    assert (Evaluations().best_step, Evaluations(patience=1).stopped_at) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"evaluations": [{"step": 1}]}'])
+def test_damaged_evaluations_are_refused(tmp_path, text):
+    (tmp_path / evaluations.NAME).write_text(text)
+    with pytest.raises(InputError, match=r"evaluations.json: is damaged"):
+        evaluations.read(str(tmp_path))
+
+
+def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
+    evaluations.write(str(tmp_path), Evaluations("f1", scores={3: {"f1": 0.9}, 6: {"f1": 0.8}}))
+    tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
+    newest = ResumePoint(f"{tmp_path}/ckpt-6")
+    with pytest.raises(InputError, match=r"its best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"):
+        choose(str(tmp_path), newest, "best")
+    assert choose(str(tmp_path), newest, "last") == newest
+
+
+def test_lost_evaluations_are_not_taken_for_a_run_without_any(tmp_path):
+    tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
+    newest = ResumePoint(f"{tmp_path}/ckpt-6")
+    for strategy in ("epoch", "no"):
+        optimizer = {"num_train_steps": 6, "num_schedule_steps": 6}
+        phase = run_record.Phase({"eval_strategy": strategy}, {}, {"train": strategy}, optimizer)
+        (tmp_path / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
+        if strategy == "no":
+            assert choose(str(tmp_path), newest, "best") == newest
+            assert locate(str(tmp_path)).path == newest.prefix
+            continue
+        with pytest.raises(InputError, match=r"evaluations.json: no such file.*strategy=epoch.*--use_checkpoint=last"):
+            choose(str(tmp_path), newest, "best")
+        with pytest.raises(InputError, match=r"evaluations.json: no such file.* with its own path, .*/ckpt-6$"):
+            locate(str(tmp_path))
+        assert choose(str(tmp_path), newest, "last") == newest
+        assert locate(newest.prefix).path == newest.prefix
+
+
+def weights(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def plain(folder, vocab_file, tmp_path_factory):
+    """A run without evaluation during training, with a checkpoint of step 9."""
+    output = tmp_path_factory.mktemp("plain")
+    run_finetuning(
+        settings(folder, vocab_file, output, "--do_train", "--num_train_epochs=5", "--save_checkpoints_steps=9"),
+        FindTheWord(folder),
+    )
+    return output
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
+    folder,
+    vocab_file,
+    tmp_path,
+    plain,
+    monkeypatch,
+):
+    run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
+
+    def predictions(run, objective, split, batch_size, name):
+        step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
+        evaluated.append((step, objective.model.head.kernel.numpy()))
+        return np.full([24, 16], SCORES[step]), 1.0
+
+    def write(folder, found):
+        if 4 in found.scores:
+            raise Killed
+        write_evaluations(folder, found)
+
+    write_evaluations = evaluations.write
+    monkeypatch.setattr(engine, "_predictions", predictions)
+    monkeypatch.setattr(FindTheWord, "scores", lambda task, split, found: {"exact_rows": float(found[0, 0])})
+    monkeypatch.setattr(evaluations, "write", write)
+    with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
+        run_finetuning(run, FindTheWord(folder))
+    assert latest.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
+    monkeypatch.setattr(evaluations, "write", write_evaluations)
+    assert run_finetuning(run, FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
+    # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
+    assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
+    np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
+    assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files are those of the best"
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
+    recorded = json.loads((tmp_path / evaluations.NAME).read_text())
+    assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
+    assert list(latest.numbered(str(tmp_path))) == [9] and best.weights(str(tmp_path)) == [f"{tmp_path}/best-4"]
+    _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
+    _assert_a_finished_run_stays_as_it_is(run, tmp_path, folder, monkeypatch)
+    np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
+
+
+def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, tmp_path, plain, monkeypatch):
+    """By then the best one is another file, or the newest another step."""
+    folder = shutil.copytree(plain, tmp_path / "run")
+    monkeypatch.setattr(engine, "_evaluate", lambda run, objective, step, dev_outputs: step)
+    found = [ResumePoint(f"{folder}/ckpt-4"), ResumePoint(f"{folder}/ckpt-9")]
+    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: found.pop(0))
+    given = prepared(folder, "--nodo_train", "--do_eval", "--allow_unfinished")
+    assert engine._run_checked(given, None) == 9 and not found
+    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: ResumePoint(f"{folder}/ckpt-9"))
+    for path in folder.glob("ckpt-9.index"):
+        os.truncate(path, 10)
+    monkeypatch.setattr(engine.resume, "find", lambda *arguments: ResumePoint(f"{plain}/ckpt-9"))
+    with pytest.raises(tf.errors.OpError):  # it is there, but damaged
+        engine._restore(given, None)
+
+
+def _assert_same_weights(ours, theirs):
+    """The weights do not depend on evaluations, and the schedule keeps its full length."""
+    expected, found = weights(theirs), weights(ours)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
+    monkeypatch.setattr(engine.loop, "train", lambda *arguments, **more: pytest.fail("it is trained"))
+    run_finetuning(run, FindTheWord(folder))
+    for use, step in (("best", 4), ("last", 9)):
+        export = ExportSettings(checkpoint_dir=str(path), export_dir="x", use_checkpoint=use)
+        assert latest.step_of(sources._checkpoint(export, str(path))) == step
+    shutil.copytree(path, path / "other")
+    with open(path / "other" / evaluations.NAME, "w") as file:
+        json.dump(json.loads((path / evaluations.NAME).read_text()) | {"patience": 0}, file)
+    with pytest.raises(InputError, match="newest intact checkpoint is of step 9 of 12"):
+        run_folder.check_finished(str(path / "other"), 9, False)
+    text = (path / evaluations.NAME).read_text()
+    (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
+    with pytest.raises(InputError, match=r"evaluations.json: is of other dev data \(dev.txt, 13 examples"):
+        run_finetuning(run, FindTheWord(folder))
+
+
+@pytest.fixture(scope="module")
+def prepared(folder, vocab_file, tmp_path_factory):
+    """A run whose data is read, and a function that gives it other flags."""
+    flags = ["--do_train", "--num_train_epochs=5", "--do_lower_case"]
+    given = settings(folder, vocab_file, tmp_path_factory.mktemp("prepared"), *flags)
+    run = prepared_run.prepare(given, FindTheWord(folder), strategies.make_strategy(given))
+    return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
+
+
+def test_the_seeds_of_data_and_model_are_apart(prepared, tmp_path, monkeypatch):
+    drawn = {}
+
+    def train(trainer, settings, num_train_steps, found, evaluate, records_of, *more):
+        masks = int(trainer.random_seed.numpy())
+        name = os.path.basename(settings.output_dir)
+        drawn[name] = (records_of(1, None), trainer.objective.model.head.kernel.numpy().tolist(), masks)
+
+    monkeypatch.setattr(engine.loop, "train", train)
+    flags = {"plain": [], "data": ["--data_seed=5"], "model": ["--model_seed=5"]}
+    for name, more in flags.items():
+        with run_folder.Lock(str(tmp_path / name)) as lock:
+            engine._run(prepared(tmp_path / name, *more), lock)
+    same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("data", "model")}
+    assert same == {"data": [False, True, True], "model": [True, False, False]}
+
+
+def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_file, tmp_path, monkeypatch):
+    counted = []
+
+    def require_memory(config, settings, training):
+        counted.append(training)
+        raise Killed
+
+    monkeypatch.setattr(engine.memory, "require_memory", require_memory)
+    for flag in ("--frozen_layers=0", "--frozen_layers=1"):
+        with pytest.raises(Killed):
+            run_finetuning(settings(folder, vocab_file, tmp_path, "--do_train", flag), FindTheWord(folder))
+    assert counted == [True, False]
+
+
+@pytest.mark.parametrize(("steps", "warned"), [(99, True), (100, False)])
+def test_few_steps_are_warned_of(caplog, steps, warned):
+    prepared_run.warn_of_few_steps(parsed("--num_train_epochs=2.5"), steps)
+    assert ("only 99 steps (--num_train_epochs=2.5, --train_batch_size=32), and a new head" in caplog.text) == warned
+
+
+def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
+    plain = prepared_run.phase(prepared("out"), 12).optimizer
+    for flag, message in [
+        ("--data_seed=3", "data_seed was None, is 3"),
+        ("--model_seed=3", "model_seed was None, is 3"),
+        ("--frozen_layers=1", "frozen_layers was 0, is 1"),
+        ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was 1.0, is 0.9"),
+    ]:
+        assert run_folder.differences(plain, prepared_run.phase(prepared("out", flag), 12).optimizer) == [message]

@@ -1,0 +1,66 @@
+"""Parts of examples to train on and to hold out: stratified, by content and seed, and without shared texts."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import content_of, held_out
+
+
+def _examples(**counts):
+    return [(f"{name} {number}", name) for name, count in counts.items() for number in range(count)]
+
+
+def _held(examples, share=0.1, seed=0):
+    texts, classes = zip(*examples, strict=True)
+    chosen = held_out([content_of(text) for text in texts], classes, share, seed)
+    return {example for example, is_held in zip(examples, chosen, strict=True) if is_held}
+
+
+def test_each_class_has_the_share():
+    held = _held(_examples(good=70, bad=20, none=10))
+    assert Counter(name for _, name in held) == {"good": 7, "bad": 2, "none": 1}
+    # 9.5 and 0.5: the sum is that of the whole, and the rarer class gets the example between them
+    assert Counter(name for _, name in _held(_examples(good=95, bad=5))) == {"good": 9, "bad": 1}
+
+
+def test_the_order_does_not_matter_and_the_seed_does():
+    examples = _examples(good=70, bad=30)
+    shuffled = random.Random(1).sample(examples, len(examples))
+    assert _held(shuffled) == _held(examples)
+    assert _held(examples, seed=1) != _held(examples)
+
+
+def test_texts_that_differ_in_case_or_spaces_stay_together():
+    examples = [
+        (spelled, "ab"[number % 2]) for number in range(40) for spelled in (f"Text {number}", f"text  {number} ")
+    ]
+    held = {content_of(text) for text, _ in _held(examples)}
+    kept = {content_of(text) for text, _ in set(examples) - _held(examples)}
+    assert len(held) == 4 and not held & kept
+
+
+def test_the_rarest_of_several_classes_counts():
+    examples = [(f"text {n}", ("common", "rare") if n < 10 else ("common",)) for n in range(100)] + [("none", ())]
+    held = _held(examples, share=0.2)
+    assert sum("rare" in names for _, names in held) == 2 and len(held) == 20
+
+
+def test_a_class_keeps_an_example_and_one_is_held_out_at_least():
+    assert len(_held(_examples(a=3, b=3), share=0.01)) == 1
+    kept = set(examples := _examples(a=2, b=1)) - _held(examples, share=0.9)
+    assert {name for _, name in kept} == {"a", "b"}
+
+
+def test_a_share_that_leaves_a_part_empty_is_refused():
+    with pytest.raises(InputError, match="holds out none"):
+        _held([("same", "a")] * 10)
+
+
+def test_without_classes_it_is_a_random_share():
+    held = held_out([str(number) for number in range(1000)], [None] * 1000, 0.25, 0)
+    assert held.sum() == 250 and 50 < held[:500].sum() < 200
+    assert not np.array_equal(np.flatnonzero(held)[:10], np.arange(10))

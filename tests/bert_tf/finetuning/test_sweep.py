@@ -1,0 +1,379 @@
+"""Sweeps: trials, their records, what a kill leaves, and the choice of the best."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import run_classifier, run_squad
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.distributed import strategies
+from bert_tf.finetuning import engine, sweep, sweep_results
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
+from bert_tf.finetuning.sweep_results import Results, Trial
+from bert_tf.report import run_report
+from bert_tf.runs import latest, run_checkpoints, run_record
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.classification import find
+from bert_tf.tasks.classification.multi_label import read_thresholds
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.training import metrics_file
+from bert_tf.training.metrics import NotFinite
+from tests.bert_tf.finetuning import test_engine
+from tests.bert_tf.finetuning.test_engine import FindTheWord, settings
+from tests.bert_tf.finetuning.test_protocol import Killed, weights
+
+folder = test_engine.folder  # the fixture of its toy task
+FACTS = {"model": "toy", "dev": ["dev.txt"]}
+RATES = [1e-3, 2e-3, 3e-3]
+
+
+def parsed(output, *flags):
+    given = ["--do_train", "--do_eval", "--sweep", "--sweep_batch_sizes=8", "--sweep_epochs=2", *flags]
+    return parse(FineTuningSettings, [f"--output_dir={output}", *given])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--nodo_eval"], "add --do_train and --do_eval"),
+        (["--sweep_learning_rates="], "--sweep_learning_rates=: '' is not a number above 0"),
+        (["--sweep_learning_rates=1e-5,x"], "'x' is not a number above 0"),
+        (["--sweep_learning_rates=1e-5,nan"], "'nan' is not a number above 0"),
+        (["--sweep_batch_sizes=16,1.5"], "'1.5' is not a whole number above 0"),
+        (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
+        (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 stands there twice"),
+        (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
+        (["--sweep_restarts=3", "--data_seed=2147483646"], "the last seed would be 2147483648"),
+        (["--learning_rate=1e-4"], "--learning_rate=0.0001 is not read by a sweep; give --sweep_learning_rates=0.0001"),
+        (["--num_train_epochs=9"], "--num_train_epochs=9.0 is not read by a sweep; give --sweep_epochs=9.0"),
+        (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop it"),
+    ],
+)
+def test_flags_of_no_sweep_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        parsed("out", *flags)
+
+
+def test_the_grid_of_the_paper_is_the_default():
+    run = parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--do_eval", "--sweep", "--sweep_restarts=2"])
+    trials = sweep_results.planned_trials(run)
+    assert len(trials) == 2 * 3 * 2 * 3 and len({trial.name for trial in trials}) == len(trials)
+    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", 5e-5, 16, 2.0, 1, None, None)
+    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", 2e-5, 32, 4.0, 2, 12346, 12346)
+    alone = ["--learning_rate=2e-5", "--train_batch_size=32", "--num_train_epochs=4", "--data_seed=12346"]
+    output = f"--output_dir=out/trials/{trials[-1].name}"
+    expected = parse(FineTuningSettings, [output, "--do_train", "--do_eval", "--model_seed=12346", *alone])
+    assert trial_settings(run, trials[-1]) == expected
+
+
+def finished(rate, restart, score):
+    return Trial(f"{rate}-{restart}", rate, 8, 2.0, restart, None, None, "finished", {"f1": score, "loss": 0.1})
+
+
+def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="diverged")
+    trials = (finished(1e-3, 1, 0.5), finished(2e-3, 1, 0.6), finished(1e-3, 2, 0.9), failed)
+    results = Results("toy", FACTS, trials)
+    first, second = results.combinations()
+    assert first == {
+        "learning_rate": 1e-3, "train_batch_size": 8, "num_train_epochs": 2.0, "finished": 2, "failed": 0,
+        "pending": 0, "mean": pytest.approx(0.7), "deviation": pytest.approx(np.std([0.5, 0.9], ddof=1)), "best": 0.9,
+    }  # fmt: skip
+    assert (second["mean"], second["deviation"], second["failed"]) == (0.6, None, 1)
+    assert results.best == trials[2]
+    assert dataclasses.replace(results, higher_is_better=False).best == trials[0]
+    tied = tuple(dataclasses.replace(finished(1e-3, n, 0.5), scores={"f1": 0.5, "loss": loss})
+                 for n, loss in enumerate((0.3, 0.2, 0.4), 1))  # fmt: skip
+    for higher in (True, False):
+        assert dataclasses.replace(results, trials=tied, higher_is_better=higher).best == tied[1], "the lower loss"
+    sweep_results.write(str(tmp_path), results)
+    assert sweep_results.read(str(tmp_path)) == results
+    assert json.loads((tmp_path / "results.json").read_text())["best"]["folder"] == "trials/0.001-2"
+    text = sweep_results.text_of(sweep_results.table(results)).splitlines()
+    assert text[1].split() == ["0.001", "8", "2", "2", "0.7000", "0.2828", "0.9000", "0"]
+
+
+def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="the loss <diverged>")
+    pending = dataclasses.replace(finished(2e-3, 3, 0.0), state="pending", scores={})
+    trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
+    sweep_results.write(str(tmp_path), Results("toy", FACTS, trials))
+    always = {"answer": "'x', the majority class", "scores": {"f1": 0.4}}
+    metrics_file.record(str(tmp_path / "trials/0.001-2"), "dev", 3, {"f1": 0.9, "always": always})
+    page = open(run_report.write_or_refuse(str(tmp_path))).read()
+    assert "f1 0.9000. Always &#39;x&#39;, the majority class: 0.4000.</p>" in page
+    assert "4 trials: 2 finished, 1 failed, 1 pending" in page and "f1 0.9000" in page
+    assert "<code>trials/0.001-2</code>" in page and "the loss &lt;diverged&gt;" in page
+    assert "rate 0.001, batch 8, epochs 2" in page and "0.2828" in page
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"accuracy": 0.5}', '{"trials": [{"name": 1}]}'])
+def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(InputError, match=r"results.json: is not a sweep's, or is damaged"):
+        sweep_results.best_folder(str(tmp_path), False)
+
+
+@pytest.mark.parametrize("flags", [["--sweep", "--do_train", "--do_eval"], ["--do_predict"], ["--do_train"]])
+def test_trials_whose_results_were_deleted_are_not_trained_anew_without_a_word(tmp_path, flags):
+    trial = tmp_path / "trials/lr0.001_batch8_epochs2_restart1"
+    trial.mkdir(parents=True)
+    (trial / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"results.json: no such file, though .*trials holds trials of a sweep; copy"):
+        with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", *flags]))
+
+
+class Trials:
+    """Stands for training: writes a checkpoint and returns a score by the learning rate, or raises what it is given."""
+
+    def __init__(self, scores):
+        self.scores, self.trained = scores, []
+
+    def __call__(self, settings):
+        self.trained.append(settings.learning_rate)
+        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+        score = self.scores[settings.learning_rate]
+        if isinstance(score, BaseException):
+            raise score
+        return {"f1": score, "loss": 1.0}
+
+
+def sweep_of(output, *flags, facts=FACTS):
+    rates = f"--sweep_learning_rates={','.join(map(str, RATES))}"
+    task = FindTheWord("nowhere")
+    return Sweep(parsed(output, rates, *flags), task, lambda: dict(facts), strategies.make_strategy(parsed(output)))
+
+
+def kept(output):
+    """The learning rates of the trials that have a checkpoint."""
+    trials = sweep_results.read(str(output)).trials
+    return [t.learning_rate for t in trials if latest.prefixes(sweep_results.folder_of(str(output), t))]
+
+
+def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
+    scores = {1e-3: 0.5, 2e-3: NotFinite("it diverged"), 3e-3: Killed()}
+    first = Trials(scores)
+    with pytest.raises(Killed):
+        sweep_of(tmp_path).run(first)
+    states = {trial.learning_rate: trial.state for trial in sweep_results.read(str(tmp_path)).trials}
+    assert states == {1e-3: "finished", 2e-3: "failed", 3e-3: "pending"}
+    assert kept(tmp_path) == [1e-3, 3e-3]  # the failed one has none; the killed one resumes from its own
+    with pytest.raises(InputError, match="1 of 3 trials of this sweep are not trained yet"):
+        sweep_results.best_folder(str(tmp_path), False)
+    best = f"{tmp_path}/trials/lr0.001_batch8_epochs2_restart1"
+    assert sweep_results.best_folder(str(tmp_path), True) == best
+    again = Trials(scores | {3e-3: 0.7})
+    assert sweep_of(tmp_path).run(again) == {"f1": 0.7, "loss": 1.0}
+    assert again.trained == [3e-3] and kept(tmp_path) == [3e-3]
+    assert "eval_f1 = 0.7" in (tmp_path / "eval_results.txt").read_text()
+    more = Trials({4e-3: 0.6})  # further values join the sweep
+    assert sweep_of(tmp_path, "--sweep_learning_rates=4e-3").run(more) == {"f1": 0.7, "loss": 1.0}
+    assert more.trained == [4e-3] and kept(tmp_path) == [3e-3]
+
+
+def test_the_checkpoints_of_all_trials_are_kept_by_flag(tmp_path):
+    sweep_of(tmp_path, "--keep_trials").run(Trials(dict.fromkeys(RATES, 0.5)))
+    assert kept(tmp_path) == RATES
+
+
+def test_a_sweep_whose_trials_all_fail_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"all 3 trials of the sweep have failed \(it diverged\)"):
+        sweep_of(tmp_path).run(Trials(dict.fromkeys(RATES, NotFinite("it diverged"))))
+    with pytest.raises(InputError, match="no trial of this sweep has succeeded"):
+        sweep_results.best_folder(str(tmp_path), False)
+
+
+def test_other_settings_data_or_runs_are_refused(tmp_path):
+    facts = dict(FACTS)
+    running = sweep_of(tmp_path, facts=facts)
+    running._facts = lambda: facts
+
+    def trial(settings):
+        facts["dev"] = ["dev.txt, changed"]
+        return {"f1": 0.5}
+
+    with pytest.raises(InputError, match=r"other settings or data \(dev number 1 was 'dev.txt', is 'dev.txt, changed'"):
+        running.run(trial)
+    with pytest.raises(InputError, match=r"\(dtype was None, is 'bfloat16'\); give its own to resume it"):
+        sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
+    alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
+    with pytest.raises(InputError, match="holds a sweep; add its flags to resume it"):
+        with_best_trial(alone)
+    run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+    with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
+        sweep_of(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def swept(folder, vocab_file, tmp_path_factory):
+    """A sweep of a trial that diverges and one that was killed in the middle; its folder, settings and scores."""
+    output = tmp_path_factory.mktemp("swept")
+    flags = ["--sweep", "--sweep_learning_rates=1e38,1e-2", "--sweep_batch_sizes=10", "--sweep_epochs=4"]
+    do = ["--do_train", "--do_eval", "--do_predict", "--save_checkpoints_steps=5"]
+    defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
+    run = settings(folder, vocab_file, output, *do, *defaults, *flags)
+
+    def save(folder, checkpoint, step, most):
+        if step == 9:
+            raise Killed
+        return whole(folder, checkpoint, step, most)
+
+    whole = run_checkpoints.save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_checkpoints, "save", save)
+        with pytest.raises(Killed):
+            run_finetuning(run, FindTheWord(folder))
+    assert [trial.state for trial in sweep_results.read(str(output)).trials] == ["failed", "pending"]
+    reported = []
+    return output, run, run_finetuning(run, FindTheWord(folder), reported.append), reported
+
+
+@pytest.mark.slow
+def test_a_trial_has_the_weights_of_the_same_command_alone(folder, vocab_file, swept, tmp_path):
+    best = swept[0] / "trials/lr0.01_batch10_epochs4_restart1"
+    alone = settings(folder, vocab_file, tmp_path, "--do_train", "--do_eval", "--num_train_epochs=4")
+    assert run_finetuning(alone, FindTheWord(folder)) == swept[2]
+    expected, found = weights(tmp_path / "ckpt-9"), weights(best / "ckpt-9")
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, folder, vocab_file, monkeypatch):
+    output, run, scores, reported = swept
+    results = json.loads((output / "results.json").read_text())
+    best = output / results["best"]["folder"]
+    assert results["best"]["scores"] == scores and (best / "found.json").exists()
+    assert "is not finite" in results["trials"][0]["error"]
+    assert not list((output / "trials" / results["trials"][0]["name"]).glob("ckpt-*"))
+    assert reported == [str(output)]
+    monkeypatch.setattr(engine, "_train", lambda *arguments: pytest.fail("it is trained again"))
+    assert run_finetuning(run, FindTheWord(folder)) == scores
+    os.remove(best / "found.json")
+    run_finetuning(settings(folder, vocab_file, output, "--do_predict"), FindTheWord(folder))
+    assert (best / "found.json").exists()
+
+
+SWEEP_ONCE = ["--sweep", "--sweep_learning_rates=1e-2", "--sweep_batch_sizes=8", "--sweep_epochs=1"]
+THREE = ["--do_train", "--do_eval", "--do_predict"]
+
+
+def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(folder, vocab_file, tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.csv").write_text("text,label\n" + 'the man,"a,b"\nwho said so,\nall of you,b\n' * 4)
+    files = [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out"]
+    own = ["--task_name=own", f"--data_dir={tmp_path}", "--multi_label", "--tune_thresholds", "--max_seq_length=8"]
+    run_classifier.main(parse(ClassifierSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
+    (trial,) = (tmp_path / "out/trials").iterdir()
+    thresholds = read_thresholds(str(trial), ("a", "b"), step=1)
+    header, *rows = [line.split("\t") for line in (trial / "test_predictions.tsv").read_text().splitlines()]
+    found = np.array([row[2:] for row in rows], float) > thresholds
+    assert header[1] == "labels" and [json.loads(row[1]) for row in rows] == [
+        [name for name, is_above in zip("ab", row, strict=True) if is_above] for row in found
+    ]
+
+
+def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(folder, vocab_file, tmp_path):
+    answer = {"text": "man", "answer_start": 4}
+    asked = [{"id": f"q{n}", "question": "who ?", "answers": [answer] * (n % 2), "is_impossible": n % 2 == 0}
+             for n in range(8)]  # fmt: skip
+    (tmp_path / "v2.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "the man", "qas": asked}]}]}))
+    files = [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out"]
+    own = [f"--train_file={tmp_path}/v2.json", f"--predict_file={tmp_path}/v2.json", "--max_seq_length=16",
+           "--max_query_length=4", "--version_2_with_negative", "--tune_null_threshold"]  # fmt: skip
+    scores = run_squad.main(parse(SquadSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
+    (trial,) = (tmp_path / "out/trials").iterdir()
+    assert squad_results.read_threshold(str(trial), step=1) == scores["null_threshold"]
+    odds, answers = (json.loads((trial / name).read_text()) for name in ("null_odds.json", "predictions.json"))
+    assert {id_: value <= scores["null_threshold"] for id_, value in odds.items()} == {
+        id_: bool(text) for id_, text in answers.items()
+    }
+
+
+def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_file, tmp_path, monkeypatch):
+    def refuse(settings, trial):
+        raise InputError("impossible")
+
+    monkeypatch.setattr(sweep, "prediction_settings", refuse)
+    monkeypatch.setattr(engine, "_run", lambda *arguments: pytest.fail("it trains"))
+    defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
+    with pytest.raises(InputError, match="impossible"):
+        run_finetuning(settings(folder, vocab_file, tmp_path, *THREE, *defaults, *SWEEP_ONCE), FindTheWord(folder))
+
+
+def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
+    given = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", *THREE[:2], *SWEEP_ONCE]
+    phase, task = run_record.Phase({}, {}, {}, {}), FindTheWord(tmp_path)
+    task.fingerprint = lambda split: []
+    found = [
+        sweep.facts_of(parse(ClassifierSettings, [*given, *more]), phase, task) for more in ([], ["--tune_thresholds"])
+    ]
+    assert found[0] != found[1]
+
+
+def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeypatch):
+    sweep_results.write(str(tmp_path), Results("own", FACTS, (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
+    monkeypatch.setattr(find, "find_task", lambda settings: settings.output_dir)
+    monkeypatch.setattr(engine, "run_finetuning", lambda settings, task, write_report: task)
+    flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
+    assert run_classifier.main(parse(ClassifierSettings, flags)) == f"{tmp_path}/trials/0.001-2"
+
+
+@pytest.fixture
+def pretrained(tmp_path):
+    """The folder of a run that has kept the checkpoints of three steps."""
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    for step in (0, 100, 1000):
+        run_checkpoints.save(str(folder), tf.train.Checkpoint(global_step=tf.Variable(step)), step)
+    return folder
+
+
+def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained):
+    flags = ["--sweep_checkpoints", f"--init_checkpoint={pretrained}", "--sweep_learning_rates=1e-3,2e-3"]
+    output, started = tmp_path / "out", []
+
+    def train(settings):
+        started.append(settings.init_checkpoint)
+        if len(started) == 4:
+            raise Killed
+        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+        return {"f1": int(started[-1].rpartition("-")[2]) / 2000 + settings.learning_rate, "loss": 1.0}
+
+    for _ in range(2):  # killed in the middle, and resumed
+        with contextlib.suppress(Killed):
+            sweep_of(output, *flags).run(train)
+    steps = [0, 0, 100, 100, 100, 1000, 1000]  # the second trial of step 100 was killed
+    assert started == [f"{pretrained}/ckpt-{step}" for step in steps]
+    results = sweep_results.read(str(output))
+    assert len(results.trials) == 6 and results.trials[2].name == "step100_lr0.001_batch8_epochs2_restart1"
+    steps, means = zip(*results.by_pretrained_steps(), strict=True)
+    assert steps == (0, 100, 1000) and means == pytest.approx((0.002, 0.052, 0.502))
+    written = json.loads((output / "results.json").read_text())
+    assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": pytest.approx(0.052)}
+    head, best, *_ = sweep_results.table(results)
+    assert head[:2] == ["pre-training steps", "learning rate"] and best[:2] == ["1000", "0.002"]
+    run_report.write(str(output))
+    page = (output / "report.html").read_text()
+    assert "f1 over steps of pre-training" in page and "1,000 steps, rate 0.002" in page
+    run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
+    sweep_of(output, *flags).run(train)  # pre-training has gone on meanwhile
+    assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
+
+
+def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
+    with pytest.raises(InputError, match="--sweep_checkpoints needs an --init_checkpoint"):
+        parsed("out", "--sweep_checkpoints")
+    with pytest.raises(InputError, match="--sweep_checkpoints is for a sweep"):
+        parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--init_checkpoint=x", "--sweep_checkpoints"])
+    with pytest.raises(InputError, match="holds no numbered checkpoints; give the folder of a pre-training run"):
+        sweep_of(tmp_path / "out", "--sweep_checkpoints", f"--init_checkpoint={tmp_path}")

@@ -1,0 +1,191 @@
+"""`--bilstm_head`, and fine-tuning of models whose attention has one direction (Table 5)."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import checkpoints
+from bert_tf.classifier import TextClassifier
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.batches import row_batches, row_columns
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.model import FineTunedBert, head_maker
+from bert_tf.finetuning.row_plan import plan_evaluation
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.modeling.bilstm_head import BiLstmHead
+from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.runs import latest
+from bert_tf.settings import ConversionSettings
+from bert_tf.tokenization import BertTokenizer
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.finetuning import test_engine
+from tests.bert_tf.finetuning.test_engine import FindTheWord, TokenHead
+from tests.bert_tf.tasks.classification import test_classifier_run
+
+inputs = test_classifier_run.inputs  # the fixture of its files
+folder = test_engine.folder
+CONFIG = BertConfig(50, 12, 1, 2, 16, max_position_embeddings=16, hidden_dropout_prob=0.0)
+LENGTHS = [7, 3, 1, 5]
+
+
+def keras_bilstm(head: BiLstmHead, return_sequences: bool) -> keras.layers.Layer:
+    layer = keras.layers.Bidirectional(keras.layers.LSTM(CONFIG.hidden_size, return_sequences=return_sequences))
+    layer.build((None, None, CONFIG.hidden_size))
+    ours = [getattr(way, n) for way in (head.lstm.forward, head.lstm.backward)
+            for n in ("kernel", "recurrent_kernel", "bias")]  # fmt: skip
+    layer.set_weights([value.numpy() for value in ours])
+    return layer
+
+
+@pytest.mark.parametrize("is_pooled", [True, False])
+def test_a_head_reads_the_states_of_keras_bilstm_over_the_tokens_alone(is_pooled):
+    make = (lambda config: ClassificationHead(config, 3)) if is_pooled else (lambda c: TokenHead(c.hidden_size, 3, c))
+    head = BiLstmHead(CONFIG, make)
+    mask = np.arange(8) < np.array(LENGTHS)[:, None]
+    x = np.random.default_rng(0).normal(size=(4, 8, CONFIG.hidden_size)).astype(np.float32)
+    logits = head(tf.constant(x), tf.constant(mask, tf.int32)).numpy()
+    states = keras_bilstm(head, not is_pooled)(x, mask=tf.constant(mask)).numpy()
+    dense = head.head.dense if is_pooled else head.head
+    expected = states @ dense.kernel.numpy() + dense.bias.numpy()
+    assert logits.shape == ((4, 3) if is_pooled else (4, 8, 3))
+    valid = slice(None) if is_pooled else mask
+    np.testing.assert_allclose(logits[valid], expected[valid], atol=1e-5)
+    x[~mask] = 9.0
+    again = head(tf.constant(x), tf.constant(mask, tf.int32)).numpy()
+    np.testing.assert_array_equal(logits[valid], again[valid], err_msg="padding is not read")
+
+
+def test_a_head_on_a_bilstm_is_trained_in_mixed_precision():
+    policy = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        head = BiLstmHead(CONFIG, lambda config: ClassificationHead(config, 3))
+        x, mask = tf.random.normal([2, 8, CONFIG.hidden_size], dtype=tf.bfloat16), tf.ones([2, 8], tf.int32)
+        with tf.GradientTape() as tape:
+            logits = head(x, mask, training=True, seed=tf.constant([0, 1]))
+            loss = tf.reduce_sum(logits**2)
+    finally:
+        keras.mixed_precision.set_global_policy(policy)
+    gradients = tape.gradient(loss, head.trainable_variables)
+    assert logits.dtype == tf.float32 and all(variable.dtype == tf.float32 for variable in head.trainable_variables)
+    assert all(np.isfinite(tf.convert_to_tensor(g)).all() and np.any(tf.convert_to_tensor(g)) for g in gradients)
+
+
+@pytest.fixture(scope="module", params=["ltr", pytest.param("rtl", marks=pytest.mark.slow)])
+def trained(request, inputs, vocab_file, tmp_path_factory):
+    """A classifier on a BiLSTM over a model of one direction; its folder, flags and metrics."""
+    output = tmp_path_factory.mktemp(request.param)
+    config = json.loads((inputs / "config.json").read_text()) | {"directionality": request.param}
+    (output / "config.json").write_text(json.dumps(config))
+    flags = [f"--bert_config_file={output}/config.json"]
+    do = ["--do_train", "--do_eval", "--do_predict", "--bilstm_head"]
+    run = output / "run"
+    return run, flags, run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, *do))
+
+
+@pytest.mark.slow
+def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_file, trained):
+    run, flags, scores = trained
+    assert scores["accuracy"] > 0.9
+    assert description.read(str(run)).bilstm_head
+    for more in ([], ["--nopack_sequences"]):
+        again = run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, "--do_eval", *more))
+        np.testing.assert_allclose([again[name] for name in scores], list(scores.values()), rtol=1e-5)
+    with pytest.raises(InputError, match="bilstm_head"):
+        run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, "--do_eval", "--nobilstm_head"))
+
+
+def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, trained, tmp_path):
+    run, _, _ = trained
+    expected = np.loadtxt(run / "test_results.tsv", delimiter="\t")
+    pairs = [(a, b) for a, b, _ in test_classifier_run.ROWS[:5]]
+    np.testing.assert_allclose(TextClassifier.load(str(run)).probabilities(pairs), expected, atol=1e-5)
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "served")))
+    serve = tf.saved_model.load(str(tmp_path / "served/1")).signatures["serving_default"]
+    _, specs = serve.structured_input_signature
+    texts = dict(zip(sorted(specs), map(tf.constant, zip(*pairs, strict=True)), strict=True))
+    np.testing.assert_allclose(serve(**texts)["probabilities"], expected, atol=1e-5)
+    with pytest.raises(InputError, match="its classifier has no BiLSTM|its code attends to both sides"):
+        convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
+
+
+def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_path):
+    run, _, _ = trained
+    config = BertConfig.from_json_file(str(run / "bert_config.json"))
+    model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
+    checkpoints.initialize(model, str(run))
+    trained_model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
+    tf.train.Checkpoint(model=trained_model).restore(latest.find(str(run)).prefix).expect_partial()
+    expected = checkpoints.variables_by_path(trained_model)
+    assert sum(path.startswith("head/lstm/") for path in expected) == 6
+    for path, variable in checkpoints.variables_by_path(model).items():
+        np.testing.assert_array_equal(variable, expected[path], err_msg=path)
+    wider = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 3), True))
+    with pytest.raises(InputError, match="head/head/dense/kernel has shape .*--reinitialize_head"):
+        checkpoints.initialize(wider, str(run))
+    before = wider.head.lstm.forward.kernel.numpy()
+    checkpoints.initialize(wider, str(run), reinitialize_head=True)
+    np.testing.assert_array_equal(wider.head.lstm.forward.kernel, before)
+
+
+@pytest.mark.slow
+def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vocab_file, trained, tmp_path, caplog):
+    run, flags, _ = trained
+    start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
+    with caplog.at_level(logging.WARNING, "absl"):
+        run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
+    assert caplog.text.count("its head is on a BiLSTM, and the new model has none: the encoder is taken") == 1
+    assert not description.read(str(tmp_path / "plain")).bilstm_head
+    start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
+    with pytest.raises(InputError, match="--reinitialize_head"):
+        run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "other", *start))
+    run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
+
+
+@pytest.mark.parametrize("directionality", ["ltr", "rtl"])
+def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path, directionality):
+    """A token changes the logits of its side alone, and of no other sequence in its packed row."""
+    config = json.loads((folder / "config.json").read_text()) | {"directionality": directionality}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    task, run = FindTheWord(folder), tmp_path / "run"
+    flags = [f"--bert_config_file={tmp_path}/config.json", "--do_train", "--num_train_epochs=1"]
+    run_finetuning(test_engine.settings(folder, vocab_file, run, *flags), task)
+    model = FineTunedBert(BertConfig.from_json_file(str(run / "bert_config.json")), task.head)
+    tf.train.Checkpoint(model=model).restore(latest.find(str(run)).prefix).expect_partial()
+
+    tokenizer = BertTokenizer(vocab_file)
+    split = encoded_split(task, task.read("dev"), tokenizer, 16)
+    for packed in (False, True):
+        packed_for = model.config if packed else None
+        plan = plan_evaluation(split.lengths, batch_size=24, max_seq_length=16, packed_for=packed_for)
+        batch = dict(next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=16))))
+        before = model(batch)["logits"].numpy()
+        real = row_columns(batch)["input_mask"].numpy() > 0
+        row = int(np.argmax(real.sum(axis=1)))  # another word in the middle of the longest row
+        starts = batch["starts"].numpy() if packed else np.arange(24) * 16
+        place = np.zeros(batch["input_ids"].shape, bool).ravel()
+        place[starts[row] + 2] = True
+        ids = tf.where(place.reshape(batch["input_ids"].shape), 7, batch["input_ids"])
+        after = model(batch | {"input_ids": ids})["logits"].numpy()
+        changed = (np.abs(after - before).max(axis=-1) > 1e-6) & real
+        expected = np.zeros_like(changed)
+        expected[row] = {"ltr": np.arange(16) >= 2, "rtl": np.arange(16) <= 2}[directionality] & real[row]
+        assert not (changed & ~expected).any(), "no token sees what it must not"
+        assert changed[row].sum() > 1
+
+
+def test_a_bilstm_refuses_a_head_that_reads_something_else():
+    class Other(keras.layers.Layer):
+        reads = "encoder_outputs"
+
+    with pytest.raises(ValueError, match="a head that reads encoder_outputs cannot stand on a BiLSTM"):
+        head_maker(lambda config: Other(), True)(CONFIG)

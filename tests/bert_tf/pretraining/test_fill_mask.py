@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.input import pipeline
+from bert_tf.pretraining import fill_mask
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.reference import random_pretrainer
+
+SHAPE = {
+    "vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
+    "max_position_embeddings": 16, "type_vocab_size": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+def sentences(tmp_path, text: str) -> str:
+    path = tmp_path / "sentences.txt"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_own_sentences_are_tokenized_around_their_blanks(tokenizer, tmp_path):
+    path = sentences(tmp_path, "The [MASK] was there.\n\n[MASK][MASK] walked\n")
+    first, second = fill_mask.rows_of_file(path, tokenizer, 16)
+    assert tokenizer.to_tokens(first.input_ids) == ["[CLS]", "the", "[MASK]", "was", "there", ".", "[SEP]"]
+    assert first.blanks == [2] and second.blanks == [1, 2] and first.right_ids is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the man\n", "line 1: holds 0 times"),
+        ("a [MASK]\n" + "a [MASK] " * 21, "line 2: holds 21 times"),
+        ("the the the the the the the the the the the the the the the [MASK]", "line 1: has 18 tokens, more than"),
+        ("\n\n", "holds 0 sentences"),
+        ("a [MASK]\n" * 51, "holds 51 sentences"),
+    ],
+)
+def test_sentences_that_do_not_fit_are_refused(tokenizer, tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        fill_mask.rows_of_file(sentences(tmp_path, text), tokenizer, 16)
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tokenizer, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        fill_mask.rows_of_file(str(tmp_path / "nothing"), tokenizer, 16)
+    (tmp_path / "latin").write_bytes(b"caf\xe9 [MASK]")
+    with pytest.raises(InputError, match="not UTF-8"):
+        fill_mask.rows_of_file(str(tmp_path / "latin"), tokenizer, 16)
+
+
+def row_of_data(tokenizer) -> dict:
+    """[CLS] the [MASK] was at [SEP], with "man" masked and "at" put for "on"; one more place is not used."""
+    ids = [tokenizer.cls_id, *tokenizer.encode(["the"]).values, tokenizer.mask_id, *tokenizer.encode(["was at"]).values]
+    ids = [*map(int, ids), tokenizer.sep_id, 0, 0]
+    man, on = map(int, tokenizer.encode(["man on"]).values)
+    return {
+        "input_ids": np.array([ids]), "input_mask": np.array([[1] * 6 + [0] * 2]),
+        "segment_ids": np.zeros([1, 8], int), "masked_lm_positions": np.array([[2, 4, 0]]),
+        "masked_lm_ids": np.array([[man, on, 0]]), "masked_lm_weights": np.array([[1.0, 1.0, 0.0]]),
+    }  # fmt: skip
+
+
+def test_rows_of_the_data_show_what_the_model_reads_and_what_is_right(tokenizer):
+    rows = fill_mask.rows_of_batch(row_of_data(tokenizer), "bidi")
+    model = random_pretrainer(BertConfig(**SHAPE))
+    blanks = fill_mask.Blanks(tokenizer.vocabulary, rows)
+    (sample,) = fill_mask.FillMask(model, tf.distribute.get_strategy(), blanks, 8).look()
+    assert "".join(text for text, _ in fill_mask.words(sample)) == "the [MASK] was [at]"
+    assert [(blank["at"], blank["right"]) for blank in sample["blanks"]] == [(2, "man"), (4, "on")]
+
+
+@pytest.mark.parametrize(
+    "strategy", [tf.distribute.get_strategy, lambda: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])]
+)
+def test_guesses_are_the_models_probabilities(tokenizer, strategy, tmp_path):
+    path = sentences(tmp_path, "the [MASK] was [MASK] there\nhe [MASK]\n")
+    rows = fill_mask.rows_of_file(path, tokenizer, 12)
+    strategy = strategy()
+    with strategy.scope():
+        model = random_pretrainer(BertConfig(**SHAPE))
+    look = fill_mask.FillMask(model, strategy, fill_mask.Blanks(tokenizer.vocabulary, rows), 12)
+    samples = look.look()
+    assert samples == look.look()
+    for row, sample in zip(rows, samples, strict=True):
+        inputs = {"input_ids": row.input_ids[None], "masked_lm_positions": np.array([row.blanks], np.int32)}
+        logits = model(inputs)["masked_lm_logits"].numpy()[0].astype(np.float64)
+        for blank, scores in zip(sample["blanks"], logits, strict=True):
+            probabilities = np.exp(scores) / np.exp(scores).sum()
+            best = np.argsort(-probabilities)[:3]
+            names = [tokenizer.vocabulary[i] if i < len(tokenizer.vocabulary) else f"[id {i}]" for i in best]
+            assert [token for token, _ in blank["guesses"]] == names
+            np.testing.assert_allclose([p for _, p in blank["guesses"]], probabilities[best], atol=6e-5)
+
+
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+def test_a_model_of_one_direction_predicts_tokens_it_has_not_seen(tokenizer, direction):
+    """The right token at a blank is the one that stands there, and the guesses do not change with it."""
+    ids = [tokenizer.cls_id, *map(int, tokenizer.encode(["the man was at my side now"]).values), tokenizer.sep_id, 0, 0]
+
+    def samples(ids):
+        row = {"input_ids": np.array([ids]), "input_mask": np.array([[int(i > 0) for i in ids]])}
+        predicted = pipeline.every_token_predicted(
+            {name: tf.constant(value, tf.int32) for name, value in row.items()}, direction
+        )
+        batch = row | {"segment_ids": np.zeros_like(row["input_ids"])} | {k: v.numpy() for k, v in predicted.items()}
+        rows = fill_mask.rows_of_batch(batch, direction)
+        return fill_mask.FillMask(model, tf.distribute.get_strategy(), fill_mask.Blanks(tokenizer.vocabulary, rows), 16)
+
+    model = random_pretrainer(BertConfig(**SHAPE, directionality=direction))
+    (sample,) = samples(ids).look()
+    assert len(sample["blanks"]) > 3
+    for blank in sample["blanks"]:
+        assert blank["right"] == sample["tokens"][blank["at"]]
+    blank = sample["blanks"][2]
+    changed = list(ids)
+    changed[blank["at"]] = tokenizer.unk_id
+    (other,) = samples(changed).look()
+    assert other["blanks"][2]["guesses"] == blank["guesses"]
+    assert any(a["guesses"] != b["guesses"] for a, b in zip(sample["blanks"], other["blanks"], strict=True))
+
+
+def test_long_rows_show_some_blanks_from_beginning_to_end(tokenizer):
+    batch = {
+        "input_ids": np.arange(5, 105)[None], "input_mask": np.ones([1, 100], int),
+        "segment_ids": np.zeros([1, 100], int), "masked_lm_positions": np.arange(100)[None],
+        "masked_lm_ids": np.arange(5, 105)[None], "masked_lm_weights": np.ones([1, 100]),
+    }  # fmt: skip
+    (row,) = fill_mask.rows_of_batch(batch, "bidi")
+    assert (
+        len(row.blanks) == 20 and row.blanks[0] == 0 and row.blanks[-1] == 99 and row.right_ids[3] == row.blanks[3] + 5
+    )
+
+
+SAMPLE = {
+    "tokens": ["[CLS]", "he", "walk", "##ed", "[MASK]", "[SEP]", "all", "##s", "[SEP]"],
+    "blanks": [
+        {"at": 4, "right": "home", "guesses": [["out", 0.311], ["home", 0.2], ["in", 0.05]]},
+        {"at": 7, "right": None, "guesses": [["##s", 0.999]]},
+    ],
+}
+
+
+def test_a_sample_in_one_line_and_in_markdown():
+    assert fill_mask.line(SAMPLE) == '"he walked [MASK] / all [##s]"  home: out 0.31, home 0.20, in 0.05; ##s 1.00'
+    text = fill_mask.markdown([SAMPLE])
+    assert text.startswith("he walked **[MASK]** / all **[##s]**\n\n* home: out 0.31") and text.endswith("* ##s 1.00")
+
+
+def test_the_line_of_a_long_sample_shows_its_first_blank():
+    sample = {"tokens": ["word"] * 90 + ["[MASK]"] + ["word"] * 90, "blanks": [{**SAMPLE["blanks"][0], "at": 90}]}
+    line = fill_mask.line(sample)
+    assert "word [MASK] word" in line and len(line) < 130

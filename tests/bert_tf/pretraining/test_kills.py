@@ -1,0 +1,203 @@
+"""Training runs that are killed, stopped or out of disk space, and resume with the same command."""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.jobs.run_local import LocalRunner
+from bert_tf.runs import best, evaluations, latest, run_checkpoints
+from bert_tf.training import metrics_file
+from data_gen.generator import create_pretraining_data
+from data_gen.settings import GeneratorSettings
+from tests.bert_tf.killable import Server
+
+pytestmark = pytest.mark.slow
+STEPS, EVERY = 60, 10
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with a vocabulary, a configuration, and records masked and not, fewer than the steps read."""
+    folder = tmp_path_factory.mktemp("data")
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    for name, masking in (("data", "static"), ("unmasked", "dynamic")):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=f"{folder}/{name}.tfrecord@2", vocab_file=vocab_file,
+            max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1, masking=masking,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=16, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = Server(tmp_path_factory.mktemp("server"))
+    yield made
+    made.close()
+
+
+def command(data, folder, *more) -> list[str]:
+    return [
+        f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord-*", f"--output_dir={folder}",
+        "--max_seq_length=16", "--max_predictions_per_seq=3", "--do_train", "--train_batch_size=16",
+        f"--num_train_steps={STEPS}", "--num_warmup_steps=4", "--learning_rate=1e-2",
+        f"--save_checkpoints_steps={EVERY}", "--deterministic", *more,
+    ]  # fmt: skip
+
+
+def contents(prefix: str) -> dict:
+    reader = tf.train.load_checkpoint(prefix)
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def check_equal(got: str, expected: str) -> None:
+    got, expected = contents(got), contents(expected)
+    assert got.keys() == expected.keys()
+    assert {"global_step", "data_position", "random_seed"} <= {name.split("/")[0] for name in got}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def finished(data, server, tmp_path_factory):
+    """The folder of an uninterrupted run, and how many times it touches a file."""
+    folder = tmp_path_factory.mktemp("finished")
+    count_file = folder.parent / "count"
+    assert server.do("pretrain", command(data, folder), event=0, count_file=str(count_file)) == 0, server.log
+    return folder, int(count_file.read_text())
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
+    rng, folder = random.Random(5), tmp_path / "run"
+    kills, before = 0, 0
+    # before its first checkpoint, then in turn at a file, while a checkpoint is written, and between two of them
+    disturbances = [
+        {"event": 1},
+        {"event": 5},
+        {"event": rng.randint(6, finished[1] // 6)},
+        {"while_writing": True},
+        {"at_loop": [signal.SIGKILL, 1]},
+        {"event": rng.randint(6, finished[1] // 6)},
+    ]
+    for how in disturbances:
+        code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
+        assert code in (0, -signal.SIGKILL), server.log
+        kills += code != 0
+        step = latest.find(str(folder)).step
+        assert step >= before and not latest.find(str(folder)).damaged
+        before = step
+    assert kills >= 4 and before < STEPS
+    assert server.do("pretrain", command(data, folder)) == 0, server.log
+    check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished[0].iterdir())
+    got, expected = (metrics_file.read(str(path), "metrics.jsonl") for path in (folder, finished[0]))
+    loss = [{e["step"]: e["loss"] for e in entries if e["split"] == "train"} for entries in (got, expected)]
+    assert loss[0] == loss[1] and len(loss[0]) == 4 * STEPS // EVERY  # loops of 3, 3, 3 and 1 steps
+
+
+@pytest.mark.parametrize(
+    "more", [["--distribution_strategy=mirrored"], ["--dtype=float16"]], ids=["mirrored", "float16"]
+)
+def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path, more):
+    """On two replicas, and with a loss scale."""
+    more = [*more, f"--input_file={data}/unmasked.tfrecord-*", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
+    more.append("--num_train_steps=40")
+    # in the third checkpoint's steps, which are five loops as those of the others
+    for folder, how in (("whole", {}), ("killed", {"at_loop": [signal.SIGKILL, 12]}), ("killed", {})):
+        code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
+        assert code == (-signal.SIGKILL if how else 0), server.log
+        if how:
+            assert latest.find(str(tmp_path / folder)).step == 20
+    check_equal(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
+
+
+def batches(path: pathlib.Path) -> dict[tuple, str]:
+    logged = [json.loads(line) for line in path.read_text().splitlines()]
+    found = {tuple(position): digest for position, digest in logged}
+    assert all(found[tuple(position)] == digest for position, digest in logged), "one position, two batches"
+    return found
+
+
+def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, server, finished, tmp_path):
+    more = ["--nodeterministic"]
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    assert server.do("pretrain", command(data, tmp_path / "whole", *more), batches=str(whole)) == 0, server.log
+    how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
+    server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
+    assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
+    expected, got = batches(whole), batches(killed)
+    # what was only read ahead may differ by how far
+    common = expected.keys() & got.keys()
+    assert len(common) >= STEPS and all(got[position] == expected[position] for position in common)
+    positions = [contents(f"{tmp_path}/{name}/ckpt-{STEPS}") for name in ("whole", "killed")]
+    name = "data_position/.ATTRIBUTES/VARIABLE_VALUE"
+    assert positions[0][name].tolist() == positions[1][name].tolist() and tuple(positions[0][name]) in common
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, finished, tmp_path, number, code):
+    # training takes long enough for the signal to come in its midst
+    flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
+    assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
+    step = latest.find(str(tmp_path)).step
+    assert 0 < step < 100000
+    assert server.log.splitlines()[-1] == "stopped; run the same command again to resume"
+    assert f"saved {tmp_path}/ckpt-{step}" in server.log
+
+
+def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
+    code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
+    assert code == 143, server.log
+    step = latest.find(str(tmp_path)).step
+    assert EVERY < step < 2 * EVERY
+    assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
+    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(data, server, finished, tmp_path):
+    assert server.do("pretrain", command(data, tmp_path), largest_file=20_000) == 1
+    said = server.log.splitlines()[-1]
+    assert re.match(r"error: .*/ckpt-10: cannot be saved \(File too large.*\); earlier checkpoints are intact", said), (
+        said
+    )
+    assert "Traceback" not in server.log
+    found = latest.find(str(tmp_path))
+    assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()
+    assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
+    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+
+
+def test_killed_at_every_touch_of_a_file_while_saving_the_newest_checkpoint_and_the_best_are_there(server, tmp_path):
+    folder, count_file = tmp_path / "run", str(tmp_path / "count")
+    folder.mkdir()
+    evaluations.write(str(folder), evaluations.Evaluations("f1", scores={1: {"f1": 1.0}}))
+    saved, event, code = 0, 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        event += 1
+        code = server.do("save_twice", str(folder), event=event, count_file=count_file)
+        said = [int(line.split()[1]) for line in server.log.splitlines() if line.startswith("saved")]
+        found = latest.find(str(folder))
+        assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
+        saved = found.step
+        if found.prefix:
+            for each, step in ((found, saved), (best.find(str(folder), found, ""), 1)):
+                np.testing.assert_array_equal(contents(each.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], step)
+    assert code == 0 and event > 20 and saved > run_checkpoints.KEPT + 2
+    names = [f"ckpt-{step}" for step in range(saved - run_checkpoints.KEPT + 1, saved + 1)]
+    files = [f"{name}.{part}" for name in ["best-1", *names] for part in ("data-00000-of-00001", "index")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*files, "checkpoint", evaluations.NAME])

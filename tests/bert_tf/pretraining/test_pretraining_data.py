@@ -1,0 +1,453 @@
+"""Every kind of data that the generator makes, trained on or refused."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.pretraining.record_files import inspect
+from bert_tf.runs import latest
+from bert_tf.settings import PretrainingSettings
+from data_gen.generator import create_pretraining_data
+from data_gen.settings import GeneratorSettings
+from tfrecords import reader
+
+KINDS = {
+    "static": {},
+    "dynamic": {"masking": "dynamic", "do_whole_word_mask": True, "max_ngram_size": 2},
+    "dynamic2": {"masking": "dynamic", "masked_lm_prob": 0.2},
+    "dynamic_wide": {"masking": "dynamic", "masked_lm_prob": 0.4, "max_predictions_per_seq": 12},
+    "mlm": {"objective": "mlm", "gzip_compress": True},
+    "dynamic_mlm": {"objective": "mlm", "masking": "dynamic"},
+    "ltr": {"objective": "ltr"},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with one file of each kind."""
+    folder = tmp_path_factory.mktemp("kinds")
+    with LocalRunner(1) as runner:
+        for name, changes in KINDS.items():
+            options = {"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 1} | changes
+            output = f"{folder}/{name}"
+            create_pretraining_data(
+                GeneratorSettings(input_file=corpus_file, output_file=output, vocab_file=vocab_file, **options), runner
+            )
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(data, output_dir, names, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={data}/config.json", "--input_file=" + ",".join(f"{data}/{n}" for n in names.split()),
+            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
+            "--train_batch_size=8", "--num_train_steps=2", "--num_warmup_steps=0", "--save_checkpoints_steps=1",
+            "--max_eval_steps=2", *more,
+        ],
+    )  # fmt: skip
+
+
+def look(data, names, *more: str, eval_names=""):
+    given = settings(data, "out", names, *more)
+    files = [f"{data}/{name}" for name in names.split()]
+    eval_files = [f"{data}/{name}" for name in eval_names.split()] or files
+    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
+
+
+def test_masked_data_without_pairs_is_trained_on_and_evaluated(data, tmp_path):
+    results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
+    assert latest.find(str(tmp_path)).step == 2
+    assert "next_sentence_loss" not in results and results["loss"] == results["masked_lm_loss"]
+    assert 4 < results["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
+
+
+def test_the_rule_is_the_one_that_the_data_was_made_with(data):
+    rule = look(data, "dynamic", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule
+    tokens = (data / "vocab.txt").read_text().split()
+    assert (rule.vocab_size, rule.mask_id) == (len(tokens), tokens.index("[MASK]"))
+    assert (rule.masked_lm_prob, rule.max_predictions_per_seq, rule.max_ngram_size) == (0.15, 5, 2)
+    assert rule.continues_word.tolist() == [token.startswith("##") for token in tokens]
+    assert look(data, "dynamic2", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule.continues_word is None
+    assert look(data, "static").dynamic_masking is None
+
+
+def of_the_manifest(data, output_dir, names, *more: str) -> PretrainingSettings:
+    """Settings that leave the number of predictions to the data."""
+    given = settings(data, output_dir, names, f"--vocab_file={data}/vocab.txt", *more)
+    return dataclasses.replace(given, max_predictions_per_seq=None)
+
+
+def run_json(folder) -> dict:
+    (phase,) = json.loads((folder / "run.json").read_text())["phases"]
+    return phase
+
+
+def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_said(data, tmp_path, monkeypatch):
+    """Rows of 32 tokens made for 12 predictions at 0.4; the default of 20 or 0.15 would give other numbers."""
+    for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    seen, numerators = [], PretrainingObjective.numerators
+
+    def looking(self, batch, training, seed):
+        tf.numpy_function(lambda weights: seen.append((training, weights)), [batch["masked_lm_weights"]], [])
+        return numerators(self, batch, training, seed)
+
+    monkeypatch.setattr(PretrainingObjective, "numerators", looking)
+    out = tmp_path / "out"
+    results = run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval"))
+    assert 4 < results["masked_lm_loss"] < 8
+    np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["next_sentence_loss"], rtol=1e-6)
+    for training in (True, False):
+        weights = [weights for number, weights in seen if number == training]
+        assert weights and {w.shape[1] for w in weights} == {12}
+        assert max(w.sum(axis=1).max() for w in weights) == 12, "a full row has 0.4 * 32 = 13"
+    resolved = {"max_predictions_per_seq": 12, "masked_lm_prob": 0.4}
+    recorded = run_json(out)
+    for facts in (recorded["settings"], recorded["data"]):
+        assert {name: facts[name] for name in resolved} == resolved
+
+    same = ("--max_predictions_per_seq=12", "--masked_lm_prob=0.4", "--num_train_steps=2")
+    run_pretraining(settings(tmp_path, out, "dynamic_wide", f"--vocab_file={data}/vocab.txt", *same))
+    # the same records, made again with another rule, which only the manifest holds
+    path = tmp_path / "dynamic_wide.manifest.json"
+    entries = json.loads(path.read_text())
+    entries["settings"] |= {"masked_lm_prob": 0.3, "do_whole_word_mask": True}
+    path.write_text(json.dumps(entries))
+    message = "masked_lm_prob was 0.4, is 0.3; do_whole_word_mask was False, is True"
+    with pytest.raises(InputError, match=f"another data .{message}"):
+        run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--num_train_steps=2"))
+
+
+def test_flags_that_differ_from_the_manifest_are_used_and_logged(data, tmp_path, caplog):
+    other = ("--max_predictions_per_seq=7", "--masked_lm_prob=0.3")
+    rule = look(data, "dynamic_wide dynamic2", f"--vocab_file={data}/vocab.txt", *other).dynamic_masking.rule
+    assert (rule.max_predictions_per_seq, rule.masked_lm_prob) == (7, 0.3)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "masking with --max_predictions_per_seq=7, where the manifest of the data says 5, 12",
+        "masking with --masked_lm_prob=0.3, where the manifest of the data says 0.2, 0.4",
+    ]
+    caplog.clear()
+    look(data, "dynamic2", f"--vocab_file={data}/vocab.txt", "--masked_lm_prob=0.2")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("names, eval_names", [("dynamic_wide dynamic2", ""), ("dynamic_wide", "dynamic2")])
+def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
+    given = of_the_manifest(data, "out", names)
+    files, eval_files = ([f"{data}/{name}" for name in those.split()] for those in (names, eval_names))
+    with pytest.raises(
+        InputError, match="/dynamic2: made with --max_predictions_per_seq=5, but .*wide with 12; .* give"
+    ):
+        inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
+
+
+def test_more_predictions_than_tokens_are_refused(data):
+    with pytest.raises(InputError, match="--max_predictions_per_seq=1000000000: must not exceed --max_seq_length=32"):
+        look(data, "dynamic", f"--vocab_file={data}/vocab.txt", "--max_predictions_per_seq=1000000000")
+
+
+def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; leave it out"):
+        look(data, "static", "--masked_lm_prob=0.3")
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/ltr: directionality=ltr masks none; leave it out"):
+        look(data, "ltr", one_way(data, tmp_path), "--masked_lm_prob=0.3")
+
+
+@pytest.mark.parametrize("name, masked", [("static", True), ("ltr", False)])
+def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(data, tmp_path, name, masked):
+    given = of_the_manifest(data, "out", name, *([] if masked else [one_way(data, tmp_path)]))
+    config, files = BertConfig.from_json_file(given.bert_config_file), [f"{data}/{name}"]
+    if masked:
+        with pytest.raises(InputError, match="has 5 values but --max_predictions_per_seq=20; give --max_pred.*=5"):
+            inspect(given, config, files, files)
+    else:
+        resolved, _ = inspect(given, config, files, files)
+        assert (resolved.max_predictions_per_seq, resolved.masked_lm_prob) == (20, None)
+
+
+@pytest.mark.parametrize(
+    "names, eval_names, message",
+    [
+        ("ltr", "", "/ltr: its rows are not masked, and its manifest does not say --masking=dynamic"),
+        ("dynamic_mlm ltr", "", "/ltr: its rows are not masked, and its manifest does not say"),
+        ("dynamic_mlm mlm", "", "/mlm: its rows are masked already, those of .*/dynamic_mlm are not"),
+        ("dynamic", "static", "/static: its rows are masked already"),
+        ("static", "dynamic", "/dynamic: has no feature 'masked_lm_positions'"),
+        ("dynamic dynamic2", "", r"/dynamic2: made with --masked_lm_prob=0.2, but .*/dynamic with 0.15"),
+        ("mlm static", "", None),
+    ],
+)
+def test_data_of_kinds_that_do_not_go_together_is_refused(data, names, eval_names, message):
+    if message is None:  # labels of one file are not looked at
+        assert not look(data, names).has_pairs
+        return
+    with pytest.raises(InputError, match=message):
+        look(data, names, f"--vocab_file={data}/vocab.txt", eval_names=eval_names)
+
+
+def one_way(data, tmp_path, directionality="ltr") -> str:
+    entries = json.loads((data / "config.json").read_text()) | {"directionality": directionality}
+    (tmp_path / "config.json").write_text(json.dumps(entries))
+    return f"--bert_config_file={tmp_path}/config.json"
+
+
+@pytest.mark.parametrize("name, directionality", [("dynamic_mlm", "rtl"), ("dynamic", "ltr")])
+def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
+    flag = one_way(data, tmp_path, directionality)
+    results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
+    assert np.isfinite(results["masked_lm_loss"])
+    assert ("next_sentence_loss" in results) == (name == "dynamic")
+    assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
+
+
+def test_data_made_for_one_direction_is_taken(data, tmp_path):
+    found = look(data, "ltr", one_way(data, tmp_path))
+    assert not found.has_pairs and found.dynamic_masking is None
+
+
+@pytest.mark.slow
+def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
+    flags = ["--pack_sequences", f"--vocab_file={data}/vocab.txt"]
+    whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--do_eval"))
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    for path in [*(tmp_path / "parts").glob("ckpt-2*"), tmp_path / "parts/checkpoint"]:  # killed before it wrote them
+        path.unlink()
+    run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags))
+    unpacked = settings(data, tmp_path / "parts", "dynamic", *flags[1:], "--nodo_train", "--do_eval")
+    assert run_pretraining(unpacked) == whole
+    with pytest.raises(InputError, match="another data .*packed_rows was .*'sequences': .*, is None"):
+        run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags[1:], "--do_eval"))
+
+
+def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
+    with pytest.raises(
+        InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=ltr"
+    ):
+        look(data, "mlm", one_way(data, tmp_path))
+
+
+def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
+    results = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
+    assert not any(name.startswith("next_sentence") for name in results)
+    before, after = (
+        tf.train.load_variable(f"{tmp_path}/ckpt-{step}", "model/next_sentence/dense/kernel/.ATTRIBUTES/VARIABLE_VALUE")
+        for step in (0, 2)
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_training(data, tmp_path):
+    shutil.copy(data / "static", tmp_path)  # without its manifest nobody knows the vocabulary of the data
+    shutil.copy(data / "config.json", tmp_path)
+    long = tmp_path / "long.txt"
+    long.write_text((data / "vocab.txt").read_text() + "".join(f"x{i}\n" for i in range(300)))
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than .*long.txt, which has .* tokens"):
+        run_pretraining(settings(tmp_path, tmp_path / "out", "static", f"--vocab_file={long}", "--do_eval"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
+    with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
+    with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made .* gone.txt was not found"):
+        look(tmp_path, "dynamic")
+    with pytest.raises(InputError, match="--vocab_file=.*: no such file"):
+        look(tmp_path, "dynamic", f"--vocab_file={tmp_path}")
+    with_manifest(data, tmp_path, "dynamic", vocab_file="")  # a name of nothing is not the folder
+    with pytest.raises(InputError, match="--vocab_file is missing"):
+        look(tmp_path, "dynamic")
+    with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")  # another one
+    with pytest.raises(InputError, match="--vocab_file is missing"):
+        look(tmp_path, "dynamic")
+    other = tmp_path / "other.txt"
+    other.write_text((data / "vocab.txt").read_text() + "zebra\n")
+    with pytest.raises(InputError, match=r"other.txt: not the vocabulary that .*dynamic was made with \(gone.txt, SHA"):
+        look(tmp_path, "dynamic", f"--vocab_file={other}")
+
+
+def with_manifest(data, folder, name, copy="", sha256="", **changes):
+    """Copies a file of records, the settings and the vocabulary's hash in its manifest changed."""
+    copy = copy or name
+    shutil.copy(data / name, folder / copy)
+    shutil.copy(data / "config.json", folder)
+    entries = json.loads((data / f"{name}.manifest.json").read_text())
+    entries["settings"] |= changes
+    entries["shards"][0]["name"] = copy
+    entries["vocab_sha256"] = sha256 or entries["vocab_sha256"]
+    (folder / f"{copy}.manifest.json").write_text(json.dumps(entries))
+
+
+@pytest.fixture
+def three_shards(data, tmp_path):
+    """A set of three shards, each the same file."""
+    with_manifest(data, tmp_path, "static", copy="set")
+    entries = json.loads((tmp_path / "set.manifest.json").read_text())
+    names = [f"set-{shard:05d}-of-00003" for shard in range(3)]
+    entries["shards"] = [{**entries["shards"][0], "name": name} for name in names]
+    for name in names:
+        shutil.copy(data / "static", tmp_path / name)
+    (tmp_path / "set").unlink()
+    (tmp_path / "set.manifest.json").write_text(json.dumps(entries))
+    return [str(tmp_path / name) for name in names]
+
+
+def look_at(folder, patterns, *more: str):
+    given = settings(folder, "out", "set", *more)
+    given = dataclasses.replace(given, input_file=patterns)
+    files = reader.expand_files(patterns)
+    eval_files = reader.expand_files(given.eval_input_file) if given.eval_input_file else files
+    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
+
+
+def test_shards_can_be_left_out_on_purpose_but_not_by_a_glob_that_misses_one(three_shards, tmp_path, caplog):
+    first, second, third = three_shards
+    assert len(look_at(tmp_path, f"{tmp_path}/set*").files) == 3
+    assert look_at(tmp_path, f"{first},{second}", f"--eval_input_file={third}").eval_files == [third]
+    os.remove(second)
+    with pytest.raises(InputError, match="--input_file: .*/set-00001-of-00003 is missing, but its manifest lists it"):
+        look_at(tmp_path, f"{tmp_path}/set-*")
+    with pytest.raises(InputError, match="--eval_input_file: .*/set-00001-of-00003 is missing"):
+        look_at(tmp_path, first, f"--eval_input_file={tmp_path}/set-*")
+    caplog.clear()
+    assert len(look_at(tmp_path, f"{first},{third}").files) == 2
+    assert [m for m in caplog.messages if "without" in m and "set-00001-of-00003, which the manifest lists" in m]
+    assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
+
+
+def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_path):
+    os.remove(tmp_path / "set.manifest.json")
+    assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
+    (tmp_path / "set.work").mkdir()
+    (tmp_path / "set.work" / "plan.json").touch()
+    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; run the command that makes it"):
+        look_at(tmp_path, f"{tmp_path}/set-*")
+
+
+def test_a_file_given_twice_is_refused(three_shards, tmp_path):
+    first, *_ = three_shards
+    with pytest.raises(InputError, match="--input_file: .*/set-00000-of-00003 is given twice"):
+        look_at(tmp_path, f"{first},{tmp_path}/set-*")
+
+
+def test_line_ends_of_a_vocabulary_file_do_not_matter(data, tmp_path):
+    with_manifest(data, tmp_path, "dynamic", vocab_file="/gone/vocab.txt")
+    crlf = tmp_path / "crlf.txt"
+    crlf.write_bytes((data / "vocab.txt").read_bytes().replace(b"\n", b"\r\n"))
+    assert look(tmp_path, "dynamic", f"--vocab_file={crlf}").vocab_file == str(crlf)
+
+
+@pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
+def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, caplog, place):
+    named = {"named": f"{data}/vocab.txt", "same_name": "/gone/old.txt"}.get(place, "/gone/vocab.txt")
+    with_manifest(data, tmp_path, "dynamic", vocab_file=named)
+    out = tmp_path / "out"
+    out.mkdir()
+    file = {"named": data / "vocab.txt", "same_name": tmp_path / "old.txt", "beside": tmp_path / "vocab.txt"}.get(
+        place, out / "vocab.txt"
+    )
+    if place != "named":
+        shutil.copy(data / "vocab.txt", file)
+    given = settings(tmp_path, out, "dynamic", *([f"--vocab_file={file}"] if place == "flag" else []))
+    files = [f"{tmp_path}/dynamic"]
+    _, found = inspect(given, BertConfig.from_json_file(given.bert_config_file), files, files)
+    assert found.vocab_file == str(file) and found.dynamic_masking
+    lines = [line for line in caplog.messages if line.startswith(f"--vocab_file={file}, the vocabulary of the data")]
+    assert len(lines) == (place != "flag")
+
+
+@pytest.mark.parametrize("eval_names", ["", "other"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sha256": "f" * 64, "vocab_file": "b.txt"},
+         r"/other: made with another vocabulary \(b.txt, SHA-256 ffffffffffff\) than .*/static \(vocab.txt, SHA-256 "),
+        ({"do_lower_case": False}, "/other: made with --do_lower_case=false, but .*/static with --do_lower_case=true"),
+    ],
+)  # fmt: skip
+def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes, message, eval_names):
+    with_manifest(data, tmp_path, "static")
+    with_manifest(data, tmp_path, "static", "other", **changes)
+    with pytest.raises(InputError, match=message):
+        look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names)
+    (tmp_path / "other.manifest.json").unlink()  # nobody knows then, as of other tools' records
+    assert look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names).vocabulary
+
+
+def test_resuming_evaluating_and_the_next_phase_need_the_vocabulary_of_the_run(data, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    run_pretraining(settings(data, out, "static", "--num_train_steps=2"))
+    assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()
+    assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is True
+    other.mkdir()
+    with_manifest(data, other, "static", sha256="f" * 64, vocab_file="b.txt")
+    refused = pytest.raises(InputError, match=rf"{other}/static: made with another vocabulary .* than {data}/static")
+    for more in (["--num_train_steps=2"], ["--nodo_train", "--do_eval"], ["--num_train_steps=8"]):
+        with refused:
+            run_pretraining(settings(other, out, "static", *more))
+    phase = tmp_path / "next.flags"
+    phase.write_text(f"--input_file={other}/static\n--num_train_steps=9\n")
+    with refused:
+        run_pretraining(settings(data, tmp_path / "new", "static", f"--next_phase={phase}"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_keeps(data, tmp_path, caplog):
+    for name in ("static", "config.json"):
+        shutil.copy(data / name, tmp_path)
+    out = tmp_path / "out"
+    run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1"))
+    assert "the data's vocabulary was not found; --vocab_file gives it to the run's folder" in caplog.text
+    assert not (out / "vocab.txt").exists() and not (out / "tokenizer_config.json").exists()
+    run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1", f"--vocab_file={data}/vocab.txt"))
+    assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()
+    other = tmp_path / "other.txt"
+    other.write_text((data / "vocab.txt").read_text() + "zebra\n")
+    with pytest.raises(InputError, match="static: made with another vocabulary .other.txt"):
+        run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=3", f"--vocab_file={other}"))
+
+
+def test_dynamic_data_without_its_manifest_is_refused(data, tmp_path):
+    for name in ("dynamic", "config.json"):
+        shutil.copy(data / name, tmp_path)
+    with pytest.raises(InputError, match="its manifest does not say --masking=dynamic"):
+        look(tmp_path, "dynamic", f"--vocab_file={data}/vocab.txt")
+
+
+@pytest.mark.parametrize("name", ["static", "mlm"])
+def test_a_shard_cut_short_against_its_manifest_is_refused(data, tmp_path, name):
+    for file in (name, f"{name}.manifest.json", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    size = os.path.getsize(tmp_path / name)
+    os.truncate(tmp_path / name, size - 9)
+    with pytest.raises(InputError, match=f"/{name}: has {size - 9} bytes, but its manifest says {size}"):
+        look(tmp_path, name)
+
+
+def test_a_manifest_of_a_greater_vocabulary_is_refused(data, tmp_path):
+    for file in ("static", "config.json"):
+        shutil.copy(data / file, tmp_path)
+    entries = json.loads((data / "static.manifest.json").read_text()) | {"vocab_size": 301}
+    (tmp_path / "static.manifest.json").write_text(json.dumps(entries))
+    with pytest.raises(InputError, match="vocab_size=300 is smaller than the vocabulary .*; raise it$"):
+        look(tmp_path, "static")
+    with pytest.raises(InputError, match="; convert_checkpoint .*--extended_vocab_file=NEW extends the model"):
+        look(tmp_path, "static", "--init_checkpoint=pretrained")

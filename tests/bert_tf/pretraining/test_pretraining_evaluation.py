@@ -1,0 +1,356 @@
+import json
+import logging
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
+from bert_tf.pretraining import engine, evaluation
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.report import run_report
+from bert_tf.runs import checkpoint_watch, latest
+from bert_tf.settings import PretrainingSettings
+from bert_tf.training import flops, loop, metrics_file
+from data_gen.generator import create_pretraining_data
+from data_gen.settings import GeneratorSettings
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CONFIG = BertConfig(
+    vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+    max_position_embeddings=32, type_vocab_size=2,
+)  # fmt: skip
+EVALUATED = {
+    "loss", "masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_loss",
+    "next_sentence_accuracy", "next_sentence_random_share",
+}  # fmt: skip
+TRAINED = {*EVALUATED, "learning_rate", "gradient_norm"}
+SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilization", "peak_flops"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with `data.tfrecord`, `held_out.tfrecord`, `config.json` and its own copy of the vocabulary."""
+    folder = tmp_path_factory.mktemp("data")
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    for name, seed in (("data", 1), ("held_out", 2)):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=str(folder / "vocab.txt"),
+            max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, random_seed=seed,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
+    (folder / "config.json").write_text(CONFIG.to_json_string())
+    return folder
+
+
+def words(data, output_dir, *more: str) -> list[str]:
+    return [
+        f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord", f"--output_dir={output_dir}",
+        f"--eval_input_file={data}/held_out.tfrecord",
+        "--max_seq_length=32", "--max_predictions_per_seq=5", "--train_batch_size=8", "--num_train_steps=6",
+        "--num_warmup_steps=2", "--learning_rate=1e-3", "--save_checkpoints_steps=3", "--max_eval_steps=4", *more,
+    ]  # fmt: skip
+
+
+def run(data, output_dir, *more: str) -> dict[str, float]:
+    return run_pretraining(parse(PretrainingSettings, words(data, output_dir, *more)), run_report.write)
+
+
+def lines(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(data, curves, tmp_path_factory):
+    """A run of six steps, evaluated at 0, 3 and 6, with a report with curves and a sentence of the user's."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "sentences.txt").write_text("the [MASK] was there\n")
+    results = run(data, folder / "run", "--do_train", "--do_eval", f"--fill_mask_file={folder}/sentences.txt")
+    return folder / "run", results
+
+
+def test_training_and_evaluation_leave_all_their_figures(finished):
+    folder, results = finished
+    assert results.keys() == EVALUATED
+    entries = lines(folder / "metrics.jsonl")
+    by_split = {split: [e for e in entries if e["split"] == split] for split in ("start", "train", "eval")}
+    assert [entry["step"] for entry in by_split["train"]] == [1, 2, 3, 4, 5, 6]
+    assert [entry["step"] for entry in by_split["eval"]] == [0, 3, 6]
+    # the first step compiles, so it has no speed
+    assert [entry.keys() for entry in by_split["train"]] == [
+        {"split", "step", *TRAINED, *(SPEED if entry["step"] > 1 else ())} for entry in by_split["train"]
+    ]
+    assert all(entry.keys() == {"split", "step", "data", *EVALUATED} for entry in by_split["eval"])
+    assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
+    # what the last layer leaves out is not computed, so it is no part of utilization
+    assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
+    # every row has 32 places, some of them padding
+    tokens, rows = (sum(e[f"{name}_per_second"] for e in by_split["train"][1:]) for name in ("tokens", "sequences"))
+    assert 0 < tokens < 32 * rows
+    assert not (folder / "metrics-eval.jsonl").exists()
+
+
+def read_summaries(folder) -> dict[str, list]:
+    """Steps and values by tag; a text as its bytes."""
+    found: dict[str, list] = {}
+    for path in sorted(folder.glob("events.out*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                tensor = tf.make_ndarray(value.tensor)
+                found.setdefault(value.tag, []).append((event.step, tensor.item()))
+    return found
+
+
+def test_tensorboard_has_training_and_evaluation_under_the_same_names(finished):
+    folder, results = finished
+    train, held_out = read_summaries(folder / "train"), read_summaries(folder / "eval")
+    both = {"loss", "masked_lm/loss", "masked_lm/accuracy", "masked_lm/perplexity", "next_sentence/loss",
+            "next_sentence/accuracy", "next_sentence/random_share"}  # fmt: skip
+    assert held_out.keys() == both | {"fill_mask"}
+    speed = {f"speed/{name}" for name in SPEED}
+    assert train.keys() == both | speed | {"optimizer/learning_rate", "optimizer/gradient_norm"}
+    assert [step for step, _ in train["masked_lm/loss"]] == [1, 2, 3, 4, 5, 6]
+    steps, values = zip(*held_out["masked_lm/perplexity"], strict=True)
+    assert steps == (0, 3, 6) and values[-1] == pytest.approx(results["masked_lm_perplexity"])
+    assert b"the **[MASK]** was there" in held_out["fill_mask"][0][1]
+
+
+def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
+    entries = lines(finished[0] / "fill_mask.jsonl")
+    assert [entry["step"] for entry in entries] == [0, 3, 6]
+    texts = [[sample["tokens"] for sample in entry["samples"]] for entry in entries]
+    assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 1 + 5
+    assert texts[0][0] == ["[CLS]", "the", "[MASK]", "was", "there", "[SEP]"]
+    guesses = [entry["samples"][1]["blanks"][0]["guesses"] for entry in entries]
+    assert guesses[0] != guesses[-1] and all(len(three) == 3 for three in guesses)
+    page = (finished[0] / "report.html").read_text()
+    assert "Step 6 of 6" in page and page.count("<svg") == 6 and page.count('<div class="sample">') == 6
+
+
+def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(data, finished, monkeypatch, caplog):
+    def no_optimizer(*_):
+        raise AssertionError("an evaluation needs no optimizer")
+
+    monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
+    before = (finished[0] / "metrics.jsonl").read_bytes()
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        results = run(data, finished[0], "--do_eval")
+    assert results == finished[1] and "evaluating: 1 of " in caplog.text
+    assert (finished[0] / "metrics.jsonl").read_bytes() == before
+    assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6]
+    assert (finished[0] / "fill_mask-eval.jsonl").exists()
+
+
+def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(data, finished, tmp_path, caplog):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    shutil.copy(data / "data.tfrecord", tmp_path / "renamed.tfrecord")
+    for given in ("", f"{tmp_path}/renamed.tfrecord"):
+        (folder / "metrics-eval.jsonl").unlink(missing_ok=True)
+        with caplog.at_level(logging.INFO):
+            caplog.clear()
+            run(data, folder, "--do_eval", f"--eval_input_file={given}")
+        (line,) = lines(folder / "metrics-eval.jsonl")
+        assert line["split"] == metrics_file.TRAINING_DATA
+        assert "evaluating on training data; --eval_input_file" in caplog.text
+        assert "evaluated on training data at step 6" in caplog.text
+    page = (folder / "report.html").read_text()
+    assert "training data, evaluated, step 6" in page and page.count(", best</th>") == 1
+    assert (folder / "eval_on_training_data").is_dir()
+
+
+def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    records = list(tf.data.TFRecordDataset(f"{data}/held_out.tfrecord").as_numpy_iterator())
+    with tf.io.TFRecordWriter(f"{tmp_path}/other.tfrecord") as file:
+        for record in records[::2]:
+            file.write(record)
+    before = (folder / "eval_results.txt").read_text()
+    values = run(data, folder, "--do_eval", f"--eval_input_file={tmp_path}/other.tfrecord",
+                 f"--vocab_file={data}/vocab.txt")  # fmt: skip
+    *_, line = lines(folder / "metrics-eval.jsonl")
+    assert line["split"] == "other.tfrecord" and line["loss"] == values["loss"]
+    assert (folder / "eval_results.txt").read_text() == before
+    own = folder / "evaluations" / "other.tfrecord"
+    assert (own / "eval_results.txt").exists() and read_summaries(own / "eval")["loss"] == [(6, values["loss"])]
+    page = (folder / "report.html").read_text()
+    assert "other.tfrecord, step 6" in page and "held out, step 6" in page
+
+
+def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
+    with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
+        run(data, finished[0], "--do_eval")
+    assert latest.find(str(finished[0])).step == 6, "an evaluation changes nothing"
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    with pytest.raises(InputError, match="is of no use"):
+        run(data, folder, "--do_train", "--do_eval")
+    assert latest.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
+
+
+def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):
+    folder, ends = tmp_path / "run", []
+    shutil.copytree(finished[0], folder)
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": 1.0})
+
+    def follow(output_dir, timeout, is_last):
+        ends.append(is_last(6))
+        return iter([f"{folder}/ckpt-6"])
+
+    monkeypatch.setattr(evaluation.checkpoint_watch, "follow", follow)
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    described = json.loads((folder / "run.json").read_text())
+    described["phases"][-1]["settings"]["next_phase"] = "second.flags"
+    (folder / "run.json").write_text(json.dumps(described))
+    run(data, folder, "--do_eval", "--eval_timeout=5")
+    assert ends == [True, False]
+
+
+def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
+    def interrupt(self, step, results):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Progress, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, "--do_train")
+    assert "of 6; written" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_with_it(data, tmp_path, monkeypatch):
+    """The trainer is killed after the second evaluation; a clock that jumps then saves the waiting."""
+    folder, evaluated, passed = tmp_path / "run", [], [0.0]
+
+    def sleep(seconds):
+        time.sleep(0.2)
+        if trainer.poll() is not None:
+            passed[0] += 1000
+
+    clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=sleep)
+    monkeypatch.setattr(checkpoint_watch, "time", clock)
+    evaluate = evaluation.Evaluation.__call__
+
+    def evaluate_and_kill(self):
+        results = evaluate(self)
+        evaluated.append((int(self._trainer.global_step.numpy()), results))
+        if len(evaluated) == 2:
+            trainer.send_signal(signal.SIGKILL)
+            trainer.wait()
+        return results
+
+    monkeypatch.setattr(evaluation.Evaluation, "__call__", evaluate_and_kill)
+    # far more steps than are trained
+    same = ("--num_train_steps=1000000", "--save_checkpoints_steps=20")
+    command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as trainer:
+        try:
+            results = run(data, folder, "--do_eval", "--eval_timeout=900", *same)
+        finally:
+            trainer.kill()
+    assert len(evaluated) >= 2 and results == evaluated[-1][1]
+    steps = [step for step, _ in evaluated]
+    assert steps == sorted(set(steps)) and all(step % 20 == 0 for step in steps)
+    assert [entry["step"] for entry in lines(folder / "metrics-eval.jsonl")] == steps
+    assert {entry["split"] for entry in lines(folder / "metrics.jsonl")} == {"start", "train"}
+    assert "held out, step" in (folder / "report.html").read_text()
+    assert latest.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
+    monkeypatch.undo()
+    assert run(data, folder, "--do_eval", *same) == results
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_damaged_one_is_not(
+    data, finished, tmp_path, monkeypatch, caplog
+):
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    (folder / "ckpt-3.data-00000-of-00001").unlink()
+    monkeypatch.setattr(
+        evaluation.checkpoint_watch, "follow", lambda *_: iter([f"{folder}/ckpt-{s}" for s in (1, 3, 6)])
+    )
+    with caplog.at_level(logging.INFO):
+        assert run(data, folder, "--do_eval") == finished[1]
+    assert caplog.text.count("was deleted before it was read") == 2
+    damaged = folder / "ckpt-6.data-00000-of-00001"
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    with pytest.raises(InputError, match="run: none of its checkpoints can be read"):
+        run(data, folder, "--do_eval")
+    assert "ckpt-6 cannot be read (" in caplog.text
+
+
+def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finished, tmp_path, monkeypatch):
+    other = tmp_path / "config.json"
+    other.write_text(CONFIG.to_json_string().replace('"intermediate_size": 32', '"intermediate_size": 64'))
+    appear = types.SimpleNamespace(
+        monotonic=time.monotonic, sleep=lambda seconds: shutil.copytree(finished[0], tmp_path / "run")
+    )
+    monkeypatch.setattr(checkpoint_watch, "time", appear)
+    with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
+        run(data, tmp_path / "run", f"--bert_config_file={other}", "--do_eval", "--eval_timeout=300")
+
+
+def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finished, tmp_path, caplog):
+    moved, folder = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(data, moved)
+    shutil.copytree(finished[0], folder)
+    for name in ("data", "held_out"):
+        manifest = moved / f"{name}.tfrecord.manifest.json"
+        manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
+    for kept in (moved, folder):
+        (kept / "vocab.txt").unlink()
+    looks = folder / "fill_mask-eval.jsonl"
+    looks.unlink(missing_ok=True)
+    with caplog.at_level(logging.INFO):
+        assert run(moved, folder, "--do_eval") == finished[1]
+    assert caplog.text.count("was not found; --vocab_file gives it to the run's folder") == 1 and not looks.exists()
+    with pytest.raises(InputError, match="--fill_mask_file needs --vocab_file"):
+        run(moved, folder, "--do_eval", "--fill_mask_file=x")
+    run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")
+    assert looks.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--vocab_file=nothing.txt", "--vocab_file=nothing.txt: no such file"),
+        ("--fill_mask_file=nothing.txt", "--fill_mask_file=nothing.txt: no such file"),
+    ],
+)
+def test_what_the_look_needs_is_checked_before_anything_is_written(data, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run(data, tmp_path / "run", "--do_train", "--do_eval", more)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_of_other_data_is_refused(data, tmp_path):
+    tokens = (data / "vocab.txt").read_text().splitlines()
+    (tmp_path / "other.txt").write_text("\n".join([*tokens[:-2], tokens[-1], tokens[-2]]) + "\n")
+    with pytest.raises(InputError, match="other.txt: not the vocabulary that .*data.tfrecord was made with"):
+        run(data, tmp_path / "run", "--do_train", "--do_eval", f"--vocab_file={tmp_path}/other.txt")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--do_eval", "--eval_timeout=-1"), "eval_timeout=-1.0: must be at least 0"),
+        (("--do_train", "--do_eval", "--eval_timeout=5"), "drop it or --do_train"),
+        (("--do_train", "--fill_mask_file=x"), "--fill_mask_file needs --do_eval"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(data, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        parse(PretrainingSettings, words(data, tmp_path, *more))

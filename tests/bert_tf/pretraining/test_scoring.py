@@ -1,0 +1,234 @@
+"""`score_text`: pseudo-log-likelihoods and guesses for [MASK]."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import load_encoder
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.encoder import BertEncoder
+from bert_tf.score_text import main as score_text
+from bert_tf.settings import ScoringSettings
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.killable import KILLED_JOB
+from tests.bert_tf.reference import random_pretrainer
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CONFIG = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=24, initializer_range=0.3)
+TEXTS = ["The man said so.", "walked", "", "One of the men was there and they walked back to it, all of them"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_pretrainer(CONFIG, seed=1, stddev=0.3)
+
+
+def write_checkpoint(folder, model, config, vocab_file):
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    shutil.copy(vocab_file, folder / "vocab.txt")
+    tf.train.Checkpoint(model=model).write(f"{folder}/ckpt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, vocab_file, model):
+    return write_checkpoint(tmp_path_factory.mktemp("scoring") / "pretrained", model, CONFIG, vocab_file)
+
+
+def given(checkpoint, folder, *flags) -> list[str]:
+    return [
+        f"--init_checkpoint={checkpoint}", f"--input_file={folder}/in.txt", f"--output_file={folder}/out.jsonl",
+        "--num_workers=1", *flags,
+    ]  # fmt: skip
+
+
+def scored(checkpoint, folder, lines, *flags) -> list[dict]:
+    for path in folder.glob("out.jsonl*"):
+        path.unlink()
+    (folder / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    score_text(parse(ScoringSettings, given(checkpoint, folder, *flags)))
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def log_probabilities(model, ids, at) -> np.ndarray:
+    """Of all tokens at a position of one row without padding, from the model's own call."""
+    row = tf.constant([ids])
+    inputs = {"input_ids": row, "input_mask": tf.ones_like(row), "segment_ids": tf.zeros_like(row)}
+    logits = model(inputs | {"masked_lm_positions": tf.constant([[at]])})["masked_lm_logits"][0, 0]
+    return tf.nn.log_softmax(logits).numpy()
+
+
+def expected(model, tokenizer, text, hides_rest=False) -> list[tuple[str, float]]:
+    ids = [tokenizer.cls_id, *tokenizer.encode([text]).to_list()[0], tokenizer.sep_id]
+    found = []
+    for at in range(1, len(ids) - 1):
+        masked = list(ids)
+        masked[at] = tokenizer.mask_id
+        for rest in range(at + 1, len(ids)):
+            if not (hides_rest and tokenizer.vocabulary[ids[rest]].startswith("##")):
+                break
+            masked[rest] = tokenizer.mask_id
+        found.append((tokenizer.vocabulary[ids[at]], log_probabilities(model, masked, at)[ids[at]]))
+    return found
+
+
+@pytest.mark.parametrize("flags", [["--batch_size=5"], ["--hide_rest_of_word"]])
+def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file, tmp_path, flags):
+    entries = scored(checkpoint, tmp_path, TEXTS, *flags)
+    assert [entry["line"] for entry in entries] == [1, 2, 4], "blank lines are left out"
+    tokenizer = BertTokenizer(vocab_file)
+    for entry in entries:
+        right = expected(model, tokenizer, TEXTS[entry["line"] - 1], "--hide_rest_of_word" in flags)
+        assert entry["text"] == TEXTS[entry["line"] - 1]
+        assert [token["token"] for token in entry["tokens"]] == [token for token, _ in right]
+        values = [value for _, value in right]
+        np.testing.assert_allclose([token["log_probability"] for token in entry["tokens"]], values, atol=1e-4)
+        assert entry["pseudo_log_likelihood"] == pytest.approx(sum(values), abs=1e-3)
+        assert entry["pseudo_perplexity"] == pytest.approx(np.exp(-np.mean(values)), rel=1e-3)
+    assert any(token["token"].startswith("##") for entry in entries for token in entry["tokens"])
+    entries = json.loads((tmp_path / "out.jsonl.manifest.json").read_text())
+    assert entries["settings"]["mode"] == "likelihood" and entries["settings"]["init_checkpoint"] == str(checkpoint)
+    assert (entries["lines"], entries["texts"]) == (4, 3) and not (tmp_path / "out.jsonl.work").exists()
+
+
+def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_path):
+    text = "the [MASK] was [MASK]"
+    (entry,) = scored(checkpoint, tmp_path, [text], "--mode=fill_mask", "--num_guesses=3")
+    tokenizer = BertTokenizer(vocab_file)
+    the, was = tokenizer.encode(["the was"]).to_list()[0]
+    ids = [tokenizer.cls_id, the, tokenizer.mask_id, was, tokenizer.mask_id, tokenizer.sep_id]
+    assert entry["text"] == text and len(entry["blanks"]) == 2
+    for at, guesses in zip((2, 4), entry["blanks"], strict=True):
+        values = log_probabilities(model, ids, at)[: len(tokenizer.vocabulary)]
+        best = np.argsort(-values)[:3]
+        assert [guess["token"] for guess in guesses] == [tokenizer.vocabulary[i] for i in best]
+        np.testing.assert_allclose([guess["probability"] for guess in guesses], np.exp(values[best]), rtol=1e-3)
+
+
+def test_unknown_words_are_counted(checkpoint, tmp_path, caplog):
+    scored(checkpoint, tmp_path, ["the \u4e2d man", "the man"])
+    assert "1 tokens are [UNK]" in caplog.text and "2 texts, 5 tokens: pseudo-log-likelihood" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags", "message"),
+    [
+        (["the man", "the [MASK]"], [], r"in.txt, line 2: holds \[MASK\]; give --mode=fill_mask"),
+        (["the man"], ["--mode=fill_mask"], r"in.txt, line 1: holds 0 times \[MASK\]"),
+        (["the", "the " * 23], [], "line 2: has 25 tokens, more than 24; split the text"),
+        (["the man was"], ["--max_seq_length=4"], "line 1: has 5 tokens, more than 4"),
+        (["the"], ["--max_seq_length=25"], "max_seq_length=25 is beyond max_position_embeddings=24"),
+        (["the", "\u200b"], [], "line 2: has no token; remove the line"),
+        (["", " "], [], "in.txt: holds no text"),
+        (["the"], ["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
+        (["the"], ["--input_file=nowhere.txt"], "--input_file: nowhere.txt: no such file"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_before_anything_is_written(checkpoint, tmp_path, lines, flags, message):
+    with pytest.raises(InputError, match=message):
+        scored(checkpoint, tmp_path, lines, *flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_set_of_other_settings_is_not_overwritten(checkpoint, tmp_path):
+    (tmp_path / "out.jsonl").write_text("before")
+    (tmp_path / "in.txt").write_text("the man\n")
+    with pytest.raises(InputError, match="out.jsonl exists and has no manifest"):
+        score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))
+    assert (tmp_path / "out.jsonl").read_text() == "before"
+    before = scored(checkpoint, tmp_path, ["the man"])
+    score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))  # finished, so nothing to do
+    with pytest.raises(InputError, match="--hide_rest_of_word was false, is now true"):
+        score_text(parse(ScoringSettings, given(checkpoint, tmp_path, "--hide_rest_of_word")))
+    assert [json.loads((tmp_path / "out.jsonl").read_text())] == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--mode=fill_mask", "--hide_rest_of_word"], "--hide_rest_of_word is for --mode=likelihood"),
+        (["--batch_size=0"], "--batch_size=0: must be above 0"),
+        (["--num_guesses=0"], "--num_guesses=0: must be above 0"),
+        (["--max_seq_length=2"], "--max_seq_length=2: must be at least 3"),
+        (["--output_file=x.npz@2"], "--output_file=x.npz@2: .npz is not written; name it .jsonl"),
+        (["--output_file=x.csv"], "--output_file=x.csv: .csv is not written; name it .jsonl"),
+    ],
+)
+def test_bad_flags_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        parse(ScoringSettings, ["--init_checkpoint=a", "--input_file=b", "--output_file=c", *flags])
+
+
+def test_a_model_that_cannot_fill_in_is_refused(vocab_file, tmp_path, model):
+    encoder = tf.Module()
+    encoder.encoder = model.encoder
+    for name, one, config, message in [
+        ("encoder", encoder, CONFIG, "has no masked-LM head, so it predicts no token"),
+        ("ltr", model, dataclasses.replace(CONFIG, directionality="ltr"), "has directionality=ltr and was trained"),
+    ]:
+        folder = write_checkpoint(tmp_path / name, one, config, vocab_file)
+        with pytest.raises(InputError, match=message):
+            scored(folder, tmp_path, ["the man"])
+    assert isinstance(load_encoder(tmp_path / "encoder"), BertEncoder)
+
+
+def test_a_model_whose_weights_have_diverged_scores_nothing(vocab_file, tmp_path):
+    model = random_pretrainer(CONFIG, seed=1, stddev=0.3)
+    model.masked_lm.transform.kernel.assign(tf.fill([16, 16], 3e38))  # finite, but no sum of them is
+    folder = write_checkpoint(tmp_path / "nan", model, CONFIG, vocab_file)
+    with pytest.raises(InputError, match=r"its evaluation is not finite \(the score of line 1\)"):
+        scored(folder, tmp_path, ["the man"])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_folder_of_the_output_is_created(checkpoint, tmp_path):
+    (tmp_path / "in.txt").write_text("the man\n")
+    made = tmp_path / "new" / "scores.jsonl"
+    score_text(parse(ScoringSettings, given(checkpoint, tmp_path, f"--output_file={made}")))
+    assert len(made.read_text().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_to_the_same_bytes(checkpoint, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS) * 800)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def command(name, how=("-m",)):
+        flags = given(checkpoint, tmp_path, f"--output_file={tmp_path}/{name}@2", "--num_workers=2")
+        return [sys.executable, *how, "bert_tf.score_text", *flags]
+
+    # this returns when its workers have ended, too
+    how = ("-c", KILLED_JOB, str(tmp_path / "out.work/parts/*.json"))
+    killed = subprocess.run(command("out", how), env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = list((tmp_path / "out.work/parts").glob("*.json"))
+    kept = {path: path.stat().st_mtime_ns for path in done}
+    assert 2 <= len(done) < 50 and not list(tmp_path.glob("out-*"))
+    resumed = subprocess.Popen(command("out"), env=environment, stderr=subprocess.PIPE, text=True)
+    while resumed.poll() is None and not list(tmp_path.glob("out-*")):  # parts are deleted with the whole work folder
+        for path, written_at in kept.items():
+            with contextlib.suppress(FileNotFoundError):
+                assert path.stat().st_mtime_ns == written_at, "finished parts are not made again"
+        time.sleep(0.01)
+    _, log = resumed.communicate()
+    assert resumed.returncode == 0 and "resuming the unfinished run" in log and "pseudo-perplexity" in log
+    subprocess.run(command("whole"), env=environment, check=True, capture_output=True)
+    for shard in ("00000", "00001"):
+        killed, whole = ((tmp_path / f"{name}-{shard}-of-00002").read_bytes() for name in ("out", "whole"))
+        assert killed == whole
+    lines = [json.loads(line)["line"] for path in sorted(tmp_path.glob("out-*")) for line in path.open()]
+    assert lines == [number for number in range(1, 3201) if TEXTS[(number - 1) % 4].strip()]

@@ -1,0 +1,372 @@
+import dataclasses
+import html.parser
+import json
+import logging
+import os
+import re
+
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.pretraining import fill_mask
+from bert_tf.report import __main__ as report_main
+from bert_tf.report import charts, run_report
+from bert_tf.report.page import elements
+from bert_tf.runs import run_record
+from bert_tf.training import metrics_file
+
+pytestmark = pytest.mark.usefixtures("curves")
+PHASE = run_record.Phase(
+    settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
+    model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
+    data={},
+    optimizer={"num_train_steps": 2000, "num_schedule_steps": 2000, "num_warmup_steps": 220, "learning_rate": 1e-4},
+)
+PAIRS = ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_accuracy")
+SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilization")
+
+
+def entries(split, steps, names, value=0.5):
+    return [{"split": split, "step": step, **dict.fromkeys(names, value + step * 1e-4)} for step in steps]
+
+
+def look(step, sure):
+    blank = {"at": 1, "right": "man", "guesses": [["man", sure], ["<b>", 0.05]]}
+    return {"step": step, "samples": [{"tokens": ["the", "[MASK]", "&", "all"], "blanks": [blank]}]}
+
+
+class Tags(html.parser.HTMLParser):
+    """Whether every element is closed in its order, and what a page refers to."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.references = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+        self.references += [value for name, value in attributes if name.split(":")[-1] in ("href", "src")]
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check_stands_alone(page):
+    tags = Tags(page)
+    assert tags.open == []
+    assert all(reference.startswith("#") for reference in tags.references)
+    assert not re.findall(r"@import|url\((?!#)", page)
+
+
+def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():
+    results = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
+    results.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
+                    "flops_per_row": 2.5e9})  # fmt: skip
+    page = run_report.render("a <run>", [PHASE], results, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
+    check_stands_alone(page)
+    assert page.count("<svg") == len(PAIRS) + 2, "speed is a line of text"
+    assert "the last start: 0.552 sequences a second (0.505 to 0.6), 0.552 tokens a second without padding" in page
+    assert "55.2% model FLOP utilization (50.5% to 60.0%). Model FLOP" in page
+    assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
+    assert "60.0% at step 1,000" in page, "accuracies are best where they are highest"
+    assert "0.5 at step 0" in page, "losses where they are lowest"
+    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP a row" in page
+    assert "L=2 H=128 A=2 V=30,522, bidi" in page
+    assert "the <mark>[MASK]<sup>1</sup></mark> &amp; all" in page and "&lt;b&gt;" in page and "<b>" not in page
+    assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page
+    assert '<span class="guess right">man <small>93%</small>' in page
+    assert "init_checkpoint" not in page, "what was left empty is not shown"
+    flags = ["python -m bert_tf.run_pretraining", "&#39;--input_file=&lt;train&gt;.tfrecord&#39;", "--learning_rate"]
+    assert " \\\n    ".join(flags) in page, "flags at their default are left out"
+
+
+def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
+    phase = dataclasses.replace(
+        PHASE, model=PHASE.model | {"model": "classifier"}, settings={"task_name": "MRPC", "data_dir": "glue/MRPC"}
+    )
+    lines = entries("train", (50, 100), ("loss", "learning_rate"))
+    lines.append({"split": "dev", "step": 100, "loss": 0.4, "accuracy": 0.845, "f1_macro": 0.81, "note": "text"})
+    page = run_report.render("mrpc", [phase], lines, [])
+    check_stands_alone(page)
+    assert "Fine-tuning: mrpc" in page and "dev, step 100" in page
+    assert (
+        page.count("<svg") == 2
+        and "Speed" not in page
+        and "f1 macro" in page
+        and "0.845" in page
+        and "at step 100" not in page
+        and "note</td>" not in page
+    )
+    assert "python -m bert_tf.run_classifier \\\n    --task_name=MRPC" in page
+
+
+def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, charts.Curve]]:
+    """The curves of a page by the titles of their panels and their labels."""
+    drawn, panel = {}, charts.panel
+
+    def note(title, lines, **options):
+        drawn[title] = {line.label: line for line in lines}
+        return panel(title, lines, **options)
+
+    monkeypatch.setattr(charts, "panel", note)
+    run_report.render("run", *args, [])
+    return drawn
+
+
+def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_answer(monkeypatch):
+    results = [
+        {"split": split, "step": step, "next_sentence_accuracy": 0.5, "next_sentence_random_share": share}
+        for split, step, share in (("train", 5, 0.2), ("train", 10, 0.5), ("eval", 0, 0.75), ("eval", 10, 0.75))
+    ]
+    lines = drawn_lines(monkeypatch, [PHASE], results)["next-sentence accuracy"]
+    assert lines["train"].baseline == pytest.approx(0.65) and lines["held out"].baseline == pytest.approx(0.75)
+    assert charts.panel("nsp", list(lines.values())).count("stroke-dasharray") == 3, "two lines and the legend's"
+    assert run_report.render("run", [PHASE], results, []).count("best constant answer") == 1
+    unknown = entries("eval", (0, 10), PAIRS)
+    assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
+
+
+@pytest.mark.usefixtures("curves")
+@pytest.mark.parametrize("answer", ["the mean score", "O", "no answer"])
+def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
+    always = {"answer": answer, "scores": {"f1": 0.25}}
+    results = [{"split": "dev", "step": step, "f1": 0.5, "always": always} for step in (5, 10)]
+    page = run_report.render("run", [dataclasses.replace(PHASE, model=PHASE.model | {"model": "x"})], results, [])
+    assert "best constant answer" in page and "majority" not in page and f"dev, always {answer}" in page
+
+
+@pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
+def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch, loops):
+    def rate(step):  # of the schedule after the step before
+        return 1e-4 * ((step - 1) / 220 if step <= 220 else 1 - (step - 1) / 2000)
+
+    results = [{"split": "train", "step": step, "learning_rate": rate(step)} for step in loops]
+    for phases, turns in (([PHASE], {1, 221}), ([dataclasses.replace(PHASE, begun_at=250)], {251})):
+        points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
+        assert {step for step, _ in points} == turns | set(loops)
+        assert [step for step, _ in points] == sorted(step for step, _ in points)
+        assert [value for _, value in points] == pytest.approx([rate(step) for step, _ in points], rel=1e-5)
+
+
+def test_a_run_that_goes_on_with_another_schedule_shows_both(monkeypatch):
+    longer = PHASE.optimizer | {"num_train_steps": 4000, "num_schedule_steps": 4000, "learning_rate": 4e-4}
+    results = entries("train", (1000, 2000, 3000), ("learning_rate",))
+    phases = [PHASE, dataclasses.replace(PHASE, optimizer=longer, begun_at=2000)]
+    points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
+    assert [step for step, _ in points] == [1, 221, 1000, 2000, 2001, 3000]
+    assert dict(points)[2001] == pytest.approx(2e-4), "the second phase begins there"
+
+
+def test_blanks_whose_best_guess_has_not_changed_are_folded():
+    def filled(step, second):
+        blanks = [{"at": at, "right": "a", "guesses": [[token, 0.5]]} for at, token in ((0, "same"), (1, second))]
+        return {"step": step, "samples": [{"tokens": ["[MASK]", "[MASK]"], "blanks": blanks}]}
+
+    page = run_report.render("run", [PHASE], [], [filled(0, "before"), filled(9, "after")])
+    unfolded, folded = page.split("<summary>1 of 2 with the same best guess</summary>")
+    assert "before" in unfolded and "after" in unfolded and ">same " in folded and ">same " not in unfolded
+
+
+def ticks(svg: str, axis: str) -> list[str]:
+    """Labels of the ticks of an axis."""
+    return re.findall(r">([^<>]+)</text>", "".join(re.findall(rf'<g id="{axis}tick_\d+">.*?</text>', svg, re.DOTALL)))
+
+
+@pytest.mark.parametrize("values", [(411.0, 420.0), (1.0, 3.0), (5.0, 9000.0)])
+def test_a_logarithmic_axis_has_more_than_one_tick(values):
+    svg = charts.panel("ppl", [charts.Curve("c", list(enumerate(values)))], log=True)
+    assert len(ticks(svg, "y")) >= 2
+
+
+def test_a_single_point_is_visible_and_all_panels_end_at_the_last_step():
+    one = charts.panel("a", [charts.Curve("c", [(500, 1.0)])], last_step=1000)
+    many = charts.panel("a", [charts.Curve("c", [(0, 1.0), (1000, 2.0)])], last_step=1000)
+    assert "<use " in one.split('id="line2d')[-1], "a marker"
+    assert ticks(one, "x") == ticks(many, "x") != []
+
+
+@pytest.mark.parametrize(("value", "has_negative"), [(0.0, False), (1.0, False), (-0.25, True)])
+def test_an_axis_begins_below_zero_only_for_values_that_do(value, has_negative):
+    drawn = ticks(charts.panel("f1", [charts.Curve("c", [(0, value), (1, value)])]), "y")
+    assert any(label.startswith("-") for label in drawn) == has_negative and drawn
+
+
+def test_the_names_of_rows_of_dots_have_the_room_that_they_need():
+    def end(name):
+        return float(
+            re.search(rf'text-anchor: end[^>]* x="([\d.]+)"[^>]*>{name}<', charts.dots("f1", [(name, [0.5])]))[1]
+        )
+
+    assert end("x" * 40) > end("x" * 20) + 20 * 4, "points"
+
+
+def test_long_texts_have_columns_that_a_phone_can_show():
+    drawn = elements.table(["loss", "text"], [["1", "x" * 36], ["2", "short"]], [])
+    assert '<td class="text">xxx' in drawn and "<td>short</td>" in drawn and drawn.startswith('<div class="scroll">')
+
+
+def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
+    start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
+    loops = [{"split": "train", "step": step, "model_flop_utilization": 0.5, "peak_flops": peak}
+             for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
+    assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
+    resumed = {**start, "step": 150, "peak_flops": 1e11, "peak_source": "another machine"}
+    assert "refers to 100 GFLOP/s, another machine" in run_report.render("run", [PHASE], [start, *loops, resumed], [])
+
+
+@pytest.mark.parametrize(
+    ("results", "panels"),
+    [
+        ([], 0),
+        (entries("train", (50, 100), ("masked_lm_loss", "learning_rate")), 2),  # no next sentence, no evaluation
+        (entries("eval", (0,), PAIRS), 0),  # nothing trained yet: the table has the values
+        (entries("eval", (0, 500), PAIRS), 4),
+        ([{"split": "train", "step": step, "masked_lm_loss": float("nan")} for step in (1, 2)], 1),  # diverged at once
+    ],
+)
+def test_a_report_shows_what_there_is(results, panels):
+    page = run_report.render("run", [PHASE], results, [])
+    check_stands_alone(page)
+    assert page.count("<svg") == panels and ("Curves" in page) == (panels > 0) and "Fill in" not in page
+
+
+def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
+    longer = dataclasses.replace(
+        PHASE, first_step=2000, begun_at=2000, settings=PHASE.settings | {"max_seq_length": 512}
+    )
+    results = entries("train", (1000, 2000, 3000), ("masked_lm_loss",))
+    two, one = (run_report.render("run", phases, results, []) for phases in ([PHASE, longer], [PHASE]))
+    assert "<td>128</td><td>512</td>" in two and "from step 2,000" in two
+    assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
+
+
+def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line_counts_once(tmp_path):
+    for step, loss in [(50, 5.0), (100, 4.0)]:
+        metrics_file.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
+    metrics_file.record(str(tmp_path), "start", 50, {})
+    metrics_file.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
+    metrics_file.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, metrics_file.EVALUATOR_METRICS_NAME)
+    for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
+        metrics_file.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
+    run_report.write(str(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1
+    assert not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
+
+
+def write_run(folder, description):
+    """What tells a run's folder from others: a checkpoint, here an empty one, and `run.json`."""
+    (folder / "run.json").write_text(description)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
+    for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        (folder / name).write_text("")
+
+
+@pytest.fixture
+def report_script(monkeypatch):
+    """The report's script, whose environment variables do not outlive the test."""
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    return report_main
+
+
+def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, report_script):
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        write_run(folder, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+        for step in (50, 100):
+            metrics_file.record(str(folder), "train", step, {"masked_lm_loss": 5.0})
+    (folders[0] / "report.html").write_text("old")
+    assert report_script.main(["report", *map(str, folders)]) == 0
+    assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]
+    for folder in folders:
+        page = (folder / "report.html").read_text()
+        check_stands_alone(page)
+        assert f"Pre-training: {folder.name}" in page and page.count("<svg") == 1
+
+
+def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_script):
+    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
+    write_run(tmp_path, "no JSON")
+    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
+
+
+def test_the_script_asks_for_a_folder(capsys, report_script):
+    assert report_script.main(["report"]) == 1
+    assert capsys.readouterr().err == "error: name the folder of a run: python -m bert_tf.report FOLDER\n"
+
+
+def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
+    (tmp_path / "report.html").write_text("old")
+    write_run(tmp_path, "no JSON")
+    with caplog.at_level(logging.WARNING):
+        run_report.write(str(tmp_path))
+    assert "report.html could not be written" in caplog.text and "run.json: is damaged" in caplog.text
+    assert (tmp_path / "report.html").read_text() == "old"
+
+
+def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, caplog, capsys, report_script):
+    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+    metrics_file.record(str(tmp_path), "train", 1, {"masked_lm_loss": 5.0})
+    metrics_file.record(str(tmp_path), "eval", 1, {"samples": "no list"}, fill_mask.NAME)
+    run_report.write(str(tmp_path))
+    assert "report.html could not be written: TypeError" in caplog.text
+    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/report.html: cannot be written (TypeError")
+
+
+def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, report_script):
+    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+    (tmp_path / "report.html").write_text("old")
+    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/metrics.jsonl: no such file; copy")
+    assert (tmp_path / "report.html").read_text() == "old"
+
+
+@pytest.mark.parametrize("content", ["garbage\n", "gar\0bage", '{"loss": 1}\n[]\n', '{"split": "tr\n{"sp\n'])
+def test_damaged_metrics_are_named_and_half_a_last_line_is_harmless(tmp_path, capsys, report_script, content):
+    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(content)
+    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {path}: is damaged")
+    assert not (tmp_path / "report.html").exists()
+    for half in ('{"split": "train", "st', '{"split": "train", "step": 1}\n{"split": "tr'):
+        path.write_text(half)
+        assert report_script.main(["report", str(tmp_path)]) == 0
+
+
+def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
+    few, many = (
+        run_report.render("run", [PHASE], entries("train", range(0, 50 * n, 50), PAIRS), []) for n in (300, 20_000)
+    )
+    assert len(many) < 2 * len(few)
+
+
+def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
+    points = [(step, float(step % 2)) for step in range(6000)] + [(6000, float("inf"))]
+    steps, values = charts._thinned(points)
+    assert len(steps) == 300 and steps[0] == 9.5 and steps[-1] == 5989.5
+    assert values == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "value, label",
+    [(0, "0"), (1e-5, "1e-05"), (999, "999"), (1000, "1k"), (20_000, "20k"), (-1e6, "-1M"), (2.5e12, "2.5T")],
+)
+def test_labels_of_ticks_are_short(value, label):
+    assert charts._short(value) == label
+
+
+def test_the_same_curves_are_the_same_bytes():
+    drawn = [charts.panel("a < b", [charts.Curve("c", [(0, 1.0), (1, 20.0)])], log=True) for _ in range(2)]
+    assert drawn[0] == drawn[1] and "a &lt; b" in drawn[0]
+    assert json.dumps(drawn[0])

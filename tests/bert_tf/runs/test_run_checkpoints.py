@@ -1,0 +1,273 @@
+import os
+import re
+import shutil
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.checkpoint_formats.tensor_bundle import of_optimizer
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
+from bert_tf.input.record_order import Position
+from bert_tf.runs import best, checkpoint_watch, evaluations, latest, run_checkpoints
+from bert_tf.runs.latest import step_of
+from bert_tf.runs.location import locate
+from bert_tf.runs.run_checkpoints import KEPT, ResumePoint
+from bert_tf.settings import FineTuningSettings
+
+
+def checkpoint(step: int) -> tf.train.Checkpoint:
+    values = {"global_step": tf.Variable(step, dtype=tf.int64), "data_position": tf.Variable([1, 2, step])}
+    return tf.train.Checkpoint(**values, values=tf.Variable(tf.fill([100], float(step))))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with checkpoints of the steps 0, 3 and 6."""
+    folder = tmp_path_factory.mktemp("saved")
+    for step in (0, 3, 6):
+        assert run_checkpoints.save(str(folder), checkpoint(step), step) == f"{folder}/ckpt-{step}"
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "run")
+
+
+def flip(path, where: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(where * (len(content) - 1))] ^= 4
+    path.write_bytes(content)
+
+
+def data(folder, step):
+    return folder / f"ckpt-{step}.data-00000-of-00001"
+
+
+DAMAGES = {
+    "data cut off": lambda folder, step: os.truncate(data(folder, step), data(folder, step).stat().st_size - 1),
+    "data empty": lambda folder, step: os.truncate(data(folder, step), 0),
+    "data missing": lambda folder, step: data(folder, step).unlink(),
+    "first byte of the data": lambda folder, step: flip(data(folder, step), 0),
+    "a byte of the data": lambda folder, step: flip(data(folder, step), 0.5),
+    "last byte of the data": lambda folder, step: flip(data(folder, step), 1),
+    "data of another one": lambda folder, step: shutil.copy(data(folder, 0), data(folder, step)),
+    "index cut off": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 100),
+    "index empty": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 0),
+    "index missing": lambda folder, step: (folder / f"ckpt-{step}.index").unlink(),
+    "a byte of the index": lambda folder, step: flip(folder / f"ckpt-{step}.index", 0.3),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
+    DAMAGES[damage](folder, 6)
+    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"{folder}/ckpt-6: ")
+    assert line.endswith(f"; using {folder}/ckpt-3, the newest intact checkpoint")
+    assert locate(str(folder)).path == f"{folder}/ckpt-3"
+    assert list(checkpoint_watch.follow(str(folder), 0, lambda step: False)) == [f"{folder}/ckpt-3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "\n", "model_check", "\0\xff", 'model_checkpoint_path: "ckpt-9"\n', 'model_checkpoint_path: "ckpt-'],
+    ids=["missing", "empty", "a line", "cut off", "garbage", "another's", "cut in the name"],
+)
+def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text):
+    (folder / "checkpoint").unlink()
+    if text is not None:
+        (folder / "checkpoint").write_text(text, encoding="latin-1")
+    found = latest.find(str(folder))
+    assert (found.prefix, found.step, found.position) == (f"{folder}/ckpt-6", 6, Position(1, 2, 6))
+    run_checkpoints.tidy(str(folder), found)
+    assert run_checkpoints.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
+
+
+def test_an_older_one_that_a_person_names_is_taken(folder):
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+
+
+def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
+    for step, damage in ((0, "data missing"), (3, "index empty"), (6, "a byte of the data")):
+        DAMAGES[damage](folder, step)
+    message = rf"^{re.escape(str(folder))}: all checkpoints are damaged \(.*ckpt-6.*ckpt-3.*ckpt-0"
+    with pytest.raises(InputError, match=message):
+        latest.find(str(folder))
+    assert latest.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
+    with pytest.raises(InputError, match="nothing: no such folder"):
+        latest.check_there(str(tmp_path / "nothing"))
+
+
+def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(folder):
+    for turn in range(2):
+        DAMAGES["a byte of the data"](folder, 6)
+        damaged = data(folder, 6).read_bytes()
+        run_checkpoints.tidy(str(folder), latest.find(str(folder)))
+        assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
+        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+        run_checkpoints.save(str(folder), checkpoint(6), 6)
+        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
+
+
+def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
+    left = ["saving/ckpt-9_temp/part-00000-of-00001", "checkpoint.tmp-0123", "ckpt-1.data-00000-of-00001"]
+    others = ["vocab.txt", "train/events", "report.html.tmp-0123"]
+    for name in (*left, *others):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("x")
+    before = sorted(path.name for path in folder.rglob("*"))
+    run_checkpoints.tidy(str(folder), latest.find(str(folder)))
+    gone = {"saving", "ckpt-9_temp", *(os.path.basename(name) for name in left)}
+    assert sorted(path.name for path in folder.rglob("*")) == [name for name in before if name not in gone]
+
+
+@pytest.mark.parametrize("where", ["disk", "ram://"])
+def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
+    folder = str(tmp_path / "run") if where == "disk" else f"{where}{tmp_path}"
+    tf.io.gfile.makedirs(folder)
+    for step in range(KEPT + 3):
+        run_checkpoints.save(folder, checkpoint(step), step)
+    assert sorted(latest.numbered(folder)) == list(range(3, KEPT + 3))
+    state = tf.train.get_checkpoint_state(folder)
+    assert list(state.all_model_checkpoint_paths) == [f"{folder}/ckpt-{step}" for step in range(3, KEPT + 3)]
+    assert not tf.io.gfile.exists(f"{folder}/saving")
+    run_checkpoints.save(folder, checkpoint(20), 20, 0)
+    assert sorted(latest.numbered(folder)) == [*range(3, KEPT + 3), 20], "0 keeps all"
+    run_checkpoints.save(folder, checkpoint(21), 21, 2)
+    assert sorted(latest.numbered(folder)) == [20, 21]
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """A folder, and a function that adds the checkpoint of a step with moments, keeps two, and records its score."""
+    folder = str(tmp_path)
+    model, optimizer = keras.Sequential([keras.layers.Dense(100)]), keras.optimizers.Adam()
+    model.build([None, 3])
+    optimizer.build(model.trainable_variables)
+
+    def save(step, score):
+        for variable in (*model.variables, *optimizer.variables):
+            variable.assign(tf.cast(tf.fill(variable.shape, step), variable.dtype))
+        values = {"global_step": tf.Variable(step, dtype=tf.int64), "model": model, "optimizer": optimizer}
+        run_checkpoints.save(folder, tf.train.Checkpoint(**values), step, 2)
+        scores = {**evaluations.read(folder).scores, step: {"f1": score}}
+        evaluations.write(folder, evaluations.Evaluations("f1", scores=scores))
+
+    return folder, save
+
+
+def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more(evaluated):
+    folder, save = evaluated
+    size = None
+    for step, score in {1: 0.7, 2: 0.9, 3: 0.5, 4: 0.6, 5: 0.95}.items():
+        save(step, score)
+        size = size or sum(tf.io.gfile.stat(path).length for path in tf.io.gfile.glob(f"{folder}/ckpt-1.data*"))
+        assert sorted(latest.numbered(folder)) == [step - 1, step][-step:]
+        assert [step_of(path) for path in best.weights(folder)] == [2] * (step > 3)
+        assert best.find(folder, latest.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
+    (weights,) = tf.io.gfile.glob(f"{folder}/best-2.data*")
+    assert tf.io.gfile.stat(weights).length < size / 2, "of three values for each weight, one"
+    assert not of_optimizer(tf.train.load_checkpoint(f"{folder}/best-2").get_variable_to_shape_map())
+    model = keras.Sequential([keras.layers.Dense(100)])
+    model.build([None, 3])
+    status = tf.train.Checkpoint(model=model).restore(f"{folder}/best-2")
+    status.assert_existing_objects_matched().expect_partial()
+    assert np.unique(np.concatenate([variable.numpy().ravel() for variable in model.variables])) == [2]
+    os.truncate(f"{folder}/ckpt-5.index", 100)
+    assert best.find(folder, latest.find(folder), "").step == 2, "of the steps up to 4, to which training falls back"
+    os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
+    with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used \(.*best-2: cannot be read"):
+        best.find(folder, latest.find(folder), "")
+
+
+def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_before(tmp_path):
+    """Its schedule records the evaluation, after which no checkpoint is saved that would delete them."""
+    given = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--eval_strategy=epoch"])
+    task = types.SimpleNamespace(metrics=(), data_name=lambda split: "dev")
+    scores, strategy = iter([0.7, 0.5, 0.9]), tf.distribute.get_strategy()
+    schedule = EvaluationSchedule(given, strategy, task, "dev, 1, x", 3, 0, lambda step: {"f1": next(scores)})
+    for step, kept in ((1, []), (2, [1]), (3, [])):
+        run_checkpoints.save(str(tmp_path), checkpoint(step), step, 1)
+        schedule(step)
+        assert [step_of(path) for path in best.weights(str(tmp_path))] == kept
+
+
+def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
+    folder, save = evaluated
+    save(1, 0.9)
+    save(2, 0.1)
+
+    def fail(source, target):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(run_checkpoints, "write_without_optimizer", fail)
+    save(3, 0.1)
+    assert "ckpt-1: stays as it is, because its weights cannot be copied (No space left on device)" in caplog.text
+    assert sorted(latest.numbered(folder)) == [1, 2, 3] and not best.weights(folder)
+    assert best.find(folder, latest.find(folder), "").step == 1
+    run_checkpoints.delete_all(folder)
+    assert not best.weights(folder) and not latest.numbered(folder)
+
+
+def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
+    before = sorted(os.listdir(folder))
+
+    def fail(self, prefix):
+        with open(f"{prefix}.data-00000-of-00001", "w") as file:
+            file.write("half")
+        raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}; No space left on device")
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", fail)
+    message = r"ckpt-9: cannot be saved \(No space left on device\); earlier checkpoints are intact"
+    with pytest.raises(InputError, match=message):
+        run_checkpoints.save(str(folder), checkpoint(9), 9)
+    assert sorted(os.listdir(folder)) == before and latest.find(str(folder)).step == 6
+
+
+def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, monkeypatch):
+    def fail(path, text):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
+
+    monkeypatch.setattr(run_checkpoints.writer, "write_text", fail)
+    with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
+        run_checkpoints.save(str(folder), checkpoint(9), 9)
+    assert latest.find(str(folder)).step == 6
+
+
+@pytest.mark.parametrize("where", ["the reader", "the files"])
+def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monkeypatch, where):
+    before = sorted(os.listdir(folder))
+    error = tf.errors.UnavailableError(None, None, "the store does\nnot answer")
+
+    def fail(self, *_):
+        raise error
+
+    if where == "the reader":
+        monkeypatch.setattr(tf.train, "load_checkpoint", fail)
+    else:  # no permission is to the reader what damage is, so the files are asked
+        DAMAGES["a byte of the data"](folder, 6)
+        monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
+    message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; fix"
+    with pytest.raises(InputError, match=message):
+        latest.find(str(folder))
+    assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize("free", [99, 299, 300])
+def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
+    monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))
+    if free < 100:
+        with pytest.raises(InputError, match=r"a checkpoint takes 100.0 MB, and 99.0 MB are free there"):
+            run_checkpoints.check_space(str(folder), 100_000_000)
+        return
+    # of the five that are kept three are there, and for a moment there is one more
+    run_checkpoints.check_space(str(folder), 100_000_000)
+    assert ("will take 300.0 MB more, and 299.0 MB are free" in caplog.text) == (free < 300)

@@ -1,0 +1,323 @@
+import dataclasses
+import json
+import os
+import re
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import run_classifier, run_ner, run_pretraining, run_squad, run_swag
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.runs import run_folder, run_record
+from bert_tf.runs.run_record import Phase
+from bert_tf.settings import PretrainingSettings
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
+
+FIRST = Phase(
+    settings=dict.fromkeys(
+        ("train_batch_size", "learning_rate", "num_train_steps", "num_warmup_steps", "num_schedule_steps"), 4
+    ),
+    model={"hidden_size": 8, "num_hidden_layers": 2},
+    data={"files": "aa", "max_seq_length": 128},
+    optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1, "num_schedule_steps": 20},
+)
+
+
+def changed(phase, **parts):
+    return dataclasses.replace(phase, **{part: {**getattr(phase, part), **new} for part, new in parts.items()})
+
+
+SECOND = changed(
+    FIRST,
+    data={"files": "bb", "max_seq_length": 512},
+    optimizer={"learning_rate": 0.2, "num_train_steps": 15, "num_warmup_steps": 2, "num_schedule_steps": 20},
+)
+LONGER = changed(FIRST, optimizer={"num_train_steps": 20, "num_warmup_steps": 3})
+
+
+def save_a_checkpoint(folder):
+    tf.train.CheckpointManager(tf.train.Checkpoint(v=tf.Variable(0)), str(folder), 1).save(0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder that FIRST was begun in, and a checkpoint saved."""
+    path = str(tmp_path / "run")
+    run_folder.begin(path, FIRST, 0)
+    save_a_checkpoint(path)
+    return path
+
+
+def content(folder):
+    with open(os.path.join(folder, "run.json"), "rb") as file:
+        return file.read()
+
+
+def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
+    assert run_record.read_phases(folder) == [FIRST]
+    assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
+
+
+SCRIPTS = {
+    "run_classifier": (run_classifier, ClassifierSettings, ["--task_name=MRPC", "--data_dir=d"]),
+    "run_squad": (run_squad, SquadSettings, ["--train_file=t", "--predict_file=p"]),
+    "run_ner": (run_ner, NerSettings, ["--data_dir=d"]),
+    "run_swag": (run_swag, SwagSettings, ["--data_dir=d"]),
+    "run_pretraining": (run_pretraining, PretrainingSettings, ["--input_file=i"]),
+}
+KINDS = {
+    "classification": "run_classifier", "multi_label": "run_classifier", "regression": "run_classifier",
+    "span": "run_squad", "tagging": "run_ner", "choice": "run_swag", "pretraining": "run_pretraining",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_script_says_which_script_has_trained_a_folder(kind, tmp_path):
+    path = str(tmp_path / "run")
+    run_folder.begin(path, changed(FIRST, model={"model": kind}), 0)
+    save_a_checkpoint(path)
+    for name, (script, settings_class, words) in SCRIPTS.items():
+        if name == KINDS[kind]:
+            run_folder.check_script(path, name, do_train=False)
+            continue
+        for flag, remedy in (("--do_train", f"--init_checkpoint={path}"), ("--do_eval", f"use {KINDS[kind]}")):
+            with pytest.raises(InputError, match=f"holds a run of {KINDS[kind]}, not of {name}; .*{remedy}"):
+                script.main(parse(settings_class, [*words, f"--output_dir={path}", flag]))
+
+
+def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
+    assert run_record.read_phases(str(tmp_path)) == []
+    run_folder.check_model(str(tmp_path), FIRST.model)
+
+
+def test_a_start_that_failed_before_its_first_checkpoint_binds_nothing(tmp_path):
+    run_folder.begin(str(tmp_path), FIRST, 0)
+    run_folder.begin(str(tmp_path), SECOND, 0)
+    save_a_checkpoint(tmp_path)
+    assert run_record.read_phases(str(tmp_path)) == [SECOND]
+
+
+@pytest.mark.parametrize("trained_steps", [0, 5, 10])
+def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder, trained_steps):
+    before = content(folder)
+    run_folder.begin(folder, dataclasses.replace(FIRST, settings={"iterations_per_loop": 7}), trained_steps)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize(
+    "phase, trained_steps, message",
+    [
+        (
+            changed(FIRST, model={"hidden_size": 16}),
+            10,
+            "of another model (hidden_size was 8, is 16);",
+        ),
+        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "of another model (num_hidden_layers was 2, is 3);"),
+        (changed(FIRST, model={"heads": 2}), 0, "of another model (heads was None, is 2);"),
+        (changed(FIRST, data={"files": "bb"}), 5, "of another data (files was 'aa', is 'bb');"),
+        (changed(FIRST, data={"masked_lm_prob": 0.15}), 5, "of another data (masked_lm_prob was None, is 0.15);"),
+        # finished and longer, but the same row length with other data is no second phase
+        (changed(LONGER, data={"files": "bb"}), 10, "of another data (files was 'aa', is 'bb');"),
+        (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "with other flags (--learning_rate was 0.1, is 0.3);"),
+        (
+            changed(LONGER, optimizer={"learning_rate": 0.3}),
+            10,
+            "with other flags (--learning_rate was 0.1, is 0.3; --num_train_steps was 10, is 20; "
+            "--num_warmup_steps was 1, is 3); give its own flags to resume it, or, to train with these, a new "
+            "--output_dir with --init_checkpoint=",
+        ),
+        (LONGER, 9, "with other flags (--num_train_steps was 10, is 20; --num_warmup_steps was 1, is 3);"),
+        (SECOND, 9, "of another data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
+        # finished, but no more steps than before
+        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "of another data (files was"),
+        (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "with other flags (--num_train_steps was 10, is 5);"),
+    ],
+)
+def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, phase, trained_steps, message):
+    before = content(folder)
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run {message}")):
+        run_folder.begin(folder, phase, trained_steps)
+    assert content(folder) == before
+
+
+def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, monkeypatch):
+    def starting_from(fact, spelled):
+        return changed(FIRST, optimizer={"init_checkpoint": fact}, settings={"init_checkpoint": spelled})
+
+    folder = str(tmp_path / "run")
+    run_folder.begin(folder, starting_from("pretrained", "pretrained"), 0)
+    save_a_checkpoint(folder)
+    monkeypatch.chdir(tmp_path)
+    absolute = str(tmp_path / "pretrained")
+    assert run_folder.begin(folder, starting_from(absolute, f"{absolute}/"), 5) == 5
+    assert run_folder.begin(folder, starting_from("/elsewhere/pretrained", "pretrained"), 5) == 5, "all was moved"
+    with pytest.raises(InputError, match="other flags .--init_checkpoint was 'pretrained', is '/other'"):
+        run_folder.begin(folder, starting_from("/other", "/other"), 5)
+
+
+def test_fine_tuning_names_the_flag_that_gives_the_number_of_steps(tmp_path):
+    three, four = (
+        dataclasses.replace(
+            FIRST, settings={"num_train_epochs": epochs}, optimizer={"num_train_steps": epochs, "num_schedule_steps": 4}
+        )
+        for epochs in (3.0, 4.0)
+    )
+    folder = str(tmp_path)
+    run_folder.begin(folder, three, 0)
+    save_a_checkpoint(folder)
+    told = r"\(num_train_steps was 3.0, is 4.0; --num_train_epochs was 3.0, is 4.0\)"
+    with pytest.raises(InputError, match=f"other flags {told}"):
+        run_folder.begin(folder, four, 1)
+
+
+def test_training_data_is_known_by_its_content(tmp_path):
+    for name, text in (("a, b", "one"), ("copy", "one"), ("other", "two")):
+        (tmp_path / name).write_text(text)
+    trained = [changed(FIRST, data={"input_file": run_folder.fingerprint([str(tmp_path / "a, b")])})]
+    for names, expected in ((["copy"], True), (["other"], False), (["other", "a, b"], True), ([], False)):
+        prints = run_folder.fingerprint([str(tmp_path / name) for name in names])
+        assert run_folder.is_training_data(prints, trained) is expected
+
+
+def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
+    run_folder.begin(folder, changed(LONGER, optimizer={"num_schedule_steps": 30}), 10)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.endswith("its schedule ends at step 30 in this phase, at step 20 in the one before")
+
+
+@pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])
+def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase, first_step):
+    # other data is read from its start, the same data from where it was
+    assert run_folder.begin(folder, phase, 10) == 10 - first_step
+    phases = [FIRST, dataclasses.replace(phase, first_step=first_step, begun_at=10)]
+    assert run_record.read_phases(folder) == phases
+    assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
+    assert run_record.read_phases(folder) == phases
+    with pytest.raises(InputError, match="holds a run (of another|with other)"):
+        run_folder.begin(folder, FIRST, 12)  # and the first does not come back
+
+
+@pytest.mark.parametrize("phase", [SECOND, LONGER])
+def test_a_fallback_behind_the_start_of_a_phase_is_in_the_phase_before(folder, phase):
+    run_folder.begin(folder, phase, 10)
+    assert [run_folder.phase_under_way(folder, [FIRST, phase], step) for step in (9, 10)] == [0, 1]
+    assert run_folder.begin(folder, FIRST, 8) == 8
+    assert run_record.read_phases(folder)[0] == FIRST
+
+
+def test_a_finished_run_refuses_an_optimizer_with_other_settings(folder):
+    other = dataclasses.replace(FIRST, optimizer={"momentum": 0.9, "num_train_steps": 20, "num_warmup_steps": 1})
+    with pytest.raises(InputError, match=re.escape("learning_rate was 0.1, is None")):
+        run_folder.begin(folder, other, 10)
+
+
+def test_another_model_is_refused_without_beginning(folder):
+    run_folder.check_model(folder, FIRST.model)
+    with pytest.raises(InputError, match=re.escape("another model (hidden_size was 8, is 9)")):
+        run_folder.check_model(folder, {**FIRST.model, "hidden_size": 9})
+
+
+@pytest.mark.parametrize(("step", "warned"), [(0, True), (9, True), (10, False), (11, False)])
+def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, warned):
+    run_folder.warn_if_unfinished(f"{folder}/ckpt-{step}")
+    assert caplog.messages == [f"{folder}/ckpt-{step}: step {step} of 10: its training is not finished"] * warned
+
+
+def test_a_copy_for_use_is_finished_and_is_not_trained_on(folder, caplog):
+    with pytest.raises(InputError, match="is of step 4 of 10; finish the training"):
+        run_folder.check_finished(folder, 4, False)
+    run_record.write(folder, run_record.read_phases(folder), 4)
+    run_folder.check_finished(folder, 4, False)
+    with pytest.raises(InputError, match=r"holds a saved model, .* to start from its weights"):
+        run_folder.begin(folder, FIRST, 4)
+
+
+def test_a_checkpoint_without_a_run_is_no_warning(folder, tmp_path, caplog):
+    for path in (f"{folder}/model.safetensors", f"{tmp_path}/ckpt-1"):
+        run_folder.warn_if_unfinished(path)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"phases": 3}',
+        b'{"phases": []}',
+        b'{"phases": [{}]}',
+        b'{"phases": [{"other": 1}]}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
+    save_a_checkpoint(tmp_path)
+    (tmp_path / "run.json").write_bytes(text)
+    with pytest.raises(InputError, match=rf"{re.escape(str(tmp_path))}/run.json: is damaged \(.*\); copy the run's"):
+        run_folder.begin(str(tmp_path), FIRST, 0)
+    assert (tmp_path / "run.json").read_bytes() == text
+
+
+def test_checkpoints_without_a_run_json_are_refused(tmp_path):
+    tf.train.Checkpoint(step=tf.Variable(1)).save(str(tmp_path / "ckpt"))
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={tmp_path}: holds checkpoints but no run.json")):
+        run_folder.begin(str(tmp_path), FIRST, 0)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tmp_path):
+    def fingerprint(name, data, folder="a"):
+        path = tmp_path / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        return run_folder.fingerprint([str(path)])
+
+    big = bytes(3 << 20)
+    same = fingerprint("x", big)
+    assert fingerprint("x", big, folder="b") == same
+    others = [
+        fingerprint("y", big),
+        fingerprint("x", big + b"\0"),
+        fingerprint("x", b"1" + big[1:]),
+        fingerprint("x", big[:-1] + b"1"),
+        fingerprint("x", b""),
+        run_folder.fingerprint([]),
+    ]
+    assert len({tuple(each) for each in (same, *others)}) == 7
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["a, 1 bytes, 0f", "c, 3 bytes, 2f"], "files number 2 was 'b, 2 bytes, 1f', is 'c, 3 bytes, 2f'"),
+        (["a, 1 bytes, 0f"], "files number 2 (2 before, 1 now) was 'b, 2 bytes, 1f', is None"),
+    ],
+)
+def test_of_other_files_the_first_that_differs_is_named(tmp_path, files, message):
+    run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
+    save_a_checkpoint(tmp_path)
+    with pytest.raises(InputError, match=re.escape(f"another data ({message});")):
+        run_folder.begin(str(tmp_path), changed(FIRST, data={"files": files}), 1)
+
+
+def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        with open(path, "w") as file:
+            file.write("same")
+    assert run_folder.fingerprint(paths) != run_folder.fingerprint(paths[::-1])
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_it_is_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as on a read-only file system
+    for path in (tmp_path, tmp_path / "new"):
+        message = f"--output_dir: {tmp_path} is not writable; give a path in another folder"
+        with pytest.raises(InputError, match=message), run_folder.Lock(str(path)):
+            pass
+    assert os.listdir(tmp_path) == []

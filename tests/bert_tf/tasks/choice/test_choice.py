@@ -1,0 +1,232 @@
+"""Choices: files, the softmax over the choices of an example, and whole runs of `run_swag`."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.task import Split
+from bert_tf.run_swag import main as run_swag
+from bert_tf.runs import latest
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.choice.choice_files import ChoiceExample, read_choices
+from bert_tf.tasks.choice.choice_task import ChoiceTask
+from bert_tf.tasks.choice.settings import SwagSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.export.exports import ask, padded
+
+SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
+ROW = '7,v,3416,The man said. He,The man said.,He,gen,"was, so",is,will,had'
+
+
+def write(path, *lines):
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_swags_columns_are_read_with_and_without_labels(tmp_path):
+    expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "7")
+    assert read_choices(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0"), True) == [expected]
+    (example,) = read_choices(write(tmp_path / "b.csv", SWAG, ROW), False)
+    assert example.label is None and example.choices == expected.choices
+    path = write(tmp_path / "c.csv", "video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1")
+    assert read_choices(path, True) == [ChoiceExample("so", "", ("a", "b", "c"), 1, "5")]
+
+
+def test_the_full_files_name_the_right_ending(tmp_path):
+    header = "video-id,fold-ind,startphrase,gold-ending,distractor-0,distractor-1,gold-source,sent1,sent2"
+    path = write(tmp_path / "full.csv", header, "v,9,s,right,wrong,bad,gold,first,then")
+    assert read_choices(path, True) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
+
+
+def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
+    lines = [
+        {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
+        {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
+        {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
+    ]
+    found = read_choices(write(tmp_path / "a.jsonl", *map(json.dumps, lines)), True)
+    assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
+        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has one without a name, video-id"),
+        ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not a number from 0 to 3"),
+        ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
+        ("a.csv", [SWAG + ",label", ROW + ",1.5"], "line 2: the label '1.5' is not a whole number"),
+        ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
+        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a .csv has 4"),
+        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also on line 2"),
+        ("a.csv", ["sent1,ending0,ending2,label", "a,b,c,0"], "line 1: the columns of the choices are ending0, e"),
+        ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
+        ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
+        ("a.csv", ["sent1,sent2,label", "a,b,0"], "line 1: there is no column ending0"),
+        ("a.csv", [SWAG + ",label"], "holds no example"),
+        ("a.csv", ["", " ", "\t"], "a.csv: is empty; the first line must name the columns"),
+        ("a.csv", [""], "is empty; the first line must name the columns"),
+        ("a.tsv", ["x"], "is tab-separated"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": -1}'], "line 1: the label -1 is not a number"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is none of"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "b"], "label": "b"}'], "is the text of 2 choices"),
+        ("a.jsonl", ['{"context": "a", "choices": ["1", "0"], "label": "0"}'], "text of choice 1 and the number"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": true}'], "line 1: the label is a boolean"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"]}'], "line 1: there is no label"),
+        ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are no list of strings"),
+        ("a.jsonl", ['{"context": "a", "label": 0}'], "line 1: there is no field 'choices'"),
+        ("a.jsonl", ['{"choices": ["b", "c"], "label": 0}'], "line 1: there is no field 'context'"),
+        ("a.jsonl", ['{"context": " ", "choices": ["b", "c"], "label": 0}'], "line 1: the context is empty"),
+        ("a.jsonl", ['{"context": "a", "start": "", "question": "", "choices": ["b", "c"], "label": 0}'],
+         "line 1: start and question mean the same"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
+    path = write(tmp_path / name, *lines)
+    with pytest.raises(InputError) as error:
+        read_choices(path, True)
+    assert str(error.value).startswith(path) and message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_example():
+    counts, labels = [3, 2, 4, 2], [2, 0, 1, 1]
+    scores = [np.array(s, np.float32) for s in ([1, 2, 400.0], [0.5, 3], [-1, 7, 2, 2], [5, 5])]
+    right = [np.eye(count)[label] for count, label in zip(counts, labels, strict=True)]
+    batch = {
+        "choice_ids": tf.constant(np.concatenate([np.arange(c) for c in counts] + [[0, 0]]), tf.int32),
+        "label_ids": tf.constant(np.concatenate([*right, [1, 1]]), tf.float32),
+        "row_weights": tf.constant([1.0] * 11 + [0.0] * 2),
+    }  # two more rows only fill the batch
+    task, logits = ChoiceTask("", {}), tf.constant(np.concatenate([*scores, [9.0, 9.0]])[:, None], tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        values, weights = task.losses(logits, batch), task.weights(batch)
+        loss = tf.reduce_sum(values["loss"] * weights)
+    expected = [np.logaddexp.reduce(s.astype(np.float64)) - s[x] for s, x in zip(scores, labels, strict=True)]
+    np.testing.assert_allclose(loss, sum(expected), rtol=1e-6)
+    softmax = np.concatenate([np.exp(s - np.logaddexp.reduce(s)) - one for s, one in zip(scores, right, strict=True)])
+    np.testing.assert_allclose(tape.gradient(loss, logits)[:11, 0], softmax, atol=1e-6)
+    assert float(tf.reduce_sum(weights)) == 4
+    assert float(tf.reduce_sum(values["accuracy"] * weights)) == 2, "equal scores are no answer"
+    examples = [ChoiceExample("", "", ("x",) * c, x) for c, x in zip(counts, labels, strict=True)]
+    split = Split(examples, {}, np.repeat(np.arange(4), counts))
+    assert task.scores(split, logits.numpy()[:11])["accuracy"] == 0.5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Examples whose right choice repeats the context's last word; they have two, three or four choices."""
+    folder = tmp_path_factory.mktemp("choices")
+    words = ["the", "man", "said", "well"]
+    lines = []
+    for number in range(30):
+        count, right = 2 + number % 3, words[number % 4]
+        wrong = [word for word in words if word != right][: count - 1]
+        choices = [*wrong[: number % count], right, *wrong[number % count :]]
+        entry = {"context": f"{'all of them ' * (number % 2)}{right}", "start": "it is", "choices": choices}
+        lines.append(json.dumps(entry | {"label": choices.index(right), "id": f"n{number}"}))
+    for split in ("train", "dev", "test"):
+        write(folder / f"{split}.jsonl", *lines)
+    config = BertConfig(
+        300, 16, 1, 2, 32, max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        initializer_range=0.1,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(folder, vocab_file, output_dir, *more: str) -> SwagSettings:
+    return parse(
+        SwagSettings,
+        [f"--data_dir={folder}", f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}",
+         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=8", "--learning_rate=3e-3", *more],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(folder, vocab_file, tmp_path_factory):
+    output = tmp_path_factory.mktemp("trained")
+    do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=120", "--learning_rate=2e-3"]
+    return output, run_swag(settings(folder, vocab_file, output, *do))
+
+
+def test_a_run_learns_and_predicts_by_id(folder, trained):
+    output, scores = trained
+    assert scores["accuracy"] == 1.0 and scores["loss"] < 0.3
+    found = [json.loads(line) for line in (output / "test_predictions.jsonl").read_text().splitlines()]
+    truth = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
+    assert [answer["id"] for answer in found] == [f"n{number}" for number in range(30)]
+    assert [answer["prediction"] for answer in found] == [entry["label"] for entry in truth]
+    assert all(answer["choice"] == entry["choices"][entry["label"]] for answer, entry in zip(found, truth, strict=True))
+    rows = [list(map(float, line.split("\t"))) for line in (output / "test_results.tsv").read_text().splitlines()]
+    assert [len(row) for row in rows] == [len(entry["choices"]) for entry in truth]
+    np.testing.assert_allclose([sum(row) for row in rows], 1, rtol=1e-6)
+    described = description.read(str(output))
+    assert (described.kind, described.task_name, described.labels) == ("choice", "SWAG", ())
+    page = (output / "report.html").read_text()
+    assert "Calibration" in page and "0 of 30 answers are wrong" in page and "python -m bert_tf.run_swag" in page
+
+
+@pytest.mark.slow
+def test_evaluation_is_the_same_packed_or_not_in_any_batch(folder, vocab_file, trained):
+    output, scores = trained
+    for flags in (["--nopack_sequences", "--eval_batch_size=7"], ["--eval_batch_size=3"], ["--eval_batch_size=64"]):
+        again = run_swag(settings(folder, vocab_file, output, "--do_eval", *flags))
+        np.testing.assert_allclose([again[name] for name in scores], list(scores.values()), rtol=1e-5)
+
+
+def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
+    convert_checkpoint(ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face"))
+    assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
+
+
+@pytest.mark.slow
+def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    examples = read_choices(str(folder / "test.jsonl"), False)
+    found = ask(
+        tf.saved_model.load(str(tmp_path / "1")),
+        context=[example.context for example in examples],
+        start=[example.start for example in examples],
+        choices=padded([example.choices for example in examples]),
+    )
+    expected = [json.loads(line) for line in (trained[0] / "test_predictions.jsonl").read_text().splitlines()]
+    for number, entry in enumerate(expected):
+        count = len(entry["probabilities"])
+        np.testing.assert_allclose(found["probabilities"][number, :count], entry["probabilities"], atol=1e-5)
+        assert not found["probabilities"][number, count:].any() and found["choice"][number] == entry["prediction"]
+
+
+def weights_at(folder, step):
+    reader = tf.train.load_checkpoint(f"{folder}/ckpt-{step}")
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("model/") and "OPTIMIZER" not in n]
+    return {name: reader.get_tensor(name) for name in names if name.endswith("VARIABLE_VALUE")}
+
+
+@pytest.mark.slow
+def test_a_run_resumes_and_two_replicas_with_micro_batches_train_the_same(folder, vocab_file, tmp_path):
+    flags = ["--do_train", "--num_train_epochs=3", "--save_checkpoints_steps=6", "--noskip_non_finite_steps"]
+    run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
+    expected = weights_at(tmp_path / "one", 11)  # 30 examples * 3 epochs / 8
+    for path in [*(tmp_path / "one").glob("ckpt-11.*"), tmp_path / "one" / "checkpoint"]:
+        path.unlink()
+    assert latest.find(str(tmp_path / "one")).position == (1, 18, 0), "counted in examples"
+    run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
+    for name, value in weights_at(tmp_path / "one", 11).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    more = ["--distribution_strategy=mirrored", "--gradient_accumulation_steps=2"]
+    for number, packing in enumerate(["--pack_sequences", "--nopack_sequences"]):
+        output = tmp_path / f"two{number}"
+        run_swag(settings(folder, vocab_file, output, *flags, *more, packing))
+        for name, value in weights_at(output, 11).items():
+            np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)

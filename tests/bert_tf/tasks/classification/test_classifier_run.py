@@ -1,0 +1,353 @@
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import engine
+from bert_tf.finetuning.batches import row_columns
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+
+ROWS = [("the man said " + "well " * (i % 3), "he was there" if i % 2 else "all of you", str(i % 2)) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """MRPC files in GLUE's layout, and a configuration."""
+    folder = tmp_path_factory.mktemp("inputs")
+    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    body = "".join(f"{label}\t1\t2\t{a}\t{b}\n" for a, b, label in ROWS)
+    (folder / "train.tsv").write_text(head + body, encoding="utf-8")
+    (folder / "dev.tsv").write_text(head + body, encoding="utf-8")
+    test = "".join(f"{i}\t1\t2\t{a}\t{b}\n" for i, (a, b, _) in enumerate(ROWS[:5]))
+    (folder / "test.tsv").write_text("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + test, encoding="utf-8")
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        initializer_range=0.1,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(inputs, vocab_file, output_dir, *more: str) -> ClassifierSettings:
+    return parse(
+        ClassifierSettings,
+        [
+            f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", "--task_name=mrpc",
+            f"--vocab_file={vocab_file}", f"--output_dir={output_dir}", "--max_seq_length=24",
+            "--train_batch_size=8", "--num_train_epochs=20", "--learning_rate=3e-3", *more,
+        ],
+    )  # fmt: skip
+
+
+def summary_steps(folder) -> list[int]:
+    """Steps at which the loss is in TensorBoard."""
+    events = (e for path in folder.glob("events.out*") for e in tf.compat.v1.train.summary_iterator(str(path)))
+    return [event.step for event in events for value in event.summary.value if value.tag == "loss"]
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    metrics = run_classifier(settings(inputs, vocab_file, folder, "--do_train", "--do_eval", "--do_predict"))
+    return folder, metrics
+
+
+def test_a_run_says_where_it_trains_and_that_the_first_step_takes_longest(inputs, vocab_file, tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train", "--num_train_epochs=1"))
+    assert f"training in {tmp_path}: steps 1 to 3; the first takes longest" in caplog.text
+
+
+def test_a_run_learns_and_leaves_the_originals_files(trained):
+    folder, metrics = trained
+    assert metrics["accuracy"] == 1.0 and metrics["f1"] == 1.0 and metrics["loss"] < 0.3
+    results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
+    assert results.keys() == {"eval_accuracy", "eval_f1", "eval_loss", "global_step"}
+    assert results["global_step"] == "60"  # 24 examples / 8 a step * 20 epochs
+    entries = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    assert [entry["step"] for entry in entries if entry["split"] == "train"] == list(range(3, 61, 3))
+    assert len(summary_steps(folder / "train")) == 20
+    rows = [[float(x) for x in line.split("\t")] for line in (folder / "test_results.tsv").read_text().splitlines()]
+    np.testing.assert_allclose(np.sum(rows, axis=1), 1.0, rtol=1e-6)
+    assert [int(np.argmax(row)) for row in rows] == [int(label) for _, _, label in ROWS[:5]]
+    assert json.loads((folder / "task.json").read_text())["labels"] == ["0", "1"]
+
+
+def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
+    folder, metrics = trained
+    again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--eval_batch_size=5"))
+    np.testing.assert_allclose([again[k] for k in metrics], list(metrics.values()), rtol=1e-5)
+
+
+def test_predictions_have_a_file_with_header_and_labels_too(trained):
+    folder, _ = trained
+    results = (folder / "test_results.tsv").read_text().splitlines()
+    header, *rows = (folder / "test_predictions.tsv").read_text().splitlines()
+    assert header == "index\tlabel\tprobability of 0\tprobability of 1"
+    assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
+
+
+def test_evaluation_and_prediction_show_their_progress(inputs, vocab_file, trained, monkeypatch, caplog):
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--do_predict"))
+    assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
+
+
+def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
+    written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
+    left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
+    assert run_finetuning(left_out, task, written.append) == pytest.approx(trained[1], rel=1e-5)
+    assert written == [str(trained[0])]
+    run_finetuning(settings(inputs, vocab_file, trained[0], "--do_predict"), task, written.append)
+    assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
+    with pytest.raises(InputError, match=r"--max_seq_length=16: .* was trained with 24; leave the flag out"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--max_seq_length=16"))
+    with pytest.raises(InputError, match=r"--bilstm_head=True: .* was trained with False; leave the flag out"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--bilstm_head"))
+
+
+def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it_anew(
+    inputs, vocab_file, trained, tmp_path
+):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    (folder / "task.json").unlink()
+    with pytest.raises(InputError, match=r"task.json: no such file, .* repeat the command of its training"):
+        run_classifier(settings(inputs, vocab_file, folder, "--do_eval"))
+    run_classifier(settings(inputs, vocab_file, folder, "--do_train"))
+    assert (folder / "task.json").read_text() == (trained[0] / "task.json").read_text()
+
+
+@pytest.fixture
+def unfinished(trained, tmp_path):
+    """A run of 60 steps whose command asked for 100."""
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    content = json.loads((folder / "run.json").read_text())
+    content["phases"][0]["optimizer"]["num_train_steps"] = 100
+    (folder / "run.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, caplog):
+    action = "--do_predict"
+    with pytest.raises(InputError, match=r"is of step 60 of 100; finish the training, or give --allow_unfinished"):
+        run_classifier(settings(inputs, vocab_file, unfinished, action))
+    run_classifier(settings(inputs, vocab_file, unfinished, action, "--allow_unfinished"))
+    assert "its newest intact checkpoint is of step 60 of 100" in caplog.text
+
+
+def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(inputs, vocab_file, trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    data = folder / "ckpt-60.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    for allow in ([], ["--allow_unfinished"]):
+        with pytest.raises(InputError, match="is of step 0 of 60: nothing is trained yet; train first"):
+            run_classifier(settings(inputs, vocab_file, folder, "--do_eval", *allow))
+
+
+def first_entries(folder) -> tuple[dict, dict, dict]:
+    """What a run recorded of its start, and of its first loops of training."""
+    start, first, second, *_ = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    assert (start["split"], first["split"], second["split"]) == ("start", "train", "train")
+    return start, first, second
+
+
+def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, tmp_path, caplog):
+    out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
+    run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
+    start, first, second = first_entries(out)
+    assert f"{unfinished}/ckpt-60: step 60 of 100: its training is not finished" in caplog.messages
+    assert first["loss"] < 0.3, "it knows the task already"
+    assert start["flops_per_row"] > 0
+    assert "tokens_per_second" not in first, "the first step compiles"
+    assert 0 < second["tokens_per_second"] < 24 * second["sequences_per_second"]
+    assert second["model_flop_utilization"] > 0
+
+
+def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
+    theirs, out = tmp_path / "theirs", tmp_path / "out"
+    convert_checkpoint(
+        ConversionSettings(input=str(trained[0]), output=str(theirs), format="hugging_face", vocab_file="")
+    )
+    (theirs / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    flags = [
+        "--bert_config_file=",
+        "--vocab_file=",
+        f"--init_checkpoint={theirs}",
+        "--do_train",
+        "--num_train_epochs=1",
+    ]
+    run_classifier(settings(inputs, "", out, *flags))
+    assert first_entries(out)[1]["loss"] < 0.3, "it knows the task already"
+    assert (out / "vocab.txt").read_text() == (trained[0] / "vocab.txt").read_text()
+    assert BertConfig.from_json_file(str(out / "bert_config.json")) == BertConfig.from_json_file(
+        str(trained[0] / "bert_config.json")
+    )
+    assert f"--bert_config_file={theirs}/config.json, from the folder of --init_checkpoint" in caplog.text
+    assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
+    assert json.loads((out / "task.json").read_text())["do_lower_case"] is False
+    (theirs / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"):
+        run_classifier(settings(inputs, "", tmp_path / "other", *flags))
+
+
+def own_files(folder, header: str, rows: list[str]) -> list[str]:
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
+    return [f"--data_dir={folder}", "--task_name=own", "--do_train", "--do_eval"]
+
+
+def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
+    rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
+    flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
+    flags += ["--text_a_column=body", "--label_column=mood"]
+    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert metrics["accuracy"] == 1.0
+    assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
+    # a later evaluation takes its labels from the run, not from a train.tsv that need not be there
+    os.remove(tmp_path / "train.tsv")
+    again = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags, "--nodo_train"))
+    assert again["accuracy"] == 1.0
+
+
+def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
+    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    rows = [
+        f"{i}\t" + "x\t" * 6 + f"{a}\t{b}\t{4.5 if label == '1' else 1.0}\n" for i, (a, b, label) in enumerate(ROWS)
+    ]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text(columns + "".join(rows))
+    flags = [f"--data_dir={tmp_path}", "--task_name=STS-B", "--do_train", "--do_eval", "--num_train_epochs=40"]
+    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
+    assert metrics["pearson"] > 0.9 and metrics["loss"] < 0.7
+
+
+def test_rows_of_a_model_with_few_positions_are_as_long_as_these(inputs, vocab_file, trainings, tmp_path):
+    given = dataclasses.replace(settings(inputs, vocab_file, tmp_path / "out", "--do_train"), max_seq_length=None)
+    for positions, length in ((32, 32), (500, 128)):
+        config = config_with(inputs, tmp_path, max_position_embeddings=positions).partition("=")[2]
+        run_classifier(dataclasses.replace(given, bert_config_file=config))
+        assert trainings.pop()[0].settings.max_seq_length == length
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n2\t1\t2\ta\tb\n",
+         r"train.tsv, line 2: unknown label '2'; the task's labels are 0, 1"),
+        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n1\t1\t2\ta\n",
+         r"train.tsv, line 3: has 4 columns, the first line has 5"),
+        ("train.tsv", "", "train.tsv: holds no example"),
+    ],
+)  # fmt: skip
+def test_bad_data_is_refused_by_file_and_line(inputs, vocab_file, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", f"--data_dir={tmp_path}", "--do_train"))
+    assert not (tmp_path / "out").exists()
+
+
+def config_with(inputs, tmp_path, **changes) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads((inputs / "config.json").read_text()) | changes))
+    return f"--bert_config_file={path}"
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Trainings that get past all checks; none is carried out."""
+    begun = []
+    monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
+    monkeypatch.setattr(engine, "_require_finite_loss", lambda *arguments: None)
+    return begun
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trainings, tmp_path):
+    with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"):
+        flag = config_with(inputs, tmp_path, vocab_size=100)
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
+    flag = config_with(inputs, tmp_path, vocab_size=1000)
+    run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
+    assert len(trainings) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--task_name=nope"], "unknown; known are CoLA, .* and own"),
+        (["--max_seq_length=33"], "max_seq_length=33 is beyond max_position_embeddings=32"),
+        (["--data_dir=nowhere"], "nowhere/train.tsv: no such file"),
+        (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
+        (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
+        (["--num_train_epochs=0.1"], "give no step"),
+        ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 with --max_seq_length=24: the ids"),
+        (["--nodo_train", "--do_eval"], "no such folder|holds no checkpoint"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", "--do_train", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(
+    inputs, vocab_file, trained, trainings, tmp_path
+):
+    flag = config_with(inputs, tmp_path, intermediate_size=64)
+    start = f"--init_checkpoint={trained[0]}"
+    with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):
+        run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, start, "--do_train"))
+    assert not (tmp_path / "out").exists()
+    run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train", "--num_train_epochs=1"))
+    assert len(trainings) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--learning_rate=1e-5"], "other flags .*learning_rate"),
+        (["--max_seq_length=20"], "another data .*max_seq_length"),
+        (["--task_name=own", "--text_a_column=#1 String", "--label_column=Quality"],
+         "another model .*task_name was 'MRPC', is 'own'"),
+        (["--nodo_lower_case"], "another model .*do_lower_case"),
+    ],
+)  # fmt: skip
+def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, message):
+    with pytest.raises(InputError, match=message):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", *more))
+
+
+def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained, tmp_path):
+    content = (inputs / "train.tsv").read_text(encoding="utf-8")
+    (tmp_path / "train.tsv").write_text(content.replace("said", "says"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"another data .*train.tsv"):
+        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))
+
+
+def test_a_step_that_is_not_finite_names_its_examples(inputs, vocab_file, tmp_path, monkeypatch):
+    numerators = FineTuningObjective.numerators
+
+    def spoilt(self, batch, training, seed):
+        terms = numerators(self, batch, training, seed)
+        there = tf.reduce_any(row_columns(batch)["row_ids"] == 17)
+        return terms | {"loss": {"loss": tf.where(there, float("nan"), terms["loss"]["loss"])}}
+
+    monkeypatch.setattr(FineTuningObjective, "numerators", spoilt)
+    with pytest.raises(InputError, match=r"loss or gradient of step [123] \(.*train.tsv example 18.*is not finite"):
+        run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train"))
+    records = json.loads((tmp_path / "failed_step.json").read_text())["records"]
+    assert len(set(records)) == 8

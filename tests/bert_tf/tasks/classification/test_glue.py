@@ -1,0 +1,176 @@
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+
+STS_B = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
+FILES = {
+    "CoLA": {
+        "train": 'gj04\t1\t\tOne "quoted word.\ngj04\t0\t*\tIs bad this.\n',
+        "test": "index\tsentence\n0\tBill left.\n1\tWho?\n",
+    },
+    "MRPC": {
+        "train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+        "1\t17\t18\tHe came .\tCame he .\r\n0\t2\t3\tA\tB\r\n",
+        "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t4\t5\tC 's\tD\n",
+    },
+    "SST-2": {
+        "train": "sentence\tlabel\ncharming . \t1\ndull\t0",
+        "test": "index\tsentence\n0\tuneasy .\n",
+    },
+    "STS-B": {
+        "train": f"{STS_B}\tscore\n0\tg\tf\t2012\t00\tnone\tnone\tA man.\tThe man.\t4.600\n"
+        "1\tg\tf\t2012\t01\tn\tn\tA\tB\t0\n",
+        "test": f"{STS_B}\n0\tg\tf\t2012\t00\tnone\tnone\tC\tD\n",
+    },
+}
+EXPECTED = {
+    "CoLA": (
+        [Example('One "quoted word.', None, "1"), Example("Is bad this.", None, "0")],
+        [Example("Bill left.", None, None, "0"), Example("Who?", None, None, "1")],
+    ),
+    "MRPC": ([Example("He came .", "Came he .", "1"), Example("A", "B", "0")], [Example("C 's", "D", None, "0")]),
+    "SST-2": ([Example("charming . ", None, "1"), Example("dull", None, "0")], [Example("uneasy .", None, None, "0")]),
+    "STS-B": ([Example("A man.", "The man.", "4.600"), Example("A", "B", "0")], [Example("C", "D", None, "0")]),
+}
+
+
+def settings(task_name, data_dir="d", **changes):
+    required = {"bert_config_file": "b", "vocab_file": "v", "output_dir": "o", "do_train": True}
+    return ClassifierSettings(task_name=task_name, data_dir=str(data_dir), **{**required, **changes})
+
+
+def read(folder, task_name, split="train"):
+    return find_task(settings(task_name, folder)).read(split)
+
+
+def write(folder, text, split="train"):
+    path = folder / f"{split}.tsv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("task_name", FILES)
+def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
+    for split, text in (("train", FILES[task_name]["train"]), ("test", FILES[task_name]["test"])):
+        write(tmp_path, text, split)
+    train, test = EXPECTED[task_name]
+    assert read(tmp_path, task_name) == train
+    assert read(tmp_path, task_name, "test") == test
+    write(tmp_path, FILES[task_name]["train"], "dev")
+    dev = read(tmp_path, task_name, "dev")
+    assert [dataclasses.replace(example, id=None) for example in dev] == train
+    assert [example.id for example in dev] == (["0", "1"] if task_name == "STS-B" else [None, None])
+
+
+@pytest.mark.parametrize(
+    "task_name, outputs, pairs, label, value, metrics",
+    [
+        ("cola", 2, False, "1", 1, ["matthews_correlation", "accuracy"]),
+        ("Mrpc", 2, True, "0", 0, ["accuracy", "f1"]),
+        ("SST-2", 2, False, "1", 1, ["accuracy"]),
+        ("sts-b", 1, True, "4.600", 4.6, ["pearson", "spearman"]),
+    ],
+)
+def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
+    task_name, outputs, pairs, label, value, metrics
+):
+    task = find_task(settings(task_name))
+    assert (len(task.labels) or 1, task.has_pairs, list(task.score_names)) == (outputs, pairs, metrics)
+    assert task.label_value(label) == value
+    assert task.is_regression == (outputs == 1)
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones():
+    with pytest.raises(
+        InputError, match="--task_name=XYZ: unknown; known are CoLA, .*, AX, XNLI and own, for your own data"
+    ):
+        find_task(settings("XYZ"))
+
+
+@pytest.mark.parametrize(
+    "task_name, text, message",
+    [
+        ("SST-2", "sentence\tlabel\na\t1\nb\tc\t0\n", ", line 3: has 3 columns, the first line has 2"),
+        ("SST-2", "sentence\tlabel\na\t1\n\nb\t0\n", ", line 3: has 1 columns, the first line has 2"),
+        ("CoLA", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
+        ("SST-2", "sentence\tlabel\na\t1\nb\t2\n", ", line 3: unknown label '2'; the task's labels are 0, 1"),
+        ("CoLA", "gj04\t1\t\ta\ngj04\tyes\t\tb\n", ", line 2: unknown label 'yes'"),
+        ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: the label is empty; remove the line"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
+        (
+            "STS-B",
+            FILES["STS-B"]["train"].replace("4.600", "nan"),
+            ", line 2: the score 'nan' is not a finite number; mend the line",
+        ),
+        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is not a number"),
+        ("SST-2", b"sentence\tlabel\na\t1\ncaf\xe9\t0\n", ", line 3: not UTF-8"),
+        ("SST-2", "text\tlabel\na\t1\n", ", line 1: there is no column 'sentence'; the file has text, label"),
+        ("CoLA", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns, counted from 0"),
+        ("SST-2", "sentence\tsentence\tlabel\na\tb\t1\n", ", line 1: 2 columns are named 'sentence'; give the number"),
+        ("SST-2", "sentence\tlabel\n", ": holds no example"),
+        ("CoLA", "", ": holds no example"),
+        ("CoLA", "\n \n", ", line 1: is blank; remove blank lines, and add a line for each text"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
+        read(tmp_path, task_name)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/dev.tsv: no such file")):
+        read(tmp_path, "MRPC", "dev")
+
+
+LABELS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false positives, 1 false and 4 true negatives
+
+
+@pytest.mark.parametrize(
+    "task_name, labels, predictions, expected",
+    [
+        # 7 of 10 right; precision 3/5 and recall 3/4 give 2 * 0.45 / 1.35
+        ("MRPC", LABELS, PREDICTIONS, {"accuracy": 0.7, "f1": 2 / 3}),
+        # (3 * 4 - 2 * 1) / sqrt(5 * 4 * 6 * 5)
+        ("CoLA", LABELS, PREDICTIONS, {"matthews_correlation": 10 / 600**0.5, "accuracy": 0.7}),
+        ("SST-2", LABELS, LABELS, {"accuracy": 1.0}),
+        ("MRPC", LABELS, np.zeros(10, int), {"accuracy": 0.6, "f1": 0.0}),
+        ("CoLA", LABELS, np.ones(10, int), {"matthews_correlation": 0.0, "accuracy": 0.4}),
+        # deviations (-1.5, -0.5, 0.5, 1.5) and (-2, -1, 0, 3): 8 / sqrt(5 * 14); ranks are the same
+        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([0.0, 1, 2, 5]), {"pearson": 8 / 70**0.5, "spearman": 1.0}),
+        # ranks 1 2 3 4 against 2 1 4 3: 1 - 6 * 4 / (4 * 15)
+        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 4, 3]), {"pearson": 0.6, "spearman": 0.6}),
+        ("STS-B", np.array([1.0, 2, 3]), np.array([3.0, 2, 1]), {"pearson": -1.0, "spearman": -1.0}),
+        ("STS-B", np.array([1.0, 2, 3]), np.array([2.0, 2, 2]), {"pearson": 0.0, "spearman": 0.0}),
+    ],
+)  # fmt: skip
+def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
+    found = scores.compute(find_task(settings(task_name)).score_names, labels, predictions)
+    assert list(found) == list(expected), "the main metric first"
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("task_name", [*FILES, "WNLI"])
+def test_real_glue_files_load_line_by_line(data_dir, task_name):
+    folder = data_dir / "glue" / task_name
+    task = find_task(settings(task_name, folder))
+    for split in ("train", "dev", "test"):
+        examples = task.read(split)
+        lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1
+        assert len(examples) == lines - (task_name != "CoLA" or split == "test")
+        assert all(example.text_a for example in examples)
+        assert {example.text_b is None for example in examples} == {not task.has_pairs}
+        assert {example.label is None for example in examples} == {split == "test"}
+        if split != "test" and not task.is_regression:
+            assert {example.label for example in examples} == {"0", "1"}

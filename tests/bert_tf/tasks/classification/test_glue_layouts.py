@@ -1,0 +1,333 @@
+"""The tasks of GLUE with files of their own, XNLI, the scores, and the files for GLUE's server."""
+
+import logging
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+from sklearn import metrics
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.description import describe
+from bert_tf.finetuning.task import Split
+from bert_tf.tasks.classification import glue, scores, xnli
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+
+PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2"
+MNLI_DEV = f"{MNLI}\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n"
+NLI = "index\tsentence1\tsentence2"
+XNLI = f"language\tgold_label\t{PARSES}\tsentence1\tsentence2\tpromptID\tpairID\n"
+QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+
+
+def mnli(index, a, b, *labels):
+    return "\t".join([str(index), "1", "2n", "fiction", "( a )", "( b )", "(ROOT a)", "(ROOT b)", a, b, *labels]) + "\n"
+
+
+def xnli_line(language, label, a, b):
+    return f"{language}\t{label}\t\t\t\t\t{a}\t{b}\t1\t2\n"
+
+
+FILES = {
+    "MNLI": {
+        "train.tsv": f"{MNLI}\tlabel1\tgold_label\n" + mnli(0, 'He said " no .', "b", "neutral", "neutral"),
+        "dev_matched.tsv": MNLI_DEV + mnli(0, "a", "b", *["neutral"] * 5, "entailment"),
+        "dev_mismatched.tsv": MNLI_DEV + mnli(0, "c", "d", *["neutral"] * 5, "contradiction"),
+        "test_matched.tsv": f"{MNLI}\n" + mnli(7, "e", "f"),
+        "test_mismatched.tsv": f"{MNLI}\n" + mnli(8, "g", "h"),
+    },
+    "QNLI": {
+        "train.tsv": 'index\tquestion\tsentence\tlabel\n0\tWho "?\tIt .\tnot_entailment\n',
+        "dev.tsv": "index\tquestion\tsentence\tlabel\n5\ta\tb\tentailment\n",
+        "test.tsv": "index\tquestion\tsentence\n9\tc\td\n",
+    },
+    "RTE": {
+        "train.tsv": f"{NLI}\tlabel\n0\ta\tb\tentailment\n",
+        "dev.tsv": f"{NLI}\tlabel\n0\ta\tb\tnot_entailment\n",
+        "test.tsv": f"{NLI}\n0\tc\td\n",
+    },
+    "WNLI": {
+        "train.tsv": f"{NLI}\tlabel\n0\ta\tb\t1\n1\ta\tb\t0\n2\ta\tb\t1\n",
+        "dev.tsv": f"{NLI}\tlabel\n0\ta\tb\t0\n",
+        "test.tsv": f"{NLI}\n0\tc\td\n",
+    },
+    "QQP": {
+        "train.tsv": f"{QQP}3\t1\t2\ta\tb\t1\n",
+        "dev.tsv": f"{QQP}4\t1\t2\ta\tb\t0\n",
+        "test.tsv": "id\tquestion1\tquestion2\n0\tc\td\n",
+    },
+    "AX": {
+        "../MNLI/train.tsv": f"{MNLI}\tlabel1\tgold_label\n" + mnli(0, "a", "b", "neutral", "neutral"),
+        "diagnostic-full.tsv": "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\t"
+        "Hypothesis\tLabel\nQuantifiers\t\t\t\tNews\ta\tb\tcontradiction\n",
+        "diagnostic.tsv": f"{NLI}\n0\tc\td\n",
+    },
+    "XNLI": {
+        "multinli/multinli.train.zh.tsv": "premise\thypo\tlabel\na\tb\tcontradictory\n",
+        "xnli.dev.tsv": XNLI + xnli_line("de", "neutral", "x", "y") + xnli_line("zh", "entailment", "a", "b"),
+        "xnli.test.tsv": XNLI + xnli_line("de", "neutral", "x", "y") + xnli_line("zh", "neutral", "c", "d"),
+    },
+}  # fmt: skip
+EXPECTED = {
+    "MNLI": (
+        [Example('He said " no .', "b", "neutral")],
+        [Example("a", "b", "entailment", "0"), Example("c", "d", "contradiction", "0", "mismatched")],
+        [Example("e", "f", None, "7"), Example("g", "h", None, "8", "mismatched")],
+    ),
+    "QNLI": (
+        [Example('Who "?', "It .", "not_entailment")],
+        [Example("a", "b", "entailment", "5")],
+        [Example("c", "d", None, "9")],
+    ),
+    "RTE": (
+        [Example("a", "b", "entailment")],
+        [Example("a", "b", "not_entailment", "0")],
+        [Example("c", "d", None, "0")],
+    ),
+    "WNLI": (
+        [Example("a", "b", "1"), Example("a", "b", "0"), Example("a", "b", "1")],
+        [Example("a", "b", "0", "0")],
+        [Example("c", "d", None, "0")],
+    ),
+    "QQP": ([Example("a", "b", "1")], [Example("a", "b", "0", "4")], [Example("c", "d", None, "0")]),
+    "AX": ([Example("a", "b", "neutral")], [Example("a", "b", "contradiction")], [Example("c", "d", None, "0")]),
+    "XNLI": (
+        [Example("a", "b", "contradictory")],
+        [Example("a", "b", "entailment", None, "zh")],
+        [Example("c", "d", "neutral", None, "zh")],
+    ),
+}
+
+
+def task_of(name, folder="d", **changes):
+    required = {"output_dir": "o", "do_train": True}
+    return find_task(ClassifierSettings(task_name=name, data_dir=str(folder), **{**required, **changes}))
+
+
+def write_files(folder, name, **changes):
+    for path, text in (FILES[name] | changes).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
+    folder = tmp_path / name
+    write_files(folder, name)
+    task = task_of(name, folder)
+    assert (task.read("train"), task.read("dev"), task.read("test")) == EXPECTED[name]
+    assert all(path.startswith(str(tmp_path)) and ".." not in path for split in SPLITS for path in task.files(split))
+
+
+SPLITS = ("train", "dev", "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "score_names"),
+    [
+        ("mnli", ("contradiction", "entailment", "neutral"), ("accuracy",)),
+        ("XNLI", ("contradiction", "entailment", "neutral"), ("accuracy",)),
+        ("AX", ("contradiction", "entailment", "neutral"), ("matthews_correlation", "accuracy")),
+        ("QNLI", ("entailment", "not_entailment"), ("accuracy",)),
+        ("RTE", ("entailment", "not_entailment"), ("accuracy",)),
+        ("QQP", ("0", "1"), ("accuracy", "f1")),
+        ("SST2", ("0", "1"), ("accuracy",)),
+        ("sts_b", (), ("pearson", "spearman")),
+        ("WNLI", ("0", "1"), ("accuracy",)),
+    ],
+)
+def test_labels_and_metrics(name, labels, score_names):
+    task = task_of(name)
+    assert (task.labels, task.score_names) == (labels, score_names)
+
+
+def test_ax_is_a_test_of_mnlis_model():
+    assert describe(task_of("AX"), True, 8) == describe(task_of("MNLI"), True, 8), "so a run of MNLI predicts it"
+    assert "XNLI" not in glue.TASK_NAMES and len(glue.TASK_NAMES) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "text", "message"),
+    [
+        ("MNLI", "train.tsv", f"{MNLI}\tlabel1\tgold_label\n" + mnli(0, "a", "b", "neutral", "-"),
+         ", line 2: unknown label '-'; the task's labels are contradiction, entailment, neutral"),
+        ("MNLI", "train.tsv", f"{MNLI}\tlabel1\n" + mnli(0, "a", "b", "neutral"),
+         ", line 1: there is no column 'gold_label'; the file has index, promptID"),
+        ("MNLI", "dev_mismatched.tsv", MNLI_DEV + mnli(0, "a", "b", *["neutral"] * 6) * 2,
+         ", line 3: index 0 is that of line 2 too; remove one of the lines, or number them anew"),
+        ("QQP", "test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n", ", line 3: has 2 columns, the first line "),
+        ("QQP", "test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n4\tc\td\n", ", line 3: id 4 is that of line 2 too"),
+        ("QQP", "train.tsv", f"{QQP}1\t2\n", ": all 1 lines lack cells or a label"),
+        ("RTE", "train.tsv", f"{NLI}\tlabel\n0\ta\tb\tno\n", ", line 2: unknown label 'no'; the task's labels are ent"),
+        ("QNLI", "dev.tsv", "", ": holds no example"),
+        ("XNLI", "multinli/multinli.train.zh.tsv", "premise\thypo\tlabel\na\tb\n", ": all 1 lines lack cells"),
+        ("XNLI", "xnli.dev.tsv", XNLI + xnli_line("de", "neutral", "x", "y"), " has only de"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, message):
+    write_files(tmp_path, name, **{path: text})
+    split = next(split for split in SPLITS if split in path)
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / path}{message}")):
+        task_of(name, tmp_path).read(split)
+
+
+def test_qqps_incomplete_lines_are_counted_named_and_skipped(tmp_path, caplog):
+    text = f"{QQP}1\t1\t2\ta\tb\t1\n2\t1\t2\tmissing\n3\t1\t2\tc\td\t\n4\t1\t2\te\tf\t0\n"
+    write_files(tmp_path, "QQP", **{"train.tsv": text})
+    with caplog.at_level(logging.WARNING, "absl"):
+        assert [e.text_a for e in task_of("QQP", tmp_path).read("train")] == ["a", "e"]
+    assert f"{tmp_path}/train.tsv: skipped 2 lines that lack cells or a label: line 3, 4" in caplog.text
+
+
+def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
+    train = "premise\thypo\tlabel\n{}\tb\tneutral\n"
+    for code in ("de", "zh"):
+        path = tmp_path / f"XNLI-MT-1.0/multinli/multinli.train.{code}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(train.format(code))
+    (tmp_path / "XNLI-1.0").mkdir()
+    (tmp_path / "XNLI-1.0/xnli.dev.tsv").write_text(FILES["XNLI"]["xnli.dev.tsv"])
+    task = task_of("XNLI", tmp_path, xnli_language="zh,de")
+    assert [e.text_a for e in task.read("train")] == ["zh", "de"]
+    dev = task.read("dev")
+    assert [e.group for e in dev] == ["de", "zh"]
+    split = make_split(task, dev)
+    right_and_wrong = np.array([[0, 0, 1.0], [1, 0, 0]])
+    assert task.scores(split, right_and_wrong) == {"accuracy": 0.5, "accuracy_zh": 0.0, "accuracy_de": 1.0}
+    assert task_of("XNLI", xnli_language="all").languages == xnli.LANGUAGES and len(xnli.LANGUAGES) == 15
+    for wrong, message in (("zh,xx", "'xx' is unknown; known are ar, bg"), ("zh,zh", "names a language twice")):
+        with pytest.raises(InputError, match=message):
+            task_of("XNLI", xnli_language=wrong)
+
+
+def make_split(task, examples):
+    labels = [task.label_value(e.label) if e.label else 0.0 for e in examples]
+    return Split(examples, {"label_ids": tf.constant(labels, tf.float32)}, np.arange(len(examples)))
+
+
+def test_mnlis_scores_and_files_are_those_of_both_test_sets(tmp_path):
+    write_files(tmp_path, "MNLI")
+    task = task_of("MNLI", tmp_path)
+    dev, test = task.read("dev"), task.read("test")
+    split = make_split(task, dev)
+    assert task.scores(split, np.array([[0, 1.0, 0], [0, 1, 0]])) == {"accuracy": 1.0, "accuracy_mismatched": 0.0}
+    paths = task.write_predictions(str(tmp_path), make_split(task, test), np.array([[0, 0, 1.0], [0, 1, 0]]))
+    assert [path.rpartition("/")[2] for path in paths[2:]] == ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    assert (tmp_path / "MNLI-m.tsv").read_text() == "index\tprediction\n7\tneutral\n"
+    assert (tmp_path / "MNLI-mm.tsv").read_text() == "index\tprediction\n8\tentailment\n"
+    assert len((tmp_path / "test_results.tsv").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "predictions", "content"),
+    [
+        ("QNLI", [[0.1, 2.0]], "9\tnot_entailment"),
+        ("RTE", [[3.0, 2.0]], "0\tentailment"),
+        ("QQP", [[0.0, 2.0]], "0\t1"),
+        ("AX", [[0.0, 0.0, 2.0]], "0\tneutral"),
+        ("WNLI", [[5.0, 2.0]], "0\t1"),  # the majority of train.tsv, not what the model predicts
+    ],
+)
+def test_predictions_for_glues_server(tmp_path, name, predictions, content):
+    write_files(tmp_path / name, name)
+    task = task_of(name, tmp_path / name)
+    task.write_predictions(str(tmp_path), make_split(task, task.read("test")), np.array(predictions))
+    assert (tmp_path / f"{name}.tsv").read_text() == f"index\tprediction\n{content}\n"
+
+
+def test_wnli_needs_its_training_data_before_it_predicts(tmp_path):
+    write_files(tmp_path, "WNLI")
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(InputError, match="train.tsv: no such file"):
+        task_of("WNLI", tmp_path).read("test")
+
+
+def test_sts_bs_scores_are_clipped_and_have_three_decimals(tmp_path):
+    examples = [Example("a", "b", None, str(i)) for i in (4, 2, 9)]
+    task, predictions = task_of("STS-B"), np.array([[-0.1], [5.01], [2.34567]], np.float32)
+    task.write_predictions(str(tmp_path), make_split(task, examples), predictions)
+    assert (tmp_path / "STS-B.tsv").read_text() == "index\tprediction\n4\t0.000\n2\t5.000\n9\t2.346\n"
+
+
+def test_xnlis_test_file_has_labels_so_it_is_scored(tmp_path):
+    write_files(tmp_path, "XNLI")
+    task = task_of("XNLI", tmp_path)
+    test = task.read("test")
+    assert task.is_labeled(test) and not task_of("MNLI").is_labeled([Example("a", "b", None)])
+    assert task.scores(make_split(task, test), np.array([[0, 0, 1.0]])) == {"accuracy": 1.0}
+    assert task.data_name("test") == "xnli.test.tsv (zh)", "other languages are other data"
+
+
+def cases():
+    """Labels and predictions: random, of one class, constant, wrong throughout, with ties."""
+    rng = np.random.default_rng(0)
+    for classes in (2, 3):
+        for n in (1, 2, 7, 50):
+            random = rng.integers(0, classes, n), rng.integers(0, classes, n)
+            yield from (random, (random[0], np.zeros(n, int)), (np.ones(n, int), random[1]), (random[0], random[0]))
+            yield np.zeros(n, int), np.zeros(n, int)
+            yield np.ones(n, int), np.ones(n, int)
+            yield np.ones(n, int), np.zeros(n, int)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scores_of_classes_are_those_of_scikit_learn_and_of_their_definitions():
+    for labels, predictions in cases():
+        for found in scores_of(labels, predictions):
+            assert found["accuracy"] == metrics.accuracy_score(labels, predictions)
+            assert found["matthews_correlation"] == pytest.approx(metrics.matthews_corrcoef(labels, predictions))
+            if max(labels.max(), predictions.max()) > 1:
+                continue
+            tp = np.sum((labels == 1) & (predictions == 1))
+            wrong = np.sum(labels != predictions)
+            assert found["f1"] == pytest.approx(2 * tp / (2 * tp + wrong) if tp + wrong else 0.0)
+            tn = len(labels) - wrong - tp
+            fp, fn = np.sum(predictions > labels), np.sum(predictions < labels)
+            product = float((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+            mcc = (tp * tn - fp * fn) / product**0.5 if product else 0.0
+            assert found["matthews_correlation"] == pytest.approx(mcc, abs=1e-12)
+
+
+def scores_of(labels, predictions):
+    """The scores, from ids as the columns and the tasks have them: float32 and float64."""
+    names = ["accuracy", "matthews_correlation"] + (["f1"] if max(labels.max(), predictions.max()) < 2 else [])
+    yield scores.compute(names, labels, predictions)
+    yield scores.compute(names, labels.astype(np.float32), predictions.astype(np.float64))
+
+
+def test_correlations_are_those_of_scipy_with_ties_and_0_for_constants():
+    rng = np.random.default_rng(1)
+    names = ("pearson", "spearman")
+    for n in (2, 3, 50):
+        labels, predictions = rng.uniform(0, 5, n), rng.uniform(-1, 7, n)
+        ties = np.round(predictions)
+        ties[0] = ties[1] + 1  # never constant
+        for other in (predictions, ties):
+            found = scores.compute(names, labels, other)
+            assert found["pearson"] == pytest.approx(stats.pearsonr(labels, other).statistic)
+            assert found["spearman"] == pytest.approx(stats.spearmanr(labels, other).statistic)
+            ranks = stats.rankdata(labels), stats.rankdata(other)
+            assert found["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+        for constant in (np.full(n, 2.5), np.full(n, 0.0)):
+            assert scores.compute(names, labels, constant) == {"pearson": 0.0, "spearman": 0.0}
+            assert scores.compute(names, constant, labels) == {"pearson": 0.0, "spearman": 0.0}
+    assert scores.compute(names, np.array([1.0]), np.array([3.0])) == {"pearson": 0.0, "spearman": 0.0}
+
+
+@pytest.mark.parametrize(("name", "logits"), [("RTE", [[1.0, 0], [np.nan, 0]]), ("STS-B", [[1.0], [np.nan]])])
+def test_a_prediction_that_is_nan_makes_every_score_nan(name, logits):
+    task = task_of(name)
+    examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
+    found = task.scores(make_split(task, examples), np.array(logits))
+    assert list(found) == list(task.score_names) and all(np.isnan(value) for value in found.values())
+
+
+def test_a_submission_keeps_the_files_of_the_other_sets_that_its_run_predicts():
+    names = ["MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "test_results.tsv"]
+    assert [task_of("MNLI").overwrites(name) for name in names] == [True, True, False, True]
+    assert [task_of("AX").overwrites(name) for name in names] == [False, False, True, True]

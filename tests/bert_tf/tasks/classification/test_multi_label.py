@@ -1,0 +1,192 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.task import Split
+from bert_tf.runs import run_record
+from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.multi_label import best_thresholds, label_scores, set_scores
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tokenization import BertTokenizer
+
+
+def make(folder, content, end="csv", **changes):
+    (folder / f"train.{end}").write_text(content, encoding="utf-8")
+    required = {"output_dir": str(folder), "do_train": True, "do_eval": True, "multi_label": True}
+    return find_task(ClassifierSettings(task_name="own", data_dir=str(folder), **{**required, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("end", "content", "changes"),
+    [
+        ("csv", 'text,label\na,"x, y z"\nb,\nc,y z\n', {}),
+        ("csv", "text,label\na,x|y z\nb, \nc,y z\n", {"label_separator": "|"}),
+        ("csv", 'text,label\na,"[""x"", ""y z""]"\nb,[]\nc,y z\n', {}),
+        ("jsonl", '{"text":"a","label":["x","y z"]}\n{"text":"b","label":[]}\n{"text":"c","label":"y z"}\n', {}),
+    ],
+)
+def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, changes):
+    task = make(tmp_path, content, end, **changes)
+    assert (task.kind, task.labels) == ("multi_label", ("x", "y z"))
+    examples = task.read("train")
+    assert [example.label for example in examples] == [("x", "y z"), (), ("y z",)]
+    columns = task.encode(examples, BertTokenizer(vocab_file), 8)
+    np.testing.assert_array_equal(columns["label_ids"], [[1, 1], [0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("end", "content", "changes", "message"),
+    [
+        ("csv", "text,label\na,x\nb,z\n", {"labels": "x,y"}, "line 3: unknown label 'z'; the task's labels are x, y"),
+        ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: names a label twice"),
+        ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: the labels 'x,,y' have an empty one .*remove that separator"),
+        ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' .* beside a separator \('\|'\)"),
+        ("csv", "text,label\na,\"['x', 'y']\"\n", {}, "line 2: the labels .* are not a JSON list; write them with"),
+        ("csv", "text,label\na,['x' 'y']\n", {}, "line 2: the labels .* are not a JSON list"),
+        ("csv", 'text,label\na,"[x, y]"\n', {}, r"line 2: the labels '\[x, y\]' are not a JSON list"),
+        ("jsonl", '{"text": "a", "label": ["x", ""]}', {}, "line 1: the label is empty"),
+        ("csv", "text,label\na,\nb,\n", {}, "check --label_column and --label_separator"),
+        ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),
+        ("jsonl", '{"text": "a", "label": [["x"]]}', {}, "line 1: the label is a list"),
+        ("csv", "text,label\na,x\n", {}, "at least two labels but has 1"),
+    ],
+)
+def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):
+    with pytest.raises(InputError, match=message):
+        make(tmp_path, content, end, **changes).read("train")
+
+
+def test_labels_may_stand_in_brackets(tmp_path):
+    assert make(tmp_path, 'text,label\na,"[x], [y]"\nb,[x]\n').labels == ("[x]", "[y]")
+
+
+CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"
+
+
+@pytest.mark.parametrize("name", ["own", "MRPC"])
+def test_thresholds_of_a_task_without_label_sets_are_refused(tmp_path, name):
+    (tmp_path / "train.csv").write_text("text,label\na,x\nb,y\n")
+    given = {"data_dir": str(tmp_path), "output_dir": "o", "do_train": True, "do_eval": True, "tune_thresholds": True}
+    with pytest.raises(InputError, match="--tune_thresholds is for several labels"):
+        find_task(ClassifierSettings(task_name=name, **given))
+
+
+def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
+    logits = np.array([[2.0, -1.0], [0.0, 3.0]], np.float32)
+    labels = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    batch = {"label_ids": tf.constant(labels)}
+    p = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    positive, negative = -labels * np.log(p), -(1 - labels) * np.log(1 - p)
+    values = make(tmp_path, CONTENT).losses(tf.constant(logits), batch)
+    np.testing.assert_allclose(values["loss"], (positive + negative).mean(axis=1), rtol=1e-5)
+    np.testing.assert_array_equal(values["subset_accuracy"], [1.0, 1.0])
+    # 1 of 4 examples has x, 2 of 4 have y: 3 and 1 without for each with
+    weighted = make(tmp_path, CONTENT, class_weights="balanced")
+    assert weighted.class_weights == (3.0, 1.0)
+    values = weighted.losses(tf.constant(logits), batch)
+    np.testing.assert_allclose(values["loss"], (positive * [3.0, 1.0] + negative).mean(axis=1), rtol=1e-5)
+
+
+def test_the_scores_are_what_the_definitions_give():
+    labels = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]], bool)
+    predictions = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 0]], bool)
+    # x: 2 hits, no error; y: 1 hit, 1 false, 1 missed; z: neither there nor predicted
+    found = set_scores(labels, predictions)
+    assert found == pytest.approx({"micro_f1": 6 / 8, "macro_f1": (1 + 0.5 + 0) / 3, "subset_accuracy": 0.5})
+    np.testing.assert_allclose(label_scores(labels, predictions), [[1, 1, 1, 2], [0.5, 0.5, 0.5, 2], [0, 0, 0, 0]])
+
+
+def f1_of(labels, probabilities, thresholds):
+    predicted = probabilities > thresholds
+    return 2 * np.sum(predicted & labels, axis=0) / (np.sum(predicted, axis=0) + np.sum(labels, axis=0))
+
+
+def test_the_tuned_threshold_has_the_best_f1_of_all():
+    generator = np.random.default_rng(0)
+    for decimals in (1, 6):
+        probabilities = generator.random([40, 3]).astype(np.float32).round(decimals)
+        labels = generator.random([40, 3]) < probabilities * 0.7
+        chosen = best_thresholds(labels, probabilities)
+        reached = f1_of(labels, probabilities, chosen)
+        every = [f1_of(labels, probabilities, threshold) for threshold in np.linspace(-0.001, 0.999, 1001)]
+        assert np.all(reached >= np.max(every, axis=0) - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("labels", "probabilities", "expected"),
+    [
+        ([0, 0], [0.9, 0.1], 0.5),  # nobody has the label
+        ([1, 1], [0.4, 0.3], 0.15),  # all have it
+        ([1, 0], [0.9, 0.1], 0.5),  # 0.5 divides them, too
+        ([1, 0], [0.9, 0.7], 0.8),
+        ([1, 0], [0.3, 0.1], 0.2),
+        ([1, 0], [0.0, 0.0], 0.5),
+    ],
+)
+def test_a_threshold_stays_near_one_half(labels, probabilities, expected):
+    found = best_thresholds(np.array(labels, bool)[:, np.newaxis], np.array(probabilities, np.float32)[:, np.newaxis])
+    assert found[0] == pytest.approx(expected)
+
+
+def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_path):
+    task = make(tmp_path, CONTENT, tune_thresholds=True)
+    labels = np.array([[1, 0], [0, 1], [0, 0], [0, 1]], np.float32)
+    logits = np.array([[-1.0, -3.0], [-2.0, 1.0], [-2.0, 0.5], [-2.0, 2.0]], np.float32)
+    dev = Split(task.read("train"), {"label_ids": tf.constant(labels)}, np.arange(4))
+    assert task.scores(dev, logits) == {"micro_f1": 1.0, "macro_f1": 1.0, "subset_accuracy": 1.0}
+    task.keep_evaluation(str(tmp_path), dev, logits, 5)
+    chosen = json.loads((tmp_path / "thresholds.json").read_text())["thresholds"]
+    assert 0.12 < chosen["x"] < 0.27 and 0.62 < chosen["y"] < 0.74
+    header, *rows = (tmp_path / "eval_labels.tsv").read_text().splitlines()
+    assert header == "label\tthreshold\tprecision\trecall\tf1\texamples"
+    assert [row.split("\t")[2:] for row in rows] == [["1.0", "1.0", "1.0", "1"], ["1.0", "1.0", "1.0", "2"]]
+    plain = make(tmp_path, CONTENT)
+    assert plain.scores(dev, logits)["subset_accuracy"] == 1.0, "a later evaluation uses them"
+    plain = dataclasses.replace(plain, run_folder="of a sweep, whose best trial predicts")
+    plain.write_predictions(str(tmp_path), dev, logits)
+    predicted = [row.split("\t")[1] for row in (tmp_path / "test_predictions.tsv").read_text().splitlines()]
+    assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']
+    plain.check_checkpoint(str(tmp_path), 5)
+    task.check_checkpoint(str(tmp_path), 6)  # tunes them anew
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 5, not on that of step 6"):
+        plain.check_checkpoint(str(tmp_path), 6)
+    _assert_an_edited_threshold_is_shown_as_it_is(plain, dev, logits, tmp_path)
+    for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
+        (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
+        with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
+            multi_label.read_thresholds(str(tmp_path), ("x", "y"))
+    (tmp_path / "thresholds.json").unlink()
+    _assert_lost_thresholds_are_refused(plain, task, tmp_path)
+
+
+def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
+    (folder / "thresholds.json").write_text('{"step": 5, "thresholds": {"x": 0.99, "y": 0.3}}')
+    dataclasses.replace(task, run_folder=str(folder)).keep_evaluation(str(folder), dev, logits, 5)
+    rows = (folder / "eval_labels.tsv").read_text().splitlines()[1:]
+    assert [row.split("\t")[1] for row in rows] == ["0.99", "0.3"]
+    chosen = multi_label.read_thresholds(str(folder), ("x", "y"))
+    multi_label.write_thresholds(str(folder), ("x", "y"), chosen, 5)
+    assert json.loads((folder / "thresholds.json").read_text())["thresholds"] == {"x": 0.99, "y": 0.3}
+
+
+def _assert_lost_thresholds_are_refused(plain, tuning, folder):
+    """The last evaluation tells of them, or else the settings of the run."""
+    phase = run_record.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
+    described = description.describe(plain, True, 8)
+    for evidence in ("the last evaluation", "the settings"):
+        with pytest.raises(InputError, match=r"thresholds.json: no such file.*again with --do_eval --tune_thresholds"):
+            plain.check_checkpoint(str(folder), 5)
+        with pytest.raises(InputError, match=r"thresholds.json: no such file"):
+            multi_label.with_thresholds(described, str(folder), 5)
+        tuning.check_checkpoint(str(folder), 5)
+        if evidence == "the last evaluation":
+            (folder / "eval_labels.tsv").unlink()
+            plain.check_checkpoint(str(folder), 5)  # 0.5 for each label, as without tuning
+            (folder / "ckpt-5.index").touch()
+            (folder / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))

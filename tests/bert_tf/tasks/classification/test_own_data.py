@@ -1,0 +1,564 @@
+import contextlib
+import csv
+import dataclasses
+import json
+import re
+import tempfile
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.task import Split
+from bert_tf.runs import run_record
+from bert_tf.tasks import tables
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
+
+
+def settings(task_name="own", data_dir="d", **changes):
+    required = {"bert_config_file": "b", "vocab_file": "v", "output_dir": "o", "do_train": True}
+    return ClassifierSettings(task_name=task_name, data_dir=str(data_dir), **{**required, **changes})
+
+
+def write(folder, text, split="train", end="tsv"):
+    path = folder / f"{split}.{end}"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_users_file_is_read_by_column_names(tmp_path):
+    write(tmp_path, "id\tbody\tkind\ttitle\n1\tlong\tsport \tshort\n2\tb\tart\ta\n3\tc\tsport\td\n")
+    write(tmp_path, "title\tbody\nx\ty\n", "test")
+    by_name = settings(
+        "own", tmp_path, text_a_column="title", text_b_column="body", label_column="kind"
+    )  # fmt: skip
+    task = find_task(by_name)
+    assert (task.labels, task.has_pairs) == (("art", "sport"), True)
+    assert task.read("train") == [
+        Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
+    ]  # fmt: skip
+    assert task.read("test") == [Example("x", "y", None)]
+
+
+def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
+    write(tmp_path, "yes\ta b\nno\tc\n")
+    by_number = settings("OWN", tmp_path, has_header=False, text_a_column="1", label_column="0")
+    task = find_task(by_number)
+    assert (task.labels, task.has_pairs) == (("no", "yes"), False)
+    assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
+
+
+def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    assert find_task(settings("own", tmp_path)).labels == ("x", "y")
+    run = tmp_path / "run"
+    run.mkdir()
+    description.write(str(run), TaskDescription("classification", "own", ("y", "x", "z"), True, 8, {}))
+    assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
+    (run / "ckpt-3.index").touch()
+    assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
+    named = settings("own", tmp_path, labels="z, y,x", output_dir=str(run))
+    assert find_task(named).labels == ("z", "y", "x")
+    # labels that are known need no train.tsv: the run may be a prediction elsewhere
+    assert find_task(settings("own", tmp_path / "none", labels="0,1")).labels == ("0", "1")
+
+
+def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
+    path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    task = find_task(settings("own", tmp_path, labels="x,z"))
+    with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
+        task.read("train")
+
+
+@pytest.mark.parametrize("changes", [{}, {"labels": "x"}])
+def test_fewer_than_two_labels_are_refused(tmp_path, changes):
+    write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
+    with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --labels"):
+        find_task(settings("own", tmp_path, **changes))
+
+
+def own(folder, text, **changes):
+    write(folder, text)
+    return find_task(settings("own", folder, **changes))
+
+
+def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
+    quoted = 'text\tlabel\n"a ""b"" c"\tx\n"two\tcells\nand lines"\ty\n'
+    task = own(tmp_path, quoted, quoted=True)
+    assert task.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
+    plain = 'text\tlabel\n"a"\tx\n"b"\ty\n'
+    with pytest.raises(InputError, match="every text stands in double quotes; give --quoted .*or --noquoted"):
+        own(tmp_path, plain)
+    assert own(tmp_path, plain, quoted=False).read("train")[0].text_a == '"a"'
+    assert own(tmp_path, plain + "c\ty\n").read("train")[0].text_a == '"a"', "one text without quotes is enough"
+    with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells stand in double quotes, give --quoted"):
+        own(tmp_path, quoted.replace("\tcells", ""))
+    with pytest.raises(InputError, match="line 3: wrong quotes"):
+        own(tmp_path, 'text\tlabel\n"a"\tx\n"b" c\tx\n', quoted=True)
+    with pytest.raises(InputError, match="line 5: unknown label 'z'"):
+        own(tmp_path, quoted + "d\tz\n", quoted=True, labels="x,y").read("train")
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "message"),
+    [
+        ('"text"\t"label"', "text", r"no column 'text'; .*; if cells stand in double quotes, give --quoted"),
+        ("text,label", "text", "no column 'text'; the file has text,label; tabs must separate columns, not commas"),
+        ("text\tlabel", "²", "no column '²'; the file has text, label"),
+    ],
+)
+def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, message):
+    with pytest.raises(InputError, match=message):
+        own(tmp_path, f"{header}\na\tb\n", text_a_column=column)
+
+
+def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, caplog):
+    own(tmp_path, "text\tlabel\na\tGood\nb\tgood\nc\tbad\n")
+    assert "3 classes: Good, bad, good" in caplog.text and "some classes differ only in case" in caplog.text
+    caplog.clear()
+    own(tmp_path, "text\tlabel\na\tcaf\u00e9\nb\tcafe\u0301\nc\tbad\n")
+    assert "or in the encoding of accents" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("labels", "changes", "message"),
+    [
+        (("1", "1.0", "2"), {}, "the classes '1' and '1.0' are the same number"),
+        (("a;b", "a", "b"), {"multi_label": True}, "the class 'a;b' looks like .* give --label_separator=';'"),
+        (("a|b", "b|c", "c|a"), {"multi_label": True}, r"the class 'a\|b' looks like"),
+        (("a;b", "a", "b"), {}, "give --multi_label --label_separator=';'"),
+        (("New York", "York", "1-2", "a/c", "2", "news"), {}, None),
+    ],
+)
+def test_classes_that_are_probably_the_same_or_several_are_doubted(tmp_path, caplog, labels, changes, message):
+    own(tmp_path, "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels), **changes)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (len(warnings) == 1 and re.search(message, warnings[0])) if message else not warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_a_column": "label"}, "--text_a_column=label: is the column of the label"),
+        ({"text_b_column": "label"}, "--text_b_column=label: is the column of the label"),
+        ({"text_a_column": "1"}, "train.tsv: column '1' is named for two purposes"),
+        ({"text_b_column": "text"}, "train.tsv: column 'text' is named for two purposes"),
+    ],
+)
+def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", **changes)
+
+
+def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
+    later = {"output_dir": str(tmp_path / "run"), "do_train": False, "do_predict": True}
+    with pytest.raises(InputError, match="--task_name is empty, and --output_dir holds no run that tells it"):
+        find_task(settings("", tmp_path, **later))
+    task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ckpt-3.index").touch()
+    for name in ("own", "texts", "MRPC"):
+        described = dataclasses.replace(description.describe(task, True, 8), task_name=name)
+        description.write(str(tmp_path / "run"), described)
+        assert find_task(settings("", tmp_path, **later)).name == name
+        with pytest.raises(InputError, match="--task_name=RTE: .*run was trained with .*; leave the flag out"):
+            find_task(settings("RTE", tmp_path, **later))
+    with pytest.raises(InputError, match="--test_data_path=x.tsv: is for .*, not for --task_name=MRPC; .* or predict"):
+        find_task(settings("", "", **later, test_data_path="x.tsv"))
+
+
+def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
+    numbers = "text\tlabel\n" + "".join(f"a\t{i % 51}\n" for i in range(200))
+    with pytest.raises(InputError, match=r"'label' has 51 different values in 200 examples, .*give --regression"):
+        own(tmp_path, numbers)
+    assert len(own(tmp_path, numbers, labels=",".join(map(str, range(51)))).labels) == 51
+    texts = "text\tlabel\n" + "".join(f"a\ta text {i}\n" for i in range(40))
+    with pytest.raises(InputError, match="has 40 different values in 40 examples, .*check --label_column"):
+        own(tmp_path, texts)
+
+
+def test_a_users_regression_takes_any_finite_number(tmp_path):
+    task = own(tmp_path, "text\tlabel\na\t-1e3\nb\t0.5\n", regression=True)
+    assert task.is_regression and [task.label_value(e.label) for e in task.read("train")] == [-1000.0, 0.5]
+    assert task.score_names == ("pearson", "spearman", "r_squared")
+    with pytest.raises(InputError, match="line 2: the score 'inf' is not a finite number"):
+        own(tmp_path, "text\tlabel\na\tinf\n", regression=True)
+    for label, message in (
+        ("1e31", "line 2: the score 1e31 is outside"),
+        ("x", "line 2: the score 'x' is not a number"),
+    ):
+        with pytest.raises(InputError, match=message):  # one parser, also of the scale that train gives
+            own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
+    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, too little for float32; subtract"):
+        own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600000001\n", regression=True)
+    assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
+    with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
+        own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"regression": True, "labels": "a,b"}, "--regression learns numbers"),
+        ({"regression": True, "multi_label": True}, "contradict"),
+        ({"regression": True, "class_weights": "balanced"}, "--class_weights is for classes"),
+        ({"labels": "a,b", "label_file": "f"}, "drop one of them"),
+        ({"tune_thresholds": True}, "--tune_thresholds needs --do_eval"),
+        ({"label_separator": ""}, "leave it out for a comma"),
+        ({"data_dir": ""}, "--data_dir is empty"),
+    ],
+)
+def test_flags_that_contradict_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        settings(**{"task_name": "own", **changes})
+
+
+@pytest.mark.parametrize(
+    ("make", "do", "flag"),
+    [
+        (settings, "do_train", "train_data_path"),
+        (NerSettings, "do_eval", "eval_data_path"),
+        (SwagSettings, "do_predict", "test_data_path"),
+    ],
+)
+def test_a_file_is_not_taken_for_the_folder_of_the_data(tmp_path, make, do, flag):
+    path = tmp_path / "reviews.csv"
+    path.touch()
+    given = {"output_dir": "o", "do_train": False, do: True}
+    with pytest.raises(InputError, match=rf"--data_dir=.*reviews.csv: is a file; .*give a single file by --{flag}$"):
+        make(**given, data_dir=str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "record", "message"),
+    [
+        (settings, {"data_dir": "cls"}, r"name the folder with the data \(the run had --data_dir=cls\)$"),
+        (settings, {"train_data_path": "a", "eval_data_path": "b"},
+         r"the data \(the run had --train_data_path=a --eval_data_path=b\)$"),
+        (settings, {"tfds_name": "glue/mrpc"}, r"the data \(the run had --tfds_name=glue/mrpc\)$"),
+        (settings, {"data_dir": ""}, "the data$"),
+        (NerSettings, {"data_dir": "ner"}, r"the data \(the run had --data_dir=ner\)$"),
+        (SwagSettings, {"data_dir": "swag"}, r"and the training data \(the run had --data_dir=swag\)$"),
+        (SquadSettings, {"predict_file": "v.json"}, r"and the training data \(the run had --predict_file=v.json\)$"),
+    ],
+)  # fmt: skip
+def test_missing_data_is_refused_with_what_the_run_had(tmp_path, make, record, message):
+    given = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
+    given |= {"data_dir": ""} if make is settings else {}
+    for broken in (None, "{", '{"phases": []}'):
+        if broken:
+            (tmp_path / "run.json").write_text(broken)
+        with pytest.raises(InputError, match=message.partition(r" \(")[0].rstrip("$") + "$"):
+            make(**given)
+    (tmp_path / "run.json").write_text(
+        json.dumps({"phases": [{"settings": {"data_dir": "old"}}, {"settings": record}]})
+    )
+    with pytest.raises(InputError, match=message):
+        make(**given)
+
+
+ROWS = [('a "quote", and\nlines', "very good"), ("b", "bad"), ("", "bad")]
+
+
+def test_the_formats_give_the_same_examples(tmp_path):
+    content = {
+        "csv": '\ufefftext,label\r\n"a ""quote"", and\nlines",very good\r\nb,"bad"\r\n,bad\r\n\r\n',
+        "jsonl": "".join(json.dumps({"label": label, "text": text}) + "\n\n" for text, label in ROWS),
+        "json": "\ufeff" + "\r\n".join(json.dumps({"label": label, "text": text, "x": {}}) for text, label in ROWS),
+    }
+    for end, text in content.items():
+        folder = tmp_path / end
+        folder.mkdir()
+        path = write(folder, text, end=end)
+        for changes in ({}, {"data_dir": "", "train_data_path": str(path)}):
+            task = find_task(settings(**{"task_name": "own", "data_dir": folder, **changes}))
+            assert task.labels == ("bad", "very good")
+            assert task.read("train") == [Example(text, None, label) for text, label in ROWS], end
+
+
+def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
+    path = write(tmp_path, "text,label\na,x\nb,y\n", end="data")
+    with pytest.raises(InputError, match=re.escape("train.data: its extension is none of .tsv, .csv, .jsonl, .json")):
+        find_task(settings("own", "", train_data_path=str(path)))
+    assert find_task(settings("own", "", train_data_path=str(path), data_format="csv")).labels == ("x", "y")
+    write(tmp_path, "text,label\na,x\nb,y\n", end="csv")
+    write(tmp_path, "text\tlabel\na\tz\nb\tw\n", end="tsv")
+    with pytest.raises(InputError, match=r"has train.tsv and train.csv; remove one, or choose by --data_format"):
+        find_task(settings("own", tmp_path))
+    assert find_task(settings("own", tmp_path, data_format="tsv")).labels == ("w", "z")
+
+
+@pytest.mark.parametrize(
+    ("end", "text", "message"),
+    [
+        ("csv", "text,label\na,b,x\n", "line 2: has 3 columns, the first line has 2; single commas .*double quotes"),
+        ("csv", 'text,label\n"a,x\n', "line 2: wrong quotes"),
+        ("csv", 'text,label\n"a" b,x\n', "line 2: wrong quotes"),
+        ("csv", "text;label\na;x\n", "no column 'text'; the file has text;label; commas must .*, not semicolons"),
+        ("csv", "text,label,text\na,x,b\n", "line 1: 2 columns are named 'text'; give the number"),
+        ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; own data names its columns"),
+        ("csv", "text,label\na,\n", "line 2: the label is empty"),
+        ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
+        ("csv", "text,label\n\n\n", "holds no example"),
+        ("csv", "", "holds no example"),
+        ("csv", "text,label\na,x\n".encode("utf-16"), "is UTF-16; save the file as UTF-8"),
+        ("csv", b"PK\x03\x04\x14\x00\x08\x00\n\xff", "is a workbook .*; save the table as CSV in UTF-8"),
+        ("tsv", b"\xd0\xcf\x11\xe0\xa1\n", "is an Excel workbook; save the table as CSV in UTF-8"),
+        ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; mend or remove the line"),
+        ("jsonl", '{"text": "a", "label": "x"}\n{"text": "a", "labels": "x"}\n', "line 2: .*no field 'label'"),
+        ("jsonl", '{"text": 3, "label": "x"}\n', "line 1: the text is a number, not a string"),
+        ("jsonl", '{"text": null, "label": "x"}\n', "line 1: the text is null, not a string"),
+        ("jsonl", '{"text": "a", "label": ["x"]}\n', "line 1: the label is a list.*give --multi_label"),
+        ("jsonl", '{"text": "a", "label": {"x": 1}}\n', "line 1: the label is an object"),
+        ("jsonl", '{"text": "a", "label": 1e999}\n', "line 1: the label is a number beyond float64"),
+        ("jsonl", '{"text": "a", "label": NaN}\n', "line 1: is not JSON .NaN is not a JSON number"),
+        ("jsonl", '{"text": "a", "text": "b", "label": 1}\n', "line 1: is not JSON .a field is there twice"),
+        ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: holds half of a surrogate pair"),
+        ("jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: is not JSON"),
+        ("jsonl", "[" * 100_000, "line 1: is not JSON .nested too deeply"),
+        ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object a line"),
+        ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object a line"),
+        ("jsonl", "\n \n", "holds no example; add a line for each text"),
+        ("tsv", "\n \n\n", "holds no example; add a line for each text"),
+        ("csv", "\n \n\t\n", "holds no example; add a line for each text"),
+        ("tsv", "\ntext\tlabel\na\tx\n", "line 1: is blank; remove blank lines"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_of_ones_own_is_refused_with_its_line(tmp_path, end, text, message):
+    path = write(tmp_path, text, end=end)
+    with pytest.raises(InputError, match=message) as refused:
+        find_task(settings("own", tmp_path))
+    assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(st.tuples(CELLS, st.sampled_from(["x", "a, b", "ü"])), min_size=1, max_size=5))
+@hypothesis.settings(deadline=None, max_examples=60)
+def test_any_text_survives_csv_and_json_lines(rows):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/a.csv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+        with open(f"{folder}/a.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(
+                json.dumps({"text": text, "label": label}, ensure_ascii=False) + "\n" for text, label in rows
+            )
+        for name in ("a.csv", "a.jsonl"):
+            layout = tables.Layout(tables.format_of(name))
+            found = tables.read_columns(f"{folder}/{name}", layout, ("text", "label"))
+            assert [cells for _, cells in found] == rows
+
+
+@given(st.binary(max_size=60), st.sampled_from(tables.FORMATS), st.booleans())
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_any_bytes_are_read_or_refused_in_one_line(content, name, quoted):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/a", "wb") as file:
+            file.write(b"text,label\n" + content if name == "csv" else content)
+        with contextlib.suppress(InputError):
+            tables.read_columns(f"{folder}/a", tables.Layout(name, True, quoted), ("text",))
+
+
+def test_labels_of_json_may_be_booleans_and_numbers(tmp_path):
+    lines = [
+        {"text": "a", "label": True},
+        {"text": "b", "label": 1},
+        {"text": "c", "label": 1.0},
+        {"text": "d", "label": 0.5},
+    ]
+    write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), end="jsonl")
+    assert [e.label for e in find_task(settings("own", tmp_path)).read("train")] == ["true", "1", "1", "0.5"]
+
+
+def test_labels_with_commas_come_from_a_file(tmp_path):
+    write(tmp_path, 'text,label\na,"red, green"\nb,blue\n', end="csv")
+    (tmp_path / "labels").write_text("\ufeffred, green\n\n blue\nnone\n")
+    assert find_task(settings("own", tmp_path, label_file=str(tmp_path / "labels"))).labels == (
+        "red, green",
+        "blue",
+        "none",
+    )
+    with pytest.raises(InputError, match="nowhere: no such file; write one label a line"):
+        find_task(settings("own", tmp_path, label_file="nowhere"))
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_predictions_may_have_the_texts(tmp_path, multi_label):
+    given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "0", "multi_label": multi_label}
+    texts = [("a", "b c"), ('"a" b', "tab\tand\nline"), ('say "a"', "")]
+    task = own(tmp_path, "text\tother\tlabel\na\tb\tx\nb\tc\ty\n", **given)
+    write(tmp_path, "id of it\ttext\tother\n", "test")
+    split = Split([Example(*pair, None, f"r{n}") for n, pair in enumerate(texts)], {}, np.arange(3))
+    task.write_predictions(str(tmp_path), split, np.zeros([3, 2], np.float32))
+    with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter="\t")
+    assert header[0] == "id of it" and header[-2:] == ["text_a", "text_b"]
+    assert [tuple(row[-2:]) for row in rows] == texts and [row[0] for row in rows] == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("end", "text", "column", "changes", "name"),
+    [
+        ("tsv", " key \ttext\nr1\ta\n", "0", {}, "key"),
+        ("csv", 'text,"the\nkey"\na,r1\n', "1", {}, "the\nkey"),
+        ("csv", "text,7\na,r1\n", "7", {}, "7"),
+        ("tsv", "a\tr1\n", "1", {"has_header": False}, "index"),
+        ("jsonl", '{"text": "a", "0": "r1"}\n', "0", {}, "0"),
+        ("tsv", "text\na\n", "", {}, "index"),
+    ],
+)
+def test_predictions_name_the_ids_as_the_test_file_does(tmp_path, end, text, column, changes, name):
+    path = tmp_path / f"ids.{end}"
+    path.write_text(text)
+    columns = {"text_a_column": "0", "label_column": "1"} if changes else {}
+    given = settings("own", tmp_path, test_data_path=str(path), id_column=column, labels="x,y", **columns, **changes)
+    assert find_task(given).source.id_name == name
+
+
+def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
+    task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id")  # only test needs ids
+    write(tmp_path, "id\ttext\nr1\ta\nr2\tb\n", "test")
+    examples = task.read("test")
+    assert [example.id for example in examples] == ["r1", "r2"]
+    task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
+    lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
+    assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
+    write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
+    with pytest.raises(InputError, match="line 4: the id 'r1' is also on line 2; remove one"):
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
+
+
+@pytest.mark.parametrize(("given", "name"), [({}, "id"), ({"id_column": ""}, "index"), ({"id_column": "0"}, "text")])
+def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    write(tmp_path, "text\tid\na\tr1\n", "test")
+    trained = settings("own", tmp_path, id_column="id")
+    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
+    later = settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True, **given)
+    assert find_task(later).source.id_name == name
+
+
+def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp_path, caplog):
+    write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+    write(tmp_path, "text\na\n", "test")
+    trained = settings("own", tmp_path, id_column="id")
+    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
+    task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
+    assert task.source.id_name == "index" and [example.id for example in task.read("test")] == [None]
+    assert "predictions are numbered, not named by the id column of" in caplog.text
+    assert "there is no column 'id'" in caplog.text
+
+
+def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, caplog):
+    write(tmp_path, "title\tbody\tkind\na\tb\tx\nc\td\ty\n")
+    columns = {"text_a_column": "title", "label_column": "kind"}
+    description.write(str(tmp_path), description.describe(find_task(settings("own", tmp_path, **columns)), True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
+    task = find_task(settings("own", tmp_path, **later))
+    assert task.read("train")[0] == Example("a", None, "x") and "was trained with" not in caplog.text
+    task = find_task(settings("own", tmp_path, text_a_column="body", **later))
+    assert task.read("train")[0].text_a == "b"
+    assert f"--text_a_column=body: {tmp_path} was trained with title; drop the flag unless" in caplog.text
+
+
+def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):
+    write(tmp_path, "title\nc\n", "test")
+    mnli = find_task(settings("MNLI", tmp_path))
+    description.write(str(tmp_path), description.describe(mnli, True, 8))
+    (tmp_path / "ckpt-3.index").touch()
+    with pytest.raises(InputError, match="holds a run of MNLI; give --task_name=MNLI for its files, or predict other"):
+        find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
+
+
+def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):
+    later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
+    (tmp_path / "ckpt-3.index").touch()
+    train = write(tmp_path, "text\tlabel\na\t0\nb\t1000\nc\t1000\n")
+    tasks = [
+        find_task(settings("own", tmp_path, regression=True)),
+        find_task(settings("own", tmp_path, class_weights="balanced")),
+        find_task(settings("own", tmp_path, multi_label=True, label_separator="|", class_weights="0=2,other=1")),
+    ]
+    train.unlink()
+    for task in tasks:
+        description.write(str(tmp_path), description.describe(task, True, 8))
+        again = find_task(settings("own", tmp_path, **later))
+        assert description.describe(again, True, 8) == description.describe(task, True, 8)
+
+
+def checked(folder, train, dev=(), **changes):
+    task = own(folder, "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in train), **changes)
+    splits = {"train": task.read("train"), "dev": [Example(text, None, label) for text, label in dev]}
+    task.check_examples(splits)
+
+
+def test_doubtful_examples_are_counted(tmp_path, caplog):
+    train = [("a", "x"), ("a", "y"), ("", "x"), ("c", "y")]
+    checked(tmp_path, train, [("a", "x"), ("d", "z")], labels="x,y,z")
+    assert "1 of 2 dev examples are in train too" in caplog.text
+    assert "train: 1 texts occur several times with different labels" in caplog.text
+    assert "train: 1 of 4 examples have an empty text" in caplog.text
+    assert "no example of train has the label z; 1 examples of dev have it" in caplog.text
+    assert "look at macro_f1" not in caplog.text
+    checked(tmp_path, [("a", "x")] * 19 + [("b", "y")])
+    assert "train: 95.0% of the examples have the label 'x'; look at macro_f1 rather than accuracy" in caplog.text
+    with pytest.raises(InputError, match="every example has the label 'x'; add examples of another"):
+        checked(tmp_path, [("a", "x")] * 3, labels="x,y")
+
+
+def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
+    rows = "text\tlabel\n" + "a\tx\n" * 6 + "b\ty\n" * 2
+    balanced = own(tmp_path, rows, class_weights="balanced")
+    assert balanced.class_weights == pytest.approx((8 / 12, 2.0))  # n / (C n_c)
+    given = own(tmp_path, rows, class_weights="x=1,y=3")
+    assert given.class_weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
+    assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}') == given
+    assert balanced.parameters["class_weights"] == list(balanced.class_weights)
+    logits, batch = tf.constant([[0.0, 0.0], [0.0, 0.0]]), {"label_ids": tf.constant([0.0, 1.0])}
+    np.testing.assert_allclose(balanced.losses(logits, batch)["loss"], np.log(2) * np.array([8 / 12, 2.0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("z=1", "unknown label 'z'; the labels are x, y"), ("x=-1", "weight '-1' of 'x' is not"), ("x=nan", "not a fin"),
+     ("x", "write balanced, or label=weight"), ("{", "or a JSON object"), ("x=a", "weight 'a' of 'x'"),
+     ("y=3", "x without a weight; name every class, or add other=1 for all that are not named")],
+)  # fmt: skip
+def test_bad_class_weights_are_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", class_weights=text)
+
+
+def test_a_class_named_other_has_its_own_weight(tmp_path):
+    rows = "text\tlabel\na\tother\nb\ty\n"
+    assert own(tmp_path, rows, class_weights="y=3,other=1").class_weights == pytest.approx((0.5, 1.5))
+    with pytest.raises(InputError, match="y without a weight; name every class$"):
+        own(tmp_path, rows, class_weights="other=1")
+
+
+def test_a_score_of_any_size_is_learned_in_units_of_its_deviation(tmp_path):
+    task = own(tmp_path, "text\tlabel\na\t0\nb\t1000\n", regression=True)
+    assert (task.mean, task.deviation) == (500.0, 500.0) and task.parameters["mean"] == 500.0
+    logits = tf.constant([[1.0], [0.5]])
+    batch = {"label_ids": tf.constant([1000.0, 1000.0])}
+    np.testing.assert_allclose(task.losses(logits, batch)["loss"], [0.0, 0.25])
+    np.testing.assert_allclose(task.prediction(logits, batch), [[1000.0], [750.0]])
+    split = Split([], {"label_ids": tf.constant([1000.0, 700.0])}, np.arange(2))
+    assert task.scores(split, np.array([[1000.0], [700.0]]))["r_squared"] == 1.0

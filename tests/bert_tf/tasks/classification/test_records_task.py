@@ -1,0 +1,168 @@
+"""Records that tf-models-official's own code wrote."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.nlp.data import classifier_data_lib
+from official.nlp.tools import tokenization
+
+from bert_tf.config import BertConfig
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.records_task import with_row_length
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.classification import make_task
+
+TEXTS = [(f"The man said {'well ' * (i % 9)}", "he was there" if i % 2 else "all of you", i % 2) for i in range(12)]
+
+
+class Processor(classifier_data_lib.DataProcessor):
+    """MRPC's shape; scores where `label_type` is a float."""
+
+    weight_key = ""
+
+    def get_train_examples(self, data_dir):
+        make = classifier_data_lib.InputExample
+        kind = self.label_type or str
+        weights = {"weight": 0.5} if self.weight_key else {}
+        return [make(str(i), a, b, kind(label), **weights) for i, (a, b, label) in enumerate(TEXTS)]
+
+    get_dev_examples = get_test_examples = get_train_examples
+
+    def get_labels(self):
+        return None if self.is_regression else ["0", "1"]
+
+    @staticmethod
+    def get_processor_name():
+        return "MRPC"
+
+
+def create(folder, vocab_file, **attributes):
+    """Writes what `create_finetuning_data` writes, by its functions."""
+    processor = Processor()
+    for name, value in attributes.items():
+        setattr(processor, name, value)
+    paths = {f"{split}_data_output_path": f"{folder}/{split}.tf_record" for split in ("train", "eval", "test")}
+    tokenizer = tokenization.FullTokenizer(vocab_file)
+    meta = classifier_data_lib.generate_tf_record_from_data_file(
+        processor, None, tokenizer, max_seq_length=16, **paths
+    )  # fmt: skip
+    (folder / "meta.json").write_text(json.dumps(meta, indent=4) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory, vocab_file):
+    return create(tmp_path_factory.mktemp("records"), vocab_file)
+
+
+def settings(folder, *more: str) -> ClassifierSettings:
+    paths = [f"--{split}_data_path={folder}/{split}.tf_record" for split in ("train", "eval", "test")]
+    return parse(ClassifierSettings, [f"--input_meta_data_path={folder}/meta.json", "--model_dir=o", *paths, *more])
+
+
+def test_the_rows_are_those_that_our_own_encoder_makes(records, vocab_file):
+    tokenizer, task = BertTokenizer(vocab_file), find_task(settings(records, "--do_train"))
+    assert (task.name, task.labels, task.has_pairs, task.score_names) == ("MRPC", ("0", "1"), True, ("accuracy", "f1"))
+    columns = task.encode(task.read("train"), tokenizer, 16)
+    ours = make_task(2)
+    expected = ours.encode([Example(a, b, str(label)) for a, b, label in TEXTS], tokenizer, 16)
+    np.testing.assert_array_equal(columns["label_ids"], expected["label_ids"])
+    for name, values in ours.model_inputs(expected, tokenizer, 16).items():
+        found = task.model_inputs(columns, tokenizer, 16)[name]
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, values, err_msg=name)
+
+
+def test_scores_and_weights_are_read(tmp_path, vocab_file):
+    create(tmp_path, vocab_file, is_regression=True, label_type=float, weight_key="weight")
+    task = find_task(settings(tmp_path, "--do_train"))
+    assert task.is_regression and task.read("train").columns["label_ids"].tolist() == [float(i % 2) for i in range(12)]
+    batch = {"row_weights": tf.constant([1.0, 0.0]), "weight": tf.constant([0.5, 0.5])}
+    assert task.weights(batch).numpy().tolist() == [0.5, 0.0]
+
+
+def test_the_length_comes_from_the_meta_data(records, vocab_file):
+    assert with_row_length(settings(records, "--do_train")).max_seq_length == 16
+    task = find_task(settings(records, "--do_train"))
+    with pytest.raises(InputError, match=r"--max_seq_length=20: .*meta.json says 16; leave it out"):
+        task.encode(task.read("train"), BertTokenizer(vocab_file), 20)
+
+
+def test_the_modes_stand_for_flags(records):
+    def asked(mode, *more):
+        found = settings(records, f"--mode={mode}", *more)
+        return found.do_train, found.do_eval, found.do_predict
+
+    assert asked("train_and_eval") == (True, True, False) and asked("train") == (True, False, False)
+    assert asked("eval") == (False, True, False) and asked("predict") == (False, False, True)
+    assert settings(records, "--mode=predict", "--test_data_path=").test_data_path == f"{records}/eval.tf_record"
+    for more, message in (
+        (["--mode=export_only"], "export_saved_model --checkpoint_dir=o --export_dir=FOLDER/1"),
+        (["--mode=train", "--do_train"], "--mode=train and --do_train say the same"),
+        (["--mode=train", "--train_data_path="], "--do_train needs --train_data_path"),
+        (["--mode=train", "--task_name=MRPC"], "drop --data_dir and --task_name"),
+        (["--mode=train", "--tfds_name=glue/mrpc"], "two sets of data"),
+        (["--mode=train", "--joint_tasks=cola", "--joint_data_dirs=c"], "--joint_tasks trains on texts"),
+    ):
+        with pytest.raises(InputError, match=message):
+            settings(records, *more)
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"max_seq_length": 24}, r"train.tf_record: does not fit .*meta.json .*create both again"),
+        ({"num_labels": 1}, "is damaged .max_seq_length and num_labels must be numbers above 1"),
+        ({"task_type": "bert_squad"}, "describes bert_squad; give data of a classifier"),
+        ({"label_type": "float"}, "does not fit"),
+        ([], "is damaged"),
+    ],
+)
+def test_meta_data_that_does_not_fit_is_refused(records, tmp_path, meta, message):
+    good = json.loads((records / "meta.json").read_text())
+    (tmp_path / "meta.json").write_text(json.dumps(good | meta if meta else []))
+    flag = f"--input_meta_data_path={tmp_path}/meta.json"
+    with pytest.raises(InputError, match=message) as refused:
+        find_task(settings(records, "--do_train", flag)).read("train")
+    assert "\n" not in str(refused.value)
+
+
+def test_another_vocabulary_and_labels_out_of_range_are_refused(records, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[SEP]\n[MASK]\n[CLS]\na\n")
+    task = find_task(settings(records, "--do_train"))
+    with pytest.raises(InputError, match=r"do not begin with its \[CLS\], or have ids beyond its 6 tokens"):
+        task.encode(task.read("train"), BertTokenizer(str(tmp_path / "vocab.txt")), 16)
+    with pytest.raises(InputError, match="the label 2 of example 2 is not one of 0 to 1"):
+        task._check_labels("train", np.array([0.0, 2.0]))
+
+
+@pytest.mark.slow
+def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file, tmp_path, caplog):
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1,
+    )  # fmt: skip
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    common = [f"--bert_config_file={tmp_path}/config.json", f"--vocab_file={vocab_file}", f"--model_dir={tmp_path}/run"]
+    training = ["--train_batch_size=4", "--num_train_epochs=20", "--learning_rate=3e-3", "--steps_per_loop=10"]
+    found = run_classifier(settings(records, "--mode=train_and_eval", *common, *training))
+    assert "95% up to" in caplog.text and "truncated" not in caplog.text, "nobody knows what was cut"
+    assert found["accuracy"] == 1.0 and json.loads((tmp_path / "run/task.json").read_text())["max_seq_length"] == 16
+    run_classifier(settings(records, "--mode=predict", *common))
+    rows = np.loadtxt(tmp_path / "run/test_results.tsv")
+    assert rows.argmax(axis=1).tolist() == [label for _, _, label in TEXTS]
+
+
+def test_a_share_of_the_records_is_held_out(records):
+    task = find_task(settings(records, "--do_train", "--do_eval", "--eval_data_path=", "--dev_share=0.34"))
+    train, dev = (task.read(split).columns for split in ("train", "dev"))
+    assert len(train["label_ids"]) + len(dev["label_ids"]) == len(TEXTS)
+    assert sorted(dev["label_ids"].tolist()) == [0, 0, 1, 1]
+    assert not set(map(bytes, train["input_ids"])) & set(map(bytes, dev["input_ids"]))

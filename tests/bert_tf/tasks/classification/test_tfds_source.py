@@ -1,0 +1,142 @@
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.settings import ClassifierSettings
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path, monkeypatch):
+    """The folder that TFDS_DATA_DIR names."""
+    monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(tmp_path))
+
+
+def settings(name, **changes):
+    required = {"output_dir": "o", "do_train": True}
+    return ClassifierSettings(tfds_name=name, **{**required, **changes})
+
+
+@contextlib.contextmanager
+def holding(folder, rows):
+    """Sets whose splits hold these rows, each a dict; no file is read, nothing is downloaded."""
+
+    def as_dataset(self, split, **options):
+        del options
+        specs = self.info.features.get_tensor_spec()
+        return tf.data.Dataset.from_generator(lambda: rows, output_signature={n: specs[n] for n in rows[0]})
+
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset, data_dir=str(folder)):
+        yield
+
+
+MRPC = [
+    {"sentence1": b"a", "sentence2": b"b", "label": 1},
+    {"sentence1": b"c", "sentence2": "ü".encode(), "label": 0},
+    {"sentence1": b"e", "sentence2": b"f", "label": -1},
+]
+
+
+def test_a_pair_task_of_glue_by_its_name(tmp_path, caplog):
+    with holding(tmp_path, MRPC):
+        task = find_task(settings("glue/mrpc"))
+        train, test = task.read("train"), task.read("test")
+    assert (task.kind, task.labels, task.has_pairs) == ("classification", ("not_equivalent", "equivalent"), True)
+    assert task.score_names == ("accuracy", "f1"), "GLUE's own"
+    assert [dataclasses.astuple(e)[:3] for e in train] == [("a", "b", "equivalent"), ("c", "ü", "not_equivalent")]
+    assert "left out 1 examples without a label" in caplog.text
+    assert [example.label for example in test] == ["equivalent", "not_equivalent", None]
+    assert task.is_labeled(test[:2]) and not task.is_labeled(test) and task.data_name("test") == "glue/mrpc test"
+    assert task.files("train") == [] and task.data_facts()["tfds_name"] == "glue/mrpc/2.0.0"
+
+
+def test_the_librarys_own_examples_are_read(tmp_path):
+    with tfds.testing.mock_data(num_examples=5, data_dir=str(tmp_path)):
+        task = find_task(settings("imdb_reviews", tfds_splits="train,test"))
+        assert (task.labels, task.has_pairs, task.score_names) == (("neg", "pos"), False, ("accuracy", "macro_f1"))
+        assert len(task.read("dev")) == 5 and task.source.splits["dev"] == "test"
+        stsb = find_task(settings("glue/stsb"))
+        assert stsb.is_regression and (stsb.mean, stsb.deviation) == (0, 1), "as the original learns it"
+        assert all(np.isfinite(float(example.label)) for example in stsb.read("train"))
+
+
+def test_features_are_named_by_flags(tmp_path):
+    with holding(tmp_path, MRPC[:2]):
+        task = find_task(settings("glue/mrpc", text_a_column="sentence2", labels="equivalent,not_equivalent"))
+        assert task.labels[0] == "equivalent" and not task.has_pairs and task.read("train")[0].text_a == "b"
+        assert task.score_names == ("accuracy", "macro_f1"), "F1 of class 1 would be that of another class"
+        for changes, message in (
+            ({"text_a_column": "body"}, "'body' is none of its texts, sentence1, sentence2"),
+            ({"label_column": "kind"}, "no feature 'kind'; give --label_column, one of sentence1, sentence2, label"),
+            ({"tfds_splits": "a,,b"}, "name up to three splits"),
+            ({"text_a_column": "sentence1", "text_b_column": "sentence1"}, "is the column of the first text"),
+        ):
+            with pytest.raises(InputError, match=message):
+                find_task(settings("glue/mrpc", **changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_set", "--tfds_name=no_such_set: TensorFlow Datasets cannot find it"),
+        ("glue/nope", "--tfds_name=glue/nope: TensorFlow Datasets cannot find it"),
+        ("imdb_reviews", "is not in .*; download it once by `tfds build imdb_reviews`, or name another"),
+    ],
+)
+def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
+    monkeypatch.setattr("tensorflow_datasets.core.utils.gcs_utils.exists", lambda path: False)
+    with pytest.raises(InputError, match=message) as refused:
+        find_task(settings(name)).read("train")
+    message = str(refused.value).replace(str(tmp_path), "FOLDER")
+    assert "\n" not in message and len(message) < 250
+
+
+def test_flags_that_name_two_sets_are_refused(tmp_path):
+    for changes, message in (
+        ({"data_dir": "d"}, "two sets of data"),
+        ({"task_name": "MRPC"}, "leave --task_name out"),
+    ):
+        with pytest.raises(InputError, match=message):
+            settings("glue/mrpc", **changes)
+    with pytest.raises(InputError, match="is for --tfds_name, not for --task_name=own"):
+        find_task(settings("", task_name="own", data_dir="d", tfds_splits="a"))
+
+
+def prepared(folder, name, texts, splits=("train", "validation")):
+    """Writes the files of a set whose code is not there; each text is the name of its feature and a number."""
+    features = {**dict.fromkeys(texts, tfds.features.Text()), "label": tfds.features.ClassLabel(names=["no", "yes"])}
+    rows = [(i, {**{text: f"{text} {i}" for text in texts}, "label": i % 2}) for i in range(20)]
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name, "1.0.0", data_dir=str(folder), features=tfds.features.FeaturesDict(features),
+        split_datasets=dict.fromkeys(splits, rows),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2"), ("question", "passage")])
+def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
+    prepared(tmp_path, "stored", names)
+    task = find_task(settings("stored"))
+    assert (task.source.text_a, task.source.text_b) == names
+    assert task.read("train")[0].text_a.split()[0] == names[0]
+
+
+def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
+    prepared(tmp_path, "stored", ("zeta", "alpha"))
+    with pytest.raises(InputError, match="has 2 texts .alpha, zeta., and their order is unknown; give --text_a_column"):
+        find_task(settings("stored"))
+    task = find_task(settings("stored", text_a_column="zeta", text_b_column="alpha"))
+    assert task.source.text_a == "zeta"
+
+
+def test_a_share_is_held_out_of_a_set_without_dev_data(tmp_path, caplog):
+    prepared(tmp_path, "stored", ("text",), ("train", "test"))
+    task = find_task(settings("stored", dev_share=0.2))
+    assert [len(task.read(split)) for split in ("train", "dev", "test")] == [16, 4, 20]
+    assert "validation" not in caplog.text
+    assert len(find_task(settings("stored")).read("dev")) == 20
+    assert "has no validation split, so its test split is the dev data; give --dev_share" in caplog.text

@@ -1,0 +1,425 @@
+"""Windows, answers and metric of SQuAD beside tf-models-official's code, on texts that are hard to align."""
+
+import collections
+import dataclasses
+import gzip
+import json
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.nlp.data import squad_lib
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+from official.nlp.tools.tokenization import FullTokenizer
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.questions import squad_file, squad_results
+from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding, decode
+from bert_tf.tasks.questions.squad_file import Answer, Question
+from bert_tf.tasks.questions.squad_task import SquadTask
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
+
+LENGTH, STRIDE, QUERY = 32, 8, 10
+LONG = " ".join(f"{word}{i}" for i, word in enumerate(["the", "man", "café", "said", "(so)", "to", "us."] * 9))
+# context and answers; each answer stands where it is first found
+HARD = [
+    ("Zoë's café in São Paulo opened in 1895 (see Ergänzungsschulen).", ["café", "1895", "gänz", "Zoë", "São Paulo"]),
+    ("one\ttwo  three\u202ffour\u00a0five\n\r six\u3000seven", ["two  three", "three\u202ffour", "five", "\u00a0five"]),
+    ("北京大学 is 中文 (Beijing) school。", ["大学", "中文", "Beijing", "school"]),
+    ("I 😀 like 🤦🏽\u200d♂️ it, e\u0301t cetera", ["😀", "🤦🏽\u200d♂️", "it", "e\u0301t"]),
+    ("x" * 300 + " the man " + "y" * 201, ["the man", "x" * 300, "y" * 201]),
+    ("a\u00adb \u200bthe man\ufeff \x00\ufffd said", ["the", "man\ufeff", "a\u00adb"]),
+    ("한국어 학교 İstanbul İyi ΑΣ ΟΔΟΣ ﬁn", ["국", "학교", "İstanbul", "ΟΔΟΣ", "ﬁn"]),
+    ("the the the man the the", ["the the man", "man the"]),
+    (LONG, [*LONG.split(), "man1 café2 said3", "us.62"]),
+]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+def tokenizers(request, tmp_path_factory):
+    """Ours and the reference's, whose longest word is that of the original."""
+    letters = "abcdefghijklmnopqrstuvwxyzABZSP0123456789"
+    tokens = [
+        *SPECIAL_TOKENS,
+        *letters,
+        *(f"##{c}" for c in letters),
+        *".,()'",
+        "北",
+        "京",
+        "大",
+        "中",
+        "é",
+        "##ë",
+        "##é",
+    ]
+    tokens += ["the", "man", "said", "##in", "cafe", "café", "school", "한", "##국", "##ㄱ", "two"]
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    theirs = FullTokenizer(str(path), do_lower_case=request.param)
+    theirs.wordpiece_tokenizer.max_input_chars_per_word = 200
+    return BertTokenizer(str(path), request.param), theirs
+
+
+def paragraph(context, answers, number, **more) -> dict:
+    qas = [
+        {"id": f"{number}-{i}", "question": f"who said {i}, the man or é?" + " so" * (i % 12),
+         "answers": [{"text": text, "answer_start": context.index(text)}], **more}
+        for i, text in enumerate(answers)
+    ]  # fmt: skip
+    return {"context": context, "qas": qas}
+
+
+def random_paragraphs(count):
+    rng = random.Random(3)
+    for number in range(count):
+        parts = rng.sample([*ALPHABETS, "the man said ", "a b c d "], 4)
+        context = "".join(rng.choice(rng.choice(parts)) for _ in range(rng.randint(1, 60)))
+        cuts = [sorted(rng.sample(range(len(context) + 1), 2)) for _ in range(3)]
+        answers = [context[a:b] for a, b in cuts if context[a:b].strip()]
+        yield paragraph(context, answers, f"random {number}")
+
+
+def write(path, *paragraphs) -> str:
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "x", "paragraphs": list(paragraphs)}]}))
+    return str(path)
+
+
+def hard_paragraphs() -> list[dict]:
+    return [paragraph(context, answers, i) for i, (context, answers) in enumerate(HARD)]
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory):
+    impossible = [{"id": "none", "question": "why?", "answers": [], "is_impossible": True}]
+    paragraphs = [*hard_paragraphs(), *random_paragraphs(150), {"context": LONG, "qas": impossible}]
+    for entry in paragraphs:
+        for question in entry["qas"]:
+            question.setdefault("is_impossible", False)
+    return write(tmp_path_factory.mktemp("hard") / "hard.json", *paragraphs)
+
+
+def features_of(examples, theirs, training: bool) -> list:
+    found = []
+    squad_lib.convert_examples_to_features(
+        examples, theirs, LENGTH, STRIDE, QUERY, training, lambda feature, is_padding=False: found.append(feature),
+        batch_size=1,
+    )  # fmt: skip
+    unique = {feature.unique_id: feature for feature in found}
+    return list(unique.values())
+
+
+def make_task(path, **decoding) -> SquadTask:
+    return SquadTask((path,), path, Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY)
+
+
+def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
+    ours, theirs = tokenizers
+    task = make_task(hard, has_unanswerable=True)
+    examples = squad_lib.read_squad_examples(hard, True, True)
+    questions = task.read("train")
+    assert [question.id for question in questions] == [example.qas_id for example in examples]
+    split = encoded_split(task, questions, ours, LENGTH)
+    features = features_of(examples, theirs, training=True)
+    assert split.example_ids.tolist() == [feature.example_index for feature in features]
+    inputs = task.model_inputs(split.columns, ours, LENGTH)
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        np.testing.assert_array_equal(inputs[name], [getattr(feature, name) for feature in features], err_msg=name)
+    labeled = split.columns["has_label"].numpy() == 1
+    assert labeled.mean() > 0.95
+    for name in ("start_positions", "end_positions"):
+        wanted = np.array([getattr(feature, name.removesuffix("s")) for feature in features])
+        np.testing.assert_array_equal(split.columns[name].numpy()[labeled], wanted[labeled], err_msg=name)
+    assert np.sum(split.columns["start_positions"].numpy() > 0) > 100
+    several = collections.Counter(split.example_ids.tolist())
+    assert max(several.values()) > 10, "long contexts have many windows"
+
+
+Result = collections.namedtuple("Result", "unique_id start_logits end_logits")
+
+
+def logits_for(features, rng) -> np.ndarray:
+    """Logits with equal ones among them, some that favor [CLS], and none on what is no token."""
+    logits = np.round(rng.normal(size=(len(features), LENGTH, 2)), 1).astype(np.float32)
+    logits[rng.random(len(features)) < 0.3, 0] += 2
+    mask = np.array([feature.input_mask for feature in features])
+    return np.where(mask[:, :, None] > 0, logits, np.float32(-1e9))
+
+
+@pytest.mark.parametrize("has_unanswerable", [False, True], ids=["v1.1", "v2.0"])
+@pytest.mark.parametrize("n_best_size", [20, 3])
+def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
+    hard, tokenizers, tmp_path, has_unanswerable, n_best_size
+):
+    ours, theirs = tokenizers
+    examples = squad_lib.read_squad_examples(hard, False, has_unanswerable)
+    features = features_of(examples, theirs, training=False)
+    logits = logits_for(features, np.random.default_rng(1))
+    results = [
+        Result(feature.unique_id, *(row[:, side].astype(float).tolist() for side in (0, 1)))
+        for feature, row in zip(features, logits, strict=True)
+    ]
+    with_rows = {feature.example_index for feature in features}
+    examples_with_rows = [example for i, example in enumerate(examples) if i in with_rows]
+    numbers = {index: number for number, index in enumerate(sorted(with_rows))}
+    for feature in features:
+        feature.example_index = numbers[feature.example_index]
+    expected = squad_lib.postprocess_output(
+        examples_with_rows, features, results, n_best_size, 7, ours.do_lower_case, has_unanswerable, 0.5
+    )
+    task = make_task(hard, n_best_size=n_best_size, max_answer_length=7, has_unanswerable=has_unanswerable)
+    split, answers = task.by_example(encoded_split(task, task.read("test"), ours, LENGTH), logits)
+    paths = squad_results.write_predictions(str(tmp_path), split.examples, answers, 0.5)
+    assert len(paths) == 2 + has_unanswerable
+    found = [json.loads(open(path).read()) for path in paths]
+    for got, wanted in zip(found, expected, strict=False):
+        assert len(wanted) > 300
+        for id_, value in wanted.items():
+            assert got[id_] == value, id_
+    assert len(set(found[0].values())) > 150
+    assert ("" in found[0].values()) == has_unanswerable
+
+
+def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
+    path = write(tmp_path / "a.json", *(paragraph(context, [], i) for i, context in enumerate(["", " \t", LONG])))
+    content = json.loads(open(path).read())
+    for number, entry in enumerate(content["data"][0]["paragraphs"]):
+        entry["qas"] = [{"id": str(number), "question": ""}]
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    for has_unanswerable, empty in ((False, "empty"), (True, "")):
+        task = make_task(path, has_unanswerable=has_unanswerable)
+        split = encoded_split(task, task.read("test"), tokenizers[0], LENGTH)
+        _, answers = task.by_example(split, np.zeros([len(split), LENGTH, 2], np.float32))
+        texts = [found.text(0.0) for found in answers]
+        assert texts[:2] == [empty, empty] and texts[2]
+    only = [question for question in task.read("test") if question.id != "2"]
+    with pytest.raises(InputError, match="the context of each of the 2 questions is empty"):
+        encoded_split(task, only, tokenizers[0], LENGTH)
+
+
+def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
+    task = make_task(hard, exact_offsets=True, max_answer_length=1000)
+    questions = [q for q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
+    split = encoded_split(task, questions, tokenizers[0], LENGTH)
+    columns = {name: split.columns[name].numpy() for name in ("start_positions", "end_positions")}
+    logits = np.full([len(split), LENGTH, 2], -5, np.float32)
+    rows = np.arange(len(split))
+    logits[rows, columns["start_positions"], 0] = logits[rows, columns["end_positions"], 1] = 9
+    # a window that lacks the answer has its label on [CLS], which is no answer
+    _, answers = task.by_example(split, logits)
+    exact = 0
+    for question, found in zip(questions, answers, strict=True):
+        for candidate in found.candidates:
+            if candidate.text:
+                start, end = candidate.offsets
+                assert question.context[start:end] == candidate.text
+        exact += found.candidates[0].text == question.answers[0].text
+    named = {question.id: found.candidates[0].text for question, found in zip(questions, answers, strict=True)}
+    assert named["0-0"] == "café" and named["0-4"] == "São Paulo" and named["1-0"] == "two  three"
+    assert named["2-0"] == "大学" and named["3-2"] == "it" and named["5-0"] == "the"
+    assert exact > 100
+
+
+def dataset_of(questions) -> list[dict]:
+    qas = [{"id": q.id, "answers": [{"text": answer.text} for answer in q.answers]} for q in questions]
+    return [{"paragraphs": [{"qas": qas}]}]
+
+
+def by_id(questions, values) -> dict:
+    return dict(zip((question.id for question in questions), values, strict=True))
+
+
+def graded(rng, with_none: bool):
+    texts = ["the man", "a man", "Paris, France", "in 1895", "", "that", "Zoë's café", "man man"]
+    questions, answers = [], []
+    for number in range(60):
+        known = (
+            [] if with_none and number % 3 == 0 else [Answer(rng.choice(texts[:4]), 0) for _ in range(1 + number % 3)]
+        )
+        questions.append(Question(str(number), "?", "", tuple(known), not known))
+        best = Candidate(rng.choice([text for text in texts if text]), 0.0, 0.0)
+        answers.append(Answers((best, Candidate("", 0.0, 0.0)), round(rng.gauss(0, 2), 1 if number % 2 else 6)))
+    return questions, answers
+
+
+def test_scores_are_the_official_ones():
+    rng = random.Random(0)
+    questions, answers = graded(rng, with_none=False)
+    texts = [found.best_text for found in answers]
+    official = squad_evaluate_v1_1.evaluate(dataset_of(questions), by_id(questions, texts))
+    found = squad_results.scores(questions, texts, has_unanswerable=False)
+    assert found == pytest.approx({"f1": official["final_f1"], "exact_match": official["exact_match"]})
+    questions, answers = graded(rng, with_none=True)
+    texts = [found.text(0.3) for found in answers]
+    official = squad_evaluate_v2_0.evaluate(dataset_of(questions), by_id(questions, texts))
+    found = squad_results.scores(questions, texts, has_unanswerable=True)
+    names = {"f1": "f1", "exact_match": "exact", "HasAns_f1": "HasAns_f1", "HasAns_exact_match": "HasAns_exact",
+             "NoAns_f1": "NoAns_f1", "NoAns_exact_match": "NoAns_exact"}  # fmt: skip
+    assert found == pytest.approx({ours: official[theirs] / 100 for ours, theirs in names.items()})
+    assert 0.2 < found["f1"] < 0.8
+
+
+def test_the_tuned_threshold_has_the_best_f1():
+    def f1(threshold):
+        texts = [found.text(threshold) for found in answers]
+        return squad_results.scores(questions, texts, has_unanswerable=True)["f1"]
+
+    for seed in range(5):
+        questions, answers = graded(random.Random(seed), with_none=True)
+        odds = [found.null_odds for found in answers]
+        best = squad_results.best_threshold(questions, answers)
+        assert f1(best) == pytest.approx(max(map(f1, [*odds, min(odds) - 1])))
+        best_texts = by_id(questions, [found.best_text for found in answers])
+        # of equal odds, the official search may take some
+        official = squad_evaluate_v2_0.evaluate(dataset_of(questions), best_texts, by_id(questions, odds))
+        assert official["final_f1"] / 100 >= f1(best) - 1e-12
+        distinct = [value + number * 1e-9 for number, value in enumerate(odds)]
+        answers = [dataclasses.replace(a, null_odds=value) for a, value in zip(answers, distinct, strict=True)]
+        official = squad_evaluate_v2_0.evaluate(dataset_of(questions), best_texts, by_id(questions, distinct))
+        best = squad_results.best_threshold(questions, answers)
+        assert f1(best) == pytest.approx(official["final_f1"] / 100, abs=1e-12)
+        sides = [[value <= at for value in distinct] for at in (best, official["final_f1_thresh"])]
+        assert sides[0] == sides[1] and best not in distinct
+    # nothing but unanswerable questions: no answer is predicted, which the official search cannot express
+    none = [Question(str(i), "?", "", (), True) for i in range(3)]
+    answers = [Answers((Candidate("x", 0.0, 0.0),), odds) for odds in (-2.0, 0.0, 3.0)]
+    assert squad_results.best_threshold(none, answers) < -2
+
+
+def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
+    folder = str(tmp_path)
+    assert squad_results.read_threshold(folder, 7) == 0.0
+    squad_results.write_threshold(folder, -1.25, 7)
+    assert squad_results.read_threshold(folder, 7) == squad_results.read_threshold(folder) == -1.25
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not on that of step 8"):
+        squad_results.read_threshold(folder, 8)
+    (tmp_path / squad_results.THRESHOLD_NAME).write_text('{"step": 7, "null_score_diff_threshold": NaN}')
+    with pytest.raises(InputError, match="is damaged"):
+        squad_results.read_threshold(folder)
+
+
+def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
+    good = [paragraph("the man said so", ["man"], f"good {i}") for i in range(3)]
+    wrong = [paragraph("the man said so", ["man"], f"wrong {i}") for i in range(4)]
+    for entry, start in zip(wrong, (9, -4, 900, 14), strict=True):
+        entry["qas"][0]["answers"][0]["answer_start"] = start
+    wrong[3]["qas"][0]["answers"][0]["text"] = " "
+    good[2]["qas"][0]["answers"][0]["answer_start"] = 5  # within the word, as the original accepts
+    path = write(tmp_path / "train.json", *good, *wrong)
+    task = make_task(path)
+    assert [question.id for question in task.read("train")] == [f"good {i}-0" for i in range(3)]
+    line = (
+        f"{path}: the answers of 4 of 7 questions are not at their answer_start and are left out of training: wrong 0-0"
+    )
+    assert line in caplog.text and "wrong 3-0" in caplog.text
+    assert len(task.read("dev")) == 7 and "do not count in the loss, but in the metrics: wrong 0-0" in caplog.text
+    with pytest.raises(InputError, match="no answer stands at its answer_start"):
+        make_task(write(tmp_path / "wrong.json", *wrong)).read("train")
+
+
+QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start": 4}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"no such file; check the path"),
+        ("", "a.json: is empty; give a file of SQuAD's layout"),
+        (b"\xef\xbb\xbf\n\n \t\n", "a.json: is empty; give a file of SQuAD's layout"),
+        ("question,context\nwho?,a man\n", "a.json: begins with 'question,context', not as JSON; give a file of SQuAD"),
+        ('{"data": []}\n{"data": []}\n', "a.json, line 2: a second JSON text; give one text of SQuAD's layout"),
+        ('{"data": [\n{"paragraphs": [}]}', r"a.json, line 2: not JSON"),
+        (b"{\xff", "not UTF-8"),
+        (b"\xff\xfe{", "is UTF-16; save the file as UTF-8"),
+        (b"PK\x03\x04\x14\x00", "is a workbook .*save the table as CSV"),
+        (gzip.compress(b"{}", mtime=0), "is compressed with gzip; unpack the file"),
+        ([], r"a.json: the key 'data' is missing"),
+        ({"data": {}}, r"a.json: 'data' is dict, not a list"),
+        ({"data": []}, "a.json: holds no question; give each paragraph its questions in 'qas'"),
+        ({"qas": [QA], "context": " "}, "a.json: every context is empty; give each paragraph its text in 'context'"),
+        ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'paragraphs' is missing"),
+        ([QA], r"data\[0\].paragraphs\[0\]: the key 'context' is missing"),
+        ({"qas": [QA | {"id": 3.5}]}, r"qas\[0\]: 'id' is float, not a text"),
+        ({"qas": [{"id": "1", "answers": []}]}, r"qas\[0\] \(id 1\): the key 'question' is missing"),
+        ({"qas": [QA | {"answers": [{"text": "a"}]}]}, r"\(id 1\).answers\[0\]: the key 'answer_start' is missing"),
+        ({"qas": [QA | {"answers": [{"text": "a", "answer_start": "4"}]}]}, "answer_start is '4'; it must be a whole"),
+        ({"qas": [QA | {"is_impossible": "no"}]}, "is_impossible is 'no'"),
+        ({"qas": [QA, QA | {"id": 1}]}, r"qas\[1\] \(id 1\): the id '1' is that of data\[0\].paragraphs\[0\].qas\[0\]"),
+        ({"qas": [{"id": "1", "question": "?"}]}, "question 1 has no answers"),
+        ({"qas": [QA | {"answers": []}]}, "question 1 has no answer; give --version_2_with_negative"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
+    with pytest.raises(InputError, match="is a folder, not a file; check the path"):
+        make_task(str(tmp_path)).read("train")
+    path = tmp_path / "a.json"
+    if isinstance(content, dict) and "qas" in content:
+        content = {"data": [{"paragraphs": [{"context": "the man said so"} | content]}]}
+    if isinstance(content, list) and content:
+        content = {"data": [{"paragraphs": [{"qas": content}]}]}
+    if content is not None:
+        raw = content if isinstance(content, (str, bytes)) else json.dumps(content)
+        path.write_bytes(raw if isinstance(raw, bytes) else raw.encode())
+    for split in ("train", "dev"):
+        with pytest.raises(InputError, match=message):
+            make_task(str(path)).read(split)
+
+
+def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_key_to_set(tmp_path):
+    path = tmp_path / "a.json"
+    content = {"context": "the man said so", "qas": [QA | {"answers": [], "is_impossible": False}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
+    with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
+        make_task(str(path), has_unanswerable=True).read("train")
+
+
+def test_an_id_may_be_a_number(tmp_path):
+    entry = {"context": "the man said so", "qas": [QA | {"id": 17}]}
+    assert [question.id for question in make_task(write(tmp_path / "a.json", entry)).read("dev")] == ["17"]
+
+
+def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
+    (tmp_path / "a.json").write_text(
+        '{"data": [{"paragraphs": [{"context": "a \\ud83d b man", "qas": [{"id": "1", "question": "\\udc00?"}]}]}]}'
+    )
+    task = make_task(str(tmp_path / "a.json"))
+    split = encoded_split(task, task.read("test"), tokenizers[0], LENGTH)
+    assert len(split) == 1 and split.columns["token_starts"].values.numpy().tolist()[0] == 0
+
+
+def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, caplog):
+    first, second = (write(tmp_path / f"{name}.json", paragraph("the man", ["man"], name)) for name in "ab")
+    task = SquadTask((first, second, first), "", Decoding())
+    assert [question.id for question in task.read("train")] == ["a-0", "b-0", "a-0"]
+    assert "a.json: 1 ids are those of questions in the files before, such as a-0" in caplog.text
+    assert task.files("train") == [first, second, first]
+
+
+def test_an_alignment_that_fails_is_logged_by_flag(tokenizers, caplog):
+    question = Question("1", "who", "the café\u00b4s man", None)
+    task = make_task("")
+    split = encoded_split(task, [question], tokenizers[0], LENGTH)
+    from bert_tf.tasks.questions.squad_windows import windows_of
+
+    logits = np.zeros([1, LENGTH, 2], np.float32)
+    for verbose in (False, True):
+        decode(question, list(windows_of(split.columns)), logits, tokenizers[0], Decoding(verbose=verbose))
+        assert ("Unable to find text" in caplog.text) == verbose
+
+
+def test_the_softmax_does_not_see_what_is_no_token():
+    task = make_task("")
+    batch = {
+        "input_mask": tf.constant([[1, 1, 1, 0]]),
+        "start_positions": tf.constant([1]),
+        "end_positions": tf.constant([2]),
+    }
+    logits = np.zeros([1, 4, 2], np.float32)
+    logits[0, 3] = 50
+    found = task.losses(tf.constant(logits), batch)
+    np.testing.assert_allclose(found["loss"], [np.log(3)], rtol=1e-6)
+    logits[0, 1, 0] = logits[0, 2, 1] = 40
+    found = task.losses(tf.constant(logits), batch)
+    assert found["loss"] < 1e-6 and found["span_accuracy"] == 1

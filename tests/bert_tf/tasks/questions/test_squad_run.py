@@ -1,0 +1,389 @@
+"""Whole commands of `run_squad` on tiny data: what they learn, write and refuse."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoints import open_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.run_squad import main as run_squad
+from bert_tf.runs import latest
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.killable import Server
+
+FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
+
+
+def question(number: int, **more) -> dict:
+    """The answer is the word after "said"; an unanswerable question has a context without it."""
+    word = ("man", "woman", "time", "years")[number % 4]
+    answerable = not more.get("is_impossible")
+    context = (
+        f"{'the of ' * (number % 5)}they {'said' if answerable else 'like'} {word} then {'we had ' * (number % 3)}."
+    )
+    answers = [{"text": word, "answer_start": context.index(word)}] if answerable else []
+    return {"context": context, "qas": [{"id": f"q{number}", "question": "what ?", "answers": answers, **more}]}
+
+
+def write(path, *paragraphs) -> str:
+    path.write_text(json.dumps({"data": [{"paragraphs": list(paragraphs)}]}))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Files of both versions, and a configuration."""
+    folder = tmp_path_factory.mktemp("inputs")
+    write(folder / "v1.json", *map(question, range(24)))
+    write(folder / "more.json", *map(question, range(24, 32)))
+    mixed = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
+    write(folder / "v2.json", *mixed)
+    bare = [question(i) for i in range(6)]
+    for entry in bare:
+        del entry["qas"][0]["answers"]
+    write(folder / "test.json", *bare)
+    config = BertConfig(
+        300, 16, 1, 2, 32, max_position_embeddings=48, initializer_range=0.1, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def flags(inputs, vocab_file, output_dir, version="v1", *more: str) -> list[str]:
+    return [
+        f"--train_file={inputs}/{version}.json", f"--predict_file={inputs}/{version}.json",
+        f"--bert_config_file={inputs}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
+        "--max_seq_length=20", "--max_query_length=8", "--doc_stride=4", "--train_batch_size=8",
+        "--num_train_epochs=40", "--learning_rate=1e-2", *more,
+    ]  # fmt: skip
+
+
+def settings(*arguments) -> SquadSettings:
+    return parse(SquadSettings, flags(*arguments))
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, run_squad(settings(inputs, vocab_file, folder, "v1", "--do_train", "--do_eval", "--do_predict"))
+
+
+@pytest.fixture(scope="module")
+def trained_v2(inputs, vocab_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained_v2")
+    do = ["--do_train", "--do_eval", "--version_2_with_negative", "--tune_null_threshold"]
+    return folder, run_squad(settings(inputs, vocab_file, folder, "v2", *do))
+
+
+def predictions(folder) -> dict:
+    return json.loads((folder / "predictions.json").read_text())
+
+
+def expected(count=24) -> dict:
+    return {entry["qas"][0]["id"]: entry["qas"][0]["answers"][0]["text"] for entry in map(question, range(count))}
+
+
+def test_a_run_learns_and_leaves_the_originals_files(trained):
+    folder, scores = trained
+    assert list(scores) == ["f1", "exact_match", "loss"] and scores["exact_match"] == 1.0 and scores["loss"] < 0.1
+    assert predictions(folder) == expected()
+    best = json.loads((folder / "nbest_predictions.json").read_text())["q3"]
+    assert best[0].keys() == {"text", "probability", "start_logit", "end_logit"} and best[0]["probability"] > 0.8
+    assert sum(entry["probability"] for entry in best) == pytest.approx(1)
+    assert not (folder / "null_odds.json").exists()
+    assert "eval_exact_match = 1.0" in (folder / "eval_results.txt").read_text()
+    described = description.read(str(folder))
+    assert (described.kind, described.task_name, described.labels) == ("span", "squad", ())
+    assert described.data == {"doc_stride": 4, "max_query_length": 8}
+    report = (folder / "report.html").read_text()
+    assert "python -m bert_tf.run_squad" in report and "exact match" in report and "Worst questions" in report
+
+
+@pytest.mark.slow
+def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file, trained, trained_v2, tmp_path):
+    for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
+        before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
+        command = [f"--predict_file={inputs}/{version}.json", f"--output_dir={folder}", "--do_eval"]
+        again = run_squad(parse(SquadSettings, command))
+        assert again == pytest.approx(scores, rel=1e-5)
+        unpacked = run_squad(parse(SquadSettings, [*command, "--nopack_sequences", "--eval_batch_size=5"]))
+        assert unpacked == pytest.approx(scores, rel=1e-4)
+        files = [json.loads((folder / name).read_text()) for name in FILES if (folder / name).exists()]
+        assert len(files) == len(before) and files[0] == json.loads(before[0])
+
+
+def test_a_test_file_needs_no_answers_to_predict_but_to_evaluate(inputs, trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/test.json", f"--output_dir={folder}"]
+    run_squad(parse(SquadSettings, [*command, "--do_predict", "--exact_answer_offsets"]))
+    assert predictions(folder) == expected(6)
+    best = json.loads((folder / "nbest_predictions.json").read_text())["q3"][0]
+    assert question(3)["context"][best["start"] : best["end"]] == best["text"] == "years"
+    with pytest.raises(InputError, match="test.json: question q0 has no answers; give --do_predict without --do_eval"):
+        run_squad(parse(SquadSettings, [*command, "--do_eval"]))
+
+
+@pytest.mark.parametrize("do", ["--do_eval", "--do_predict", "ensemble"])
+def test_answers_are_decoded_as_in_training(inputs, trained, tmp_path, do):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={folder}", do, "--version_2_with_negative"]
+    if do == "ensemble":
+        members = f"--ensemble_checkpoints={folder},{trained[0]}"
+        command = [command[0], f"--output_dir={tmp_path / 'out'}", "--do_predict", members, command[-1]]
+    refused = f"--version_2_with_negative=True: {folder} was trained with False; leave the flag out"
+    with pytest.raises(InputError, match=refused):
+        run_squad(parse(SquadSettings, command))
+    described = json.loads((folder / "task.json").read_text())
+    described["parameters"]["version_2_with_negative"] = True
+    (folder / "task.json").write_text(json.dumps(described))
+    with pytest.raises(InputError, match=f"--version_2_with_negative=False: {folder} was trained with True"):
+        run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
+
+
+@pytest.mark.slow
+def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_path):
+    folder, scores = trained_v2
+    assert list(scores)[:2] == ["f1", "exact_match"] and scores["f1"] > 0.95
+    assert {"HasAns_f1", "NoAns_f1", "null_threshold"} <= scores.keys()
+    answers, odds = predictions(folder), json.loads((folder / "null_odds.json").read_text())
+    assert 6 <= sum(not text for text in answers.values()) <= 10 and odds.keys() == answers.keys()
+    assert all((odds[id_] > scores["null_threshold"]) == (not text) for id_, text in answers.items())
+    kept = json.loads((folder / "null_threshold.json").read_text())
+    last = latest.find(str(folder)).step
+    assert kept == {"step": last, "null_score_diff_threshold": scores["null_threshold"]}
+    assert description.read(str(folder)).parameters == {"version_2_with_negative": True}
+
+    copy = shutil.copytree(folder, tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=1e9"]))
+    assert all(predictions(copy).values())
+    run_squad(parse(SquadSettings, command))
+    assert predictions(copy) == answers
+    kept["step"] = 7
+    (copy / "null_threshold.json").write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=f"tuned on the checkpoint of step 7, not on that of step {last}"):
+        run_squad(parse(SquadSettings, command))
+
+
+@pytest.mark.slow
+def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, tmp_path):
+    copy = shutil.copytree(trained_v2[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
+    (copy / "null_threshold.json").unlink()
+    lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
+    with pytest.raises(InputError, match=lost):  # the training's own flags tell
+        run_squad(parse(SquadSettings, command))
+
+    phases = json.loads((copy / "run.json").read_text())
+    for phase in phases["phases"]:
+        phase["settings"]["tune_null_threshold"] = False
+    (copy / "run.json").write_text(json.dumps(phases))
+    with pytest.raises(InputError, match=lost):  # the last evaluation tells
+        run_squad(parse(SquadSettings, command))
+    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
+    assert scores["null_threshold"] == -1 and "tuned_null_threshold" not in scores
+    run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0
+
+
+@pytest.mark.slow
+def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
+    folder, scores = trained_v2
+    copy = tmp_path / "copy"
+    convert_checkpoint(ConversionSettings(input=str(folder), output=str(copy), format="bert_tf", vocab_file=""))
+    kept = json.loads((copy / "null_threshold.json").read_text())
+    assert kept == {"step": None, "null_score_diff_threshold": scores["null_threshold"]}
+    tensors = [open_checkpoint(str(each)).read(["span_head/dense/kernel"]) for each in (folder, copy)]
+    np.testing.assert_array_equal(*(found["span_head/dense/kernel"] for found in tensors))
+
+
+@pytest.mark.slow
+def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
+    more = [f"--train_file={inputs}/more.json, {inputs}/v1.json", "--do_train", "--num_train_epochs=1"]
+    run_squad(settings(inputs, vocab_file, tmp_path / "run", "v1", *more))
+    assert latest.find(str(tmp_path / "run")).step >= 4  # at least 32 rows, in batches of 8
+    data = json.loads((tmp_path / "run/run.json").read_text())["phases"][0]["data"]
+    assert [entry.split(",")[0] for entry in data["train"]] == ["more.json", "v1.json"]
+
+
+@pytest.fixture(scope="module")
+def second(inputs, vocab_file, tmp_path_factory):
+    """A model of another size, trained for a moment."""
+    folder = tmp_path_factory.mktemp("second")
+    config = json.loads((inputs / "config.json").read_text()) | {"hidden_size": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    more = [f"--bert_config_file={folder}/config.json", "--do_train", "--num_train_epochs=1"]
+    run_squad(settings(inputs, vocab_file, folder / "run", "v1", *more))
+    return folder / "run"
+
+
+def start_logits(folder) -> dict:
+    """Start logits by question and place in the context, of texts that stand in one place."""
+    best = json.loads((folder / "nbest_predictions.json").read_text())
+    contexts = {entry["qas"][0]["id"]: entry["context"] for entry in map(question, range(24))}
+    return {
+        id_: {(e["start"], e["end"]): e["start_logit"] for e in entries if contexts[id_].count(e["text"]) == 1}
+        for id_, entries in best.items()
+    }
+
+
+@pytest.mark.slow
+def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_path):
+    logits = []
+    for number, member in enumerate((trained[0], second)):
+        folder = shutil.copytree(member, tmp_path / str(number))
+        run_squad(
+            parse(SquadSettings, [f"--predict_file={inputs}/v1.json", f"--output_dir={folder}", "--do_predict",
+                                  "--n_best_size=1000", "--exact_answer_offsets"])
+        )  # fmt: skip
+        logits.append(start_logits(folder))
+    out = tmp_path / "ensemble"
+    prefixes = [latest.find(str(folder)).prefix for folder in (trained[0], second)]
+    members = f"--ensemble_checkpoints={prefixes[0]},{second}"
+    command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
+    exact = ["--n_best_size=1000", "--exact_answer_offsets"]
+    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--do_predict", *exact]))
+    assert list(scores) == ["f1", "exact_match"]
+    compared = 0
+    for id_, found in start_logits(out).items():
+        for place, value in found.items():
+            if all(place in member[id_] for member in logits):
+                np.testing.assert_allclose(value, np.mean([m[id_][place] for m in logits]), atol=1e-4)
+                compared += 1
+    assert compared > 100
+    assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == prefixes
+    assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
+    # what was tuned on these models is kept in the folder
+    turned = f"--ensemble_checkpoints={second},{trained[0]}"
+    run_squad(parse(SquadSettings, [*command[:2], turned, "--do_predict"]))
+    others = f"--ensemble_checkpoints={second},{os.path.dirname(prefixes[0])}/ckpt-0"
+    with pytest.raises(InputError, match="holds the results of another ensemble .*; give another folder"):
+        run_squad(parse(SquadSettings, [*command[:2], others, "--do_predict"]))
+    (out / "ensemble.json").write_text("{")
+    with pytest.raises(InputError, match="ensemble.json: is damaged .*; give another --output_dir"):
+        run_squad(parse(SquadSettings, [*command, "--do_predict"]))
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, trained_v2, second, tmp_path):
+    out = tmp_path / "ensemble"
+
+    def refused(members, message):
+        command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", "--do_eval"]
+        with pytest.raises(InputError, match=message):
+            run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
+        assert not out.exists()
+
+    kind = r"version_2_with_negative was True, is False\); an ensemble needs models of one task"
+    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} is not as in {trained[0]} .{kind}")
+    refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
+    refused([trained[0], tmp_path], "holds no checkpoint")
+    refused([trained[0]], "an ensemble has at least two models")
+    refused([trained[0], f"{trained[0]}/"], "names one twice")
+    longer = shutil.copytree(second, tmp_path / "longer")
+    task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
+    (longer / "task.json").write_text(json.dumps(task))
+    refused([trained[0], longer], "was trained with --max_seq_length=24, the first model with 20")
+
+
+def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(trained):
+    tensors = open_checkpoint(str(trained[0])).tensors
+    assert tensors["span_head/dense/kernel"].shape == (16, 2)
+
+
+@pytest.mark.slow
+def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path):
+    run = shutil.copytree(trained_v2[0], tmp_path / "run")
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={run}", "--do_predict", "--exact_answer_offsets"]
+    run_squad(parse(SquadSettings, command))
+    export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "1")))
+    entries = [question(i, is_impossible=i % 3 == 0) for i in range(24)]
+    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = serve(question=tf.constant(["what ?"] * 24), context=tf.constant([e["context"] for e in entries]))
+    ids = [entry["qas"][0]["id"] for entry in entries]
+    assert dict(zip(ids, map(bytes.decode, found["answer"].numpy()), strict=True)) == predictions(run)
+    odds, best = (json.loads((run / name).read_text()) for name in ("null_odds.json", "nbest_predictions.json"))
+    np.testing.assert_allclose(found["null_odds"], [odds[id_] for id_ in ids], atol=1e-5)
+    for number, id_ in enumerate(ids):
+        entry = next(each for each in best[id_] if each["text"] == predictions(run)[id_])
+        assert found["probability"][number].numpy() == pytest.approx(entry["probability"], abs=1e-5)
+        assert [int(found[name][number]) for name in ("start", "end")] == [entry.get("start", -1), entry.get("end", -1)]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train_file="], "--do_train needs --train_file"),
+        (["--train_file=,"], "names no file"),
+        (["--do_eval", "--predict_file="], "--do_eval needs --predict_file"),
+        (["--doc_stride=0"], "--doc_stride=0: must be above 0"),
+        (["--max_query_length=17"], "a question of --max_query_length=17 leaves no room for its context"),
+        (["--train_file=nowhere.json"], "nowhere.json: no such file"),
+        (["--tune_null_threshold", "--do_eval"], "--tune_null_threshold is for questions without an answer"),
+        (["--null_score_diff_threshold=1"], "--null_score_diff_threshold is for questions without an answer"),
+        (["--null_score_diff_threshold=nan"], "must be finite"),
+        (["--ensemble_checkpoints=a,b"], "drop --do_train"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_squad(settings(inputs, vocab_file, tmp_path / "out", "v1", "--do_train", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_defaults_are_the_originals():
+    defaults = {field.name: field.default for field in dataclasses.fields(SquadSettings)}
+    assert SquadSettings.default_max_seq_length == 384
+    assert (defaults["train_batch_size"], defaults["predict_batch_size"]) == (32, 8)
+    assert (defaults["learning_rate"], defaults["num_train_epochs"], defaults["warmup_proportion"]) == (5e-5, 3.0, 0.1)
+    assert (defaults["n_best_size"], defaults["max_answer_length"]) == (20, 30)
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file, tmp_path):
+    server = Server(tmp_path)
+
+    def command(folder):
+        more = ["--do_train", "--do_eval", "--num_train_epochs=10", "--save_checkpoints_steps=5", "--deterministic"]
+        return flags(inputs, vocab_file, folder, "v1", *more)
+
+    def weights(folder) -> dict:
+        reader = tf.train.load_checkpoint(latest.find(str(folder)).prefix)
+        names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+        return {name: reader.get_tensor(name) for name in names}
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert server.do("squad", command(whole)) == 0, server.log
+    kills, seen = 0, []
+    for how in (
+        {"event": 4},
+        {"at_loop": [signal.SIGKILL, 2]},
+        {"while_writing": True},
+        {"at_loop": [signal.SIGTERM, 1]},
+    ):
+        code = server.do("squad", command(killed), count_file=str(tmp_path / "count"), **how)
+        kills += code != 0
+        seen.append(latest.find(str(killed)).step)
+    assert kills >= 3 and seen == sorted(seen) and seen[-1] < latest.find(str(whole)).step
+    assert server.do("squad", command(killed)) == 0, server.log
+    found, wanted = weights(killed), weights(whole)
+    assert found.keys() == wanted.keys() and len(wanted) > 30
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    for name in ("predictions.json", "eval_results.txt"):
+        assert (killed / name).read_text() == (whole / name).read_text()
+    server.close()

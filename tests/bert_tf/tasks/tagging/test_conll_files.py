@@ -1,0 +1,120 @@
+"""Reading files of CoNLL-2003, CoNLL-2002 and the like; bad ones are refused by file and line."""
+
+import gzip
+
+import pytest
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.tagging import conll_files
+from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+from bert_tf.tasks.tagging.tagging_source import TaggingSource
+
+CONLL_2003 = """-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+-DOCSTART- -X- O O
+
+Peter NNP I-NP I-PER
+Blackburn NNP I-NP I-PER
+"""
+
+
+def read(tmp_path, content, layout=None, **how):
+    path = tmp_path / "train.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return conll_files.read_sentences(str(path), layout or Layout(), **how)
+
+
+def test_the_layouts_of_the_shared_tasks(tmp_path):
+    first, second = read(tmp_path, CONLL_2003)
+    assert first == Sentence(("EU", "rejects"), ("I-ORG", "O"), 3, True)
+    assert second == Sentence(("Peter", "Blackburn"), ("I-PER", "I-PER"), 8, True)
+    assert read(tmp_path, "Wolff B-PER\n, O\n") == [Sentence(("Wolff", ","), ("B-PER", "O"), 1)]
+    # tabs, a byte order mark, Windows newlines, no newline at the end, blank lines of spaces, words with odd spaces
+    content = "\ufeffa b\tB-X\r\n \t\r\n\r\nc\u00a0d\u2028\tO\r\ne\u0085\tO"
+    expected = [Sentence(("a b",), ("B-X",), 1), Sentence(("c\u00a0d\u2028", "e\u0085"), ("O", "O"), 4)]
+    assert read(tmp_path, content) == expected
+    assert read(tmp_path, "O 7 Bonn\nB-X 8 Rom\n", Layout(2, 0)) == [Sentence(("Bonn", "Rom"), ("O", "B-X"), 1)]
+    assert read(tmp_path, "Bonn\nRom\n", with_tags=False) == [Sentence(("Bonn", "Rom"), None, 1)]
+    # a document starts right before its first sentence, without a blank line
+    assert [s.starts_document for s in read(tmp_path, "a O\n-DOCSTART- O\nb O\n\nc O\n")] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "train.txt: holds no sentence"),
+        ("-DOCSTART- O\n\n\n", "train.txt: holds no sentence"),
+        ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line of words has 2"),
+        ("a\tO\nb\t\n", "train.txt, line 2: has 1 columns, the first line of words has 2"),
+        ("a\tO\n\tO\n", "train.txt, line 2: has 1 columns"),
+        ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line of words has 3"),
+        ("a\nb\n", "train.txt, line 1: has 1 columns, so that word and tag are the same one"),
+        ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is no tag; a tag is O, or .* check --tag_column"),
+        (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
+        (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack the file"),
+        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 numbers the words of each sentence; .* --word_column"),
+    ],
+)
+def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, content)
+
+
+def test_columns_that_are_not_there_are_refused(tmp_path):
+    for layout, flag in ((Layout(2, -1), "--word_column=2"), (Layout(0, -3), "--tag_column=-3")):
+        with pytest.raises(InputError, match=f"line 1: has 2 columns, from 0; {flag} is none of them"):
+            read(tmp_path, "a O\n", layout)
+
+
+def source(tmp_path, content, **options):
+    (tmp_path / "train.txt").write_text(content)
+    return TaggingSource(str(tmp_path), {}, Layout(), **options)
+
+
+def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
+    content = "a B-X\n\n" * 3 + "b O\nc I-X\n\nd O\ne I-X\n"
+    message = r"train.txt, line 8: the tag I-X follows O, but in IOB2 .* \(and 1 more sentences\); mend the tags"
+    with pytest.raises(InputError, match=message):
+        source(tmp_path, content).read("train")
+    with pytest.raises(InputError, match="line 1: the tag B-X is the first tag, but in IOB1"):
+        source(tmp_path, content, scheme="iob1").read("train")
+    assert len(source(tmp_path, content, repairs=True).read("train")) == 5
+    assert "2 sentences have tags that IOB2 does not allow" in caplog.text
+
+
+def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
+    with pytest.raises(InputError, match=r"has none of train.txt, eng.train, .*; check the folder, or give --train_da"):
+        conll_files.find_file(str(tmp_path), "train")
+    for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):
+        (tmp_path / name).write_text("a O\n")
+        assert conll_files.find_file(str(tmp_path), split) == str(tmp_path / name)
+    (tmp_path / "train.txt").write_text("a O\n")
+    with pytest.raises(InputError, match=r"has train.txt and esp.train; choose one with --train_data_path"):
+        conll_files.find_file(str(tmp_path), "train")
+
+
+def test_predictions_are_what_the_official_scorer_reads(tmp_path):
+    sentences = read(tmp_path, CONLL_2003)
+    path = tmp_path / "out.txt"
+    conll_files.write_predictions(str(path), sentences, [["O", "O"], ["I-PER", "O"]])
+    lines = path.read_text().splitlines()
+    assert lines == ["-DOCSTART- O O", "", "EU I-ORG O", "rejects O O", "", "-DOCSTART- O O", "",
+                     "Peter I-PER I-PER", "Blackburn I-PER O", ""]  # fmt: skip
+    again = conll_files.read_sentences(str(path), Layout(0, 1))
+    assert [s.words for s in again] == [s.words for s in sentences]
+    conll_files.write_predictions(str(path), [Sentence(("New York", "x"), None, 1)], [["B-LOC", "O"]])
+    assert path.read_text() == "New York\tB-LOC\nx\tO\n\n"
+
+
+def test_a_file_without_blank_lines_is_doubted(tmp_path, caplog):
+    source(tmp_path, "a O\n" * 300 + "\nb O\n").read("train")
+    assert "train.txt, line 1: a sentence of 300 words; a blank line must end each sentence" in caplog.text
+    caplog.clear()
+    source(tmp_path, "a O\n" * 60).read("train")
+    assert "a sentence of 60 words" in caplog.text
+    caplog.clear()
+    source(tmp_path, "a O\n" * 124 + "\nb O\n").read("train")
+    assert "blank line" not in caplog.text

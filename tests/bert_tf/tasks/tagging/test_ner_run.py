@@ -1,0 +1,327 @@
+"""run_ner as a user runs it: cased text, files of CoNLL, features on disk, killed and resumed."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from seqeval import metrics as seqeval
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.encoder import BertEncoder
+from bert_tf.finetuning import activations
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.run_ner import main as run_ner
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.tagging import conll_files
+from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+from bert_tf.tasks.tagging.settings import NerSettings
+from bert_tf.tasks.tagging.tagging_data import tagging_task
+from bert_tf.tokenization import BertTokenizer
+from data_gen.learn_vocab import main as learn_vocab
+from data_gen.settings import VocabularySettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.tagging import write
+from tests.conftest import WORDS
+
+
+class Killed(BaseException):
+    pass
+
+
+def cased_sentences(count, seed):
+    """Of each word only the capital tells a name: "will" is none, "Will" is one; two in a row are one name."""
+    rng = np.random.default_rng(seed)
+    found, line = [], 1
+    for number in range(count):
+        words = rng.choice(WORDS[:40], rng.integers(3, 9)).tolist()
+        named = rng.random(len(words)) < 0.3
+        words = [word.capitalize() if name else word for word, name in zip(words, named, strict=True)]
+        tags = [("I-PER" if i and named[i - 1] else "B-PER") if named[i] else "O" for i in range(len(words))]
+        found.append(Sentence(tuple(words), tuple(tags), line, number % 5 == 0))
+        line += len(words) + 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Files of CoNLL-2003's names, a cased vocabulary learned from them, and a configuration."""
+    folder = tmp_path_factory.mktemp("ner")
+    for seed, (split, count) in enumerate({"train": 120, "valid": 20, "test": 12}.items()):
+        write(folder / f"{split}.txt", cased_sentences(count, seed), "{word} NN {tag}")
+    corpus = "\n".join(" ".join(s.words) for s in cased_sentences(120, 0))
+    (folder / "corpus.txt").write_text(corpus + "\n")
+    learn_vocab(
+        VocabularySettings(
+            input_file=str(folder / "corpus.txt"), output_file=str(folder / "vocab.txt"), vocab_size=150,
+            do_lower_case=False,
+        )
+    )  # fmt: skip
+    for name, layers in (("config", 1), ("deep", 4)):
+        config = BertConfig(
+            vocab_size=150, hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
+            max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            initializer_range=0.1,
+        )  # fmt: skip
+        (folder / f"{name}.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(inputs, output_dir, *more: str) -> NerSettings:
+    return parse(
+        NerSettings,
+        [f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", f"--vocab_file={inputs}/vocab.txt",
+         f"--output_dir={output_dir}", "--max_seq_length=24", "--train_batch_size=10", "--num_train_epochs=10",
+         "--learning_rate=1e-2", *more],
+    )  # fmt: skip
+
+
+ALL = ["--do_train", "--do_eval", "--do_predict"]
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, run_ner(settings(inputs, folder, *ALL))
+
+
+def columns(path):
+    """The true and the predicted tags of a file of predictions."""
+    return [[list(s.tags) for s in conll_files.read_sentences(str(path), Layout(0, column))] for column in (1, 2)]
+
+
+def test_case_is_kept_and_learned(trained):
+    folder, scores = trained
+    assert list(scores) == ["f1", "precision", "recall", "accuracy", "loss"] and scores["f1"] > 0.7
+    task = json.loads((folder / "task.json").read_text())
+    assert (task["kind"], task["do_lower_case"], task["labels"]) == ("tagging", False, ["O", "B-PER", "I-PER"])
+    assert any(token[0].isupper() for token in (folder / "vocab.txt").read_text().split())
+
+
+def test_predictions_have_every_line_of_the_file_and_the_scores_of_seqeval(inputs, trained):
+    folder, scores = trained
+    for name, split in (("dev", "valid"), ("test", "test")):
+        words = [line.split()[0] if line else "" for line in (inputs / f"{split}.txt").read_text().splitlines()]
+        lines = (folder / f"{name}_predictions.txt").read_text().splitlines()
+        assert [line.split()[0] if line else "" for line in lines] == words
+        true, predicted = columns(folder / f"{name}_predictions.txt")
+        f1 = seqeval.f1_score(true, predicted)
+        table = (folder / f"{name}_scores.txt").read_text()
+        assert f"FB1: {100 * f1:6.2f}\n" in table and "PER: precision:" in table
+        if name == "dev":
+            assert scores["f1"] == pytest.approx(f1)
+            assert scores["accuracy"] == pytest.approx(seqeval.accuracy_score(true, predicted))
+
+
+def test_the_report_shows_each_type_and_the_script(trained):
+    page = (trained[0] / "report.html").read_text()
+    assert (
+        "<h2>Entities</h2>" in page
+        and "<td>PER</td>" in page
+        and "<h2>Worst sentences</h2>" in page
+        and "python -m bert_tf.run_ner" in page
+    )
+
+
+def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path):
+    folder, scores = trained
+    again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
+    assert again == pytest.approx(scores, rel=1e-5)
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]
+    (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
+    out = shutil.copytree(folder, tmp_path / "run")
+    expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
+    (out / "test_scores.txt").unlink()
+    run_ner(settings(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/words.txt"))
+    lines = (out / "test_predictions.txt").read_text().splitlines()
+    assert lines == [" ".join(line.split()[::2]) for line in expected]
+    assert not (out / "test_scores.txt").exists()
+
+
+@pytest.mark.slow
+def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]
+    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
+    found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
+    tags = [
+        row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
+    ]
+    assert tags == columns(trained[0] / "test_predictions.txt")[1]
+    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), Layout())]
+    requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
+    assert max(dev, key=len).encode() in requests
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' is of no known type \(PER\); mend it"),
+        ("a NN O\n", [], r"train.txt: every tag is O, so there is nothing to learn"),
+        ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER follows O"),
+        (None, ["--feature_layers=concat_last_four"],
+         r"--feature_layers: concat_last_four reads 4 hidden layers from the top, the encoder has 1"),
+        (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir are for --feature_layers"),
+        (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "trains no layer of the encoder; drop"),
+        (None, ["--feature_layers=last_hidden", "--bilstm_head"], "has a BiLSTM of its own, and --bilstm_head"),
+        (None, ["--data_dir="], "--data_dir is empty"),
+    ],
+)  # fmt: skip
+def test_bad_data_and_flags_are_refused_before_anything_is_written(inputs, tmp_path, content, more, message):
+    flags = [*more]
+    if content is not None:
+        (tmp_path / "train.txt").write_text(content)
+        flags += [f"--data_dir={tmp_path}"]
+        flags += ["--entity_types=PER"] if "LOC" in content else []
+    with pytest.raises(InputError, match=message):
+        run_ner(settings(inputs, tmp_path / "out", "--do_train", *flags))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
+    (tmp_path / "dev.txt").write_text("a NN O\nb NN B-ORG\n")
+    with pytest.raises(InputError, match=r"dev.txt, line 2: the tag 'B-ORG' is of no known type \(PER\)"):
+        run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
+
+
+def test_another_context_than_that_of_training_is_refused(inputs, trained):
+    with pytest.raises(InputError, match="--document_context=True: the run in .* was trained with False; drop"):
+        run_ner(settings(inputs, trained[0], "--do_eval", "--document_context"))
+
+
+def values(folder):
+    reader = tf.train.load_checkpoint(str(folder))
+    names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+@pytest.fixture
+def several_parts(monkeypatch):
+    """Small parts and batches, and which parts are written."""
+    written, write_part = [], activations._write
+
+    def recorded(parts, number, *more):
+        written.append(number)
+        write_part(parts, number, *more)
+
+    monkeypatch.setattr(activations, "_PART_BYTES", 5_000)
+    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 150)
+    monkeypatch.setattr(activations, "_write", recorded)
+    return written
+
+
+FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3"]
+
+
+def features(inputs, output_dir, *more: str) -> NerSettings:
+    return settings(inputs, output_dir, f"--bert_config_file={inputs}/deep.json", *FEATURES, *more)
+
+
+@pytest.mark.slow
+def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, several_parts, monkeypatch):
+    shared = f"--activations_dir={tmp_path}/shared"
+    scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
+    assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
+    assert len(several_parts) > 5 and len(list((tmp_path / "shared").iterdir())) == 3
+    weights, start = values(tmp_path / "a/ckpt-120"), values(tmp_path / "a/ckpt-0")
+    for name, value in start.items():
+        if name.startswith("model/encoder"):
+            np.testing.assert_array_equal(weights[name], value, err_msg=name)
+    assert any(name.startswith("optimizer") for name in weights)
+    assert not any("encoder" in name and "OPTIMIZER" in name for name in weights)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("the encoder runs")
+
+    monkeypatch.setattr(BertEncoder, "call", refuse)
+    several_parts.clear()
+    again = run_ner(
+        settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
+    )  # features as the run's folder says
+    assert again == pytest.approx(scores, rel=1e-5)
+    other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared))
+    assert other["loss"] > 0 and not several_parts
+
+
+@pytest.mark.slow
+def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_parts, monkeypatch):
+    flags = ["--num_train_epochs=4", "--save_checkpoints_steps=14", "--do_train", "--do_eval"]
+    run_ner(features(inputs, tmp_path / "whole", *flags))
+    expected, total = values(tmp_path / "whole/ckpt-48"), len(several_parts)
+    several_parts.clear()
+    write_part = activations._write
+
+    def killed(parts, number, *more):
+        if number == 2:
+            raise Killed
+        write_part(parts, number, *more)
+
+    run = features(inputs, tmp_path / "killed", *flags)
+    with monkeypatch.context() as patch:
+        patch.setattr(activations, "_write", killed)
+        with pytest.raises(Killed):
+            run_ner(run)
+    assert several_parts == [0, 1]
+    run_ner(run)
+    assert len(several_parts) == total, "no part is computed twice"
+    for path in [*(tmp_path / "killed").glob("ckpt-48.*"), tmp_path / "killed/checkpoint"]:
+        path.unlink()
+    several_parts.clear()
+    run_ner(run)
+    assert not several_parts
+    found = values(tmp_path / "killed/ckpt-48")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_damaged_activations_are_computed_again(inputs, tmp_path, several_parts):
+    run = features(inputs, tmp_path / "run", "--num_train_epochs=1", "--do_train")
+    run_ner(run)
+    part = sorted((tmp_path / "run/activations").glob("*/part-*"))[1]
+    whole = part.read_bytes()
+    part.write_bytes(whole[: len(whole) // 2])
+    several_parts.clear()
+    shared = f"--activations_dir={tmp_path}/run/activations"
+    run_ner(features(inputs, tmp_path / "other", "--num_train_epochs=1", "--do_train", shared))
+    assert several_parts == [1] and part.read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_replicas_learn_what_one_device_learns(inputs, tmp_path):
+    flags = ["--num_train_epochs=1", "--do_train", "--do_eval", "--eval_batch_size=10"]
+    one = run_ner(features(inputs, tmp_path / "one", *flags))
+    two = run_ner(features(inputs, tmp_path / "two", *flags, "--distribution_strategy=mirrored", "--num_gpus=0"))
+    assert two == pytest.approx(one, rel=1e-3)
+
+
+@pytest.mark.torch
+def test_hugging_faces_token_classifier_gives_the_same_logits(inputs, trained, tmp_path):
+    import torch
+    import transformers
+
+    convert_checkpoint(
+        ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face", vocab_file="")
+    )
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "hf").eval()
+    assert theirs.config.id2label == {0: "O", 1: "B-PER", 2: "I-PER"}
+    sentence = next(iter(cased_sentences(1, 9)))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs(**encoded).logits[0].numpy()
+    task = tagging_task(settings(inputs, trained[0], "--do_eval"))
+    ours = BertTokenizer(f"{inputs}/vocab.txt", False)
+    split = encoded_split(task, [sentence], ours, 24)
+    model = FineTunedBert(BertConfig.from_json_file(f"{inputs}/config.json"), task.head)
+    tf.train.Checkpoint(model=model).restore(str(trained[0] / "ckpt-120")).expect_partial()
+    rows = task.model_inputs(split.columns, ours, 24)
+    np.testing.assert_array_equal(rows["input_ids"][0, : len(expected)], encoded["input_ids"][0])
+    np.testing.assert_allclose(model(rows)["logits"][0, : len(expected)], expected, atol=1e-5)

@@ -1,0 +1,247 @@
+"""Sentences to rows and back, the head, and packed steps."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.nlp.data import tagging_data_lib
+from official.nlp.tools import tokenization as original
+
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.batches import row_batches, row_columns
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_training
+from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.tagging.conll_files import Sentence
+from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import gradients
+from tests.bert_tf.tagging import make_task, sentences
+
+CONFIG = BertConfig(
+    400, 32, 2, 4, 48, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    initializer_range=0.3,
+)  # fmt: skip
+# removed by the tokenizer, unknown, long, cut into many tokens, other scripts, emoji, an apostrophe, spaces inside
+ODD_WORDS = [
+    "\u200b",
+    "\u0301",
+    "中文",
+    "x" * 50,
+    "x" * 450,
+    "abcdefghijklmnop",
+    "日本x",
+    "🏳️‍🌈",
+    "O'Neill's",
+    "a b",
+    "Æø",
+    "\x07",
+    "U.S.",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return BertTokenizer(vocab_file)
+
+
+def odd_sentences(count=20):
+    rng = np.random.default_rng(3)
+    found = []
+    for number in range(count):
+        words = rng.choice(np.array(ODD_WORDS, object), rng.integers(1, 7)).tolist()
+        tags = [rng.choice(["O", "B-PER", "B-LOC"]) for _ in words]
+        found.append(Sentence(tuple(words), tuple(map(str, tags)), 1 + 10 * number))
+    return found
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_alignment_is_that_of_tf_models_official(vocab_file, lower):
+    """Sentences that fit into a row; the reference labels first tokens and gives -1 to the others, as we do."""
+    tokenizer, task = BertTokenizer(vocab_file, lower), make_task()
+    reference = original.FullTokenizer(vocab_file, do_lower_case=lower)
+    found = [*sentences(tokenizer.vocabulary, 20), *odd_sentences()]
+    columns = task.encode(found, tokenizer, 400)
+    for number, sentence in enumerate(found):
+        words, labels = list(sentence.words), [task.labels.index(tag) for tag in sentence.tags]
+        example = tagging_data_lib.InputExample(number, 0, words, labels)
+        (expected,) = tagging_data_lib._tokenize_example(example, 400, reference)
+        assert tokenizer.to_tokens(columns["tokens"][number].numpy()) == expected.words
+        padding = tagging_data_lib._PADDING_LABEL_ID
+        labels = [NOT_LABELED if label == padding else label for label in expected.label_ids]
+        assert columns["token_labels"][number].numpy().tolist() == labels
+
+
+@pytest.mark.torch
+def test_alignment_is_that_of_hugging_faces_word_ids(vocab_file):
+    from transformers import BertTokenizerFast
+
+    tokenizer, task = BertTokenizer(vocab_file), make_task()
+    theirs = BertTokenizerFast(vocab_file, do_lower_case=True)
+    found = sentences(tokenizer.vocabulary, 30)
+    columns = task.encode(found, tokenizer, 64)
+    for number, sentence in enumerate(found):
+        encoded = theirs(list(sentence.words), is_split_into_words=True)
+        words = [word for word in encoded.word_ids() if word is not None]
+        first = [place for place, word in enumerate(words) if place == 0 or words[place - 1] != word]
+        assert encoded["input_ids"][1:-1] == columns["tokens"][number].numpy().tolist()
+        labeled = np.flatnonzero(columns["token_labels"][number].numpy() != NOT_LABELED)
+        assert labeled.tolist() == first
+
+
+@pytest.mark.parametrize("document_context", [False, True])
+@pytest.mark.parametrize("length", [5, 12, 400])
+@pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
+def test_every_word_is_labeled_once_and_right_labels_give_the_tags_back(tokenizer, scheme, length, document_context):
+    task = make_task(scheme=scheme, document_context=document_context)
+    found = [*sentences(tokenizer.vocabulary, 25, longest=40, documents_of=4), *odd_sentences()]
+    split = encoded_split(task, found, tokenizer, length)
+    assert split.lengths.max() <= length and (length == 400) <= (len(split) == len(found))
+    inputs = task.model_inputs(split.columns, tokenizer, length)
+    tags = task.predicted_tags(split, inputs["label_ids"].numpy())
+    if scheme == "iob2":
+        assert tags == [list(sentence.tags) for sentence in found]
+    assert task.evaluation(split, inputs["label_ids"].numpy()).scores["f1"] == 1.0
+    assert [len(t) for t in tags] == [len(s.words) for s in found]
+
+
+@pytest.mark.parametrize("scheme", ["iob1", "bioes"])
+def test_both_columns_of_the_predictions_are_in_the_scheme_of_training(tokenizer, tmp_path, scheme):
+    task, found = make_task(scheme=scheme), sentences(tokenizer.vocabulary, 25)
+    split = encoded_split(task, found, tokenizer, 400)
+    labels = task.model_inputs(split.columns, tokenizer, 400)["label_ids"].numpy()
+    labels[::3] = 0
+    task.keep_evaluation(str(tmp_path), split, labels, 1)
+    rows = [line.split() for line in (tmp_path / "dev_predictions.txt").read_text().splitlines() if line]
+    known, predicted = ([row[column] for row in rows if row[0] != "-DOCSTART-"] for column in (1, 2))
+    equal = sum(a == b for a, b in zip(known, predicted, strict=True))
+    assert 100 * equal / len(known) == pytest.approx(100 * task.scores(split, labels)["accuracy"])
+    assert known != [tag for sentence in found for tag in sentence.tags]
+
+
+def test_the_document_fills_rows_on_both_sides(tokenizer):
+    found = sentences(tokenizer.vocabulary, 30, documents_of=10)
+    counts = [len(s.words) for s in found]
+    offsets = np.arange(sum(counts) + 1)  # one token a word
+    room, bounds = 20, np.cumsum([0, *counts])
+    for span in spans_of(found, offsets, room, True):
+        document = span.example // 10
+        low, high = bounds[10 * document], bounds[10 * document + 10]
+        assert (span.first, span.last) == (bounds[span.example], bounds[span.example + 1])
+        assert low <= span.begin <= span.first and span.last <= span.end <= high
+        assert span.end - span.begin == min(room, high - low), "the row is as full as the document allows"
+        left, right = span.first - span.begin, span.end - span.last
+        assert abs(left - right) <= 1 or span.begin == low or span.end == high
+    alone = list(spans_of(found, offsets, room, False))
+    assert all((span.begin, span.end) == (span.first, span.last) for span in alone)
+
+
+def test_words_at_a_cut_are_read_with_words_on_both_sides():
+    sentence = Sentence(tuple("abcdefghijklmnopqrst"), ("O",) * 20, 1)
+    spans = list(spans_of([sentence], np.arange(21), 8, False))
+    assert [(s.first, s.last) for s in spans] == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20)]
+    assert [(s.begin, s.end) for s in spans] == [(0, 8), (2, 10), (6, 14), (10, 18), (12, 20)]
+
+
+def step_of(objective, task, tokenizer, split, packed, micro_batches=1):
+    """Returns loss terms, gradients by path, and the batch of one step over all rows."""
+    plan = plan_training(
+        split.lengths, batch_size=len(split), num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None
+    )
+    options = {"max_seq_length": 32, "shares": micro_batches, "micro_batches": micro_batches}
+    batch = dict(next(iter(row_batches(split, task, tokenizer, plan, **options))))
+    del batch["data_position"]
+    variables = variables_by_path(objective.model)
+    denominators = objective.denominators(batch)
+    names = [name for names in denominators.values() for name in names]
+    found, sums = tf.function(
+        lambda: gradients.accumulate(
+            lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
+            batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches,
+        )
+    )()  # fmt: skip
+    by_path = {p: tf.convert_to_tensor(g).numpy() for p, g in zip(variables, found, strict=True) if g is not None}
+    return {name: float(value) for name, value in sums.items()}, by_path, batch
+
+
+@pytest.fixture(scope="module")
+def tagger(tokenizer):
+    task = make_task()
+    split = encoded_split(task, sentences(tokenizer.vocabulary, 24), tokenizer, 32)
+    tf.random.set_seed(0)
+    return task, split, FineTuningObjective(FineTunedBert(CONFIG, task.head), task)
+
+
+@pytest.mark.slow
+def test_loss_and_gradients_of_a_packed_step_are_those_of_the_padded_one(tokenizer, tagger):
+    task, split, objective = tagger
+    sums, expected, padded = step_of(objective, task, tokenizer, split, packed=False)
+    words = sum(len(sentence.words) for sentence in split.examples)
+    assert float(objective.denominators(padded)["loss"]["loss"]) == words
+    assert sums["loss"] > words
+    for micro_batches in (1, 2):
+        packed_sums, found, batch = step_of(objective, task, tokenizer, split, True, micro_batches)
+        assert batch["input_ids"].shape[0] < 24 and "slots" in batch, "rows are shared"
+        for name, value in sums.items():
+            np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
+        assert found.keys() == expected.keys() and len(found) > 30
+        largest = max(np.abs(value).max() for value in expected.values())
+        for path, value in expected.items():
+            np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
+    logits, packed = [], step_of(objective, task, tokenizer, split, packed=True)[2]
+    for each in (padded, packed):
+        rows, order = row_columns(each), np.argsort(row_columns(each)["row_ids"])
+        mask = rows["input_mask"].numpy()[order, :, np.newaxis]
+        logits.append(objective.model(each)["logits"].numpy()[order] * mask)
+    np.testing.assert_allclose(logits[1], logits[0], atol=1e-5 * np.abs(logits[0]).max())
+
+
+def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
+    task, split, objective = tagger
+    _, _, batch = step_of(objective, task, tokenizer, split, packed=False)
+    logits = objective.model(batch)["logits"].numpy()
+    losses = []
+    for row, number in enumerate(batch["row_ids"].numpy()):
+        labels = [NOT_LABELED, *split.columns["token_labels"][number].numpy()]
+        for place, label in enumerate(labels):
+            if label != NOT_LABELED:
+                losses.append(np.logaddexp.reduce(logits[row, place]) - logits[row, place, label])
+    total = float(objective.numerators(batch, training=False, seed=None)["loss"]["loss"])
+    np.testing.assert_allclose(total, np.sum(losses), rtol=1e-5)
+
+
+def test_a_row_is_labeled_the_same_in_any_batch(tokenizer, tagger):
+    task, split, objective = tagger
+    predict = tf.function(lambda inputs: objective.model(inputs)["logits"])
+    inputs = task.model_inputs(split.columns, tokenizer, 32)
+    together = predict(inputs).numpy()
+    for row in (0, 7):
+        alone = predict({name: value[row : row + 1] for name, value in inputs.items()}).numpy()
+        used = split.lengths[row]
+        np.testing.assert_allclose(alone[0, :used], together[row, :used], atol=1e-5 * np.abs(together).max())
+
+
+def test_features_are_what_the_encoder_gives_first_tokens(tokenizer):
+    config = dataclasses.replace(CONFIG, num_hidden_layers=4)
+    found = sentences(tokenizer.vocabulary, 6)
+    for features, layers in itertools.islice({"concat_last_four": (1, 2, 3, 4), "embeddings": (0,)}.items(), 2):
+        task = make_task(features=features, lstm_size=5, activations_dir="unused")
+        split = encoded_split(task, found, tokenizer, 32)
+        inputs = task.model_inputs(split.columns, tokenizer, 32)
+        model = FineTunedBert(config, task.head)
+        outputs = model.encoder(inputs)
+        hidden = [outputs["embedding_output"], *outputs["encoder_outputs"]]
+        got = model.activations(inputs).numpy()
+        assert got.shape == (len(split), 32, len(layers), 32)
+        for row in range(len(split)):
+            places = 1 + np.flatnonzero(split.columns["token_labels"][row].numpy() != NOT_LABELED)
+            for number, layer in enumerate(layers):
+                expected = hidden[layer].numpy()[row, places]
+                np.testing.assert_allclose(got[row, : len(places), number], expected, atol=1e-5)
+        logits = model(inputs)["logits"]
+        stored = model(inputs | {"activations": got[:, : int(split.lengths.max())]})["logits"]
+        mask = inputs["read_mask"].numpy()[:, :, np.newaxis]
+        np.testing.assert_allclose(stored * mask, logits * mask, atol=1e-5)

@@ -1,0 +1,53 @@
+"""When the cores of a small machine compute a part of a batch each; test_packed_finetuning has the gradients."""
+
+import dataclasses
+import os
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.training import batch_parts
+
+SETTINGS = ClassifierSettings(do_train=True, output_dir="run", data_dir="data", task_name="CoLA")
+
+
+@pytest.mark.parametrize(
+    ("cores", "changes", "expected"),
+    [
+        (2, {}, 2),
+        (2, {"do_predict": True, "predict_batch_size": 3}, 1),
+        (2, {"train_batch_size": 6, "gradient_accumulation_steps": 2}, 1),
+        (2, {"distribution_strategy": "mirrored"}, 1),
+        (2, {"enable_xla": True}, 1),
+        (1, {}, 1),
+        (16, {}, 1),
+    ],
+)
+def test_two_cores_compute_a_part_of_a_batch_each(monkeypatch, cores, changes, expected):
+    threads = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(cores), raising=False)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", threads.append)
+    assert batch_parts.choose_parts(dataclasses.replace(SETTINGS, **changes)) == expected
+    assert threads == ([1] if expected == 2 else [])
+
+
+def test_a_process_that_has_computed_keeps_its_threads(monkeypatch):
+    def refuse(number):
+        raise RuntimeError("Intra op parallelism cannot be modified after initialization.")
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(2), raising=False)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", refuse)
+    assert batch_parts.choose_parts(SETTINGS) == 1
+
+
+def test_each_part_gets_its_rows_and_its_argument():
+    batch = {"ids": tf.range(8), "weights": tf.reshape(tf.range(16.0), [8, 2])}
+
+    @tf.function(autograph=False)
+    def sums():
+        of_part = lambda part, factor: (tf.reduce_sum(part["ids"]) * factor, tf.shape(part["weights"]))  # noqa: E731
+        return batch_parts.side_by_side(of_part, batch, 2, [tf.constant(1), tf.constant(10)])
+
+    (first, shape), (second, _) = sums()
+    assert (int(first), int(second), shape.numpy().tolist()) == (0 + 1 + 2 + 3, 10 * (4 + 5 + 6 + 7), [4, 2])

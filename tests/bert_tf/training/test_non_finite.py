@@ -1,0 +1,192 @@
+"""Steps whose loss or gradient is not finite."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.core.errors import InputError
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import PretrainingObjective
+from bert_tf.runs import latest
+from bert_tf.training import loop, metrics_file
+from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
+from tests.bert_tf.training.test_trainer import ROWS, batch, make_trainer
+from tests.bert_tf.training.test_training import data, settings  # noqa: F401  a fixture
+
+
+class InfiniteForPiece39(PretrainingObjective):
+    """A loss that is infinite where a row begins with token 39; its gradients are finite none the less."""
+
+    def numerators(self, batch, training, seed):
+        terms = super().numerators(batch, training, seed)
+        loss = terms["loss"]["masked_lm_loss"]
+        bad = tf.reduce_any(batch["input_ids"][:, 0] == 39)
+        terms["loss"]["masked_lm_loss"] = loss + tf.where(bad, float("inf"), 0.0)
+        return terms
+
+
+class NoNumberForPiece38(PretrainingObjective):
+    """A finite loss whose gradient is no number where a row begins with token 38."""
+
+    def numerators(self, batch, training, seed):
+        terms = super().numerators(batch, training, seed)
+        loss = terms["loss"]["masked_lm_loss"]
+        zero = tf.where(tf.reduce_any(batch["input_ids"][:, 0] == 38), loss - loss, 1.0)
+        terms["loss"]["masked_lm_loss"] = loss + tf.sqrt(zero)
+        return terms
+
+
+class Both(InfiniteForPiece39, NoNumberForPiece38):
+    """One or the other."""
+
+
+def rows(bad_from: int = ROWS, token: int = 39) -> dict:
+    made = batch(PretrainingObjective)
+    made["input_ids"][:, 0] = np.where(np.arange(ROWS) < bad_from, 7, token)
+    return made
+
+
+def state(trainer):
+    return [variable.numpy() for variable in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
+
+
+def check_unchanged(trainer, before):
+    names = [v.name for v in (*trainer.objective.model.variables, *trainer.optimizer.variables)]
+    for name, old, new in zip(names, before, state(trainer), strict=True):
+        if not name.startswith(("current_learning", "learning", "loss_scale", "good_steps")):
+            np.testing.assert_array_equal(new, old, err_msg=name)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
+    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # of a good step and two bad ones
+    steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    trainer = make_trainer(Both, replicas=2, rows=steps, compile_gradients=compiled)
+    before = trainer.objective.model.get_weights()
+    trainer.train(tf.constant(1))
+    assert trainer.failed_step == 0 and trainer.not_finite() == ""
+    assert any((old != new).any() for old, new in zip(before, trainer.objective.model.get_weights(), strict=True))
+    before = state(trainer)
+    for step in (2, 3):
+        trainer._failed_step.assign(0)
+        with pytest.raises(Stopped):
+            trainer.train(tf.constant(1))
+        assert trainer.failed_step == step
+        check_unchanged(trainer, before)
+
+
+def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
+    trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
+    before = state(trainer)
+    results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
+    assert results["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
+    # the schedule counts every step, the bias correction the applied ones
+    np.testing.assert_allclose(results["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
+    assert (trainer.global_step, trainer.optimizer.iterations) == (MOST_SKIPPED_IN_A_ROW, 0)
+    assert all(np.isfinite(float(value)) for value in results.values())
+    with pytest.raises(Stopped):
+        trainer.train(tf.constant(1))
+    assert trainer.failed_step == MOST_SKIPPED_IN_A_ROW + 1
+    check_unchanged(trainer, before)
+
+
+@pytest.mark.slow
+def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale():
+    try:
+        infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16")
+        with pytest.raises(Stopped):
+            infinite.train(tf.constant(1))
+        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, token=38), dtype="float16")
+        halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
+        overflowing.train(tf.constant(halvings))
+        assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0
+        assert (overflowing.global_step, overflowing.optimizer.iterations) == (halvings, 0)
+        with pytest.raises(Stopped):
+            overflowing.train(tf.constant(1))
+        assert overflowing.failed_step == halvings + 1
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+def test_weights_that_are_not_finite_are_found_by_name():
+    trainer = make_trainer(rows=rows())
+    weight = trainer.objective.model.encoder.pooler.kernel
+    weight.assign(tf.fill(weight.shape, float("inf")))
+    assert trainer.not_finite() == weight.name
+
+
+@pytest.fixture
+def bad_record(data, monkeypatch):  # noqa: F811
+    """Makes the loss of one record no number, and gives its number in its file."""
+    number, records = 20, tf.data.TFRecordDataset(f"{data}/data.tfrecord").as_numpy_iterator()
+    record = next(itertools.islice(records, number, None))
+    ids = tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
+    numerators = PretrainingObjective.numerators
+
+    def spoilt(self, batch, training, seed):
+        terms = numerators(self, batch, training, seed)
+        there = tf.reduce_any(tf.reduce_all(batch["input_ids"] == tf.constant(ids, tf.int32), axis=1)) & training
+        terms["loss"]["masked_lm_loss"] = tf.where(there, float("nan"), terms["loss"]["masked_lm_loss"])
+        return terms
+
+    monkeypatch.setattr(PretrainingObjective, "numerators", spoilt)
+    return number
+
+
+LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_loop=4")
+
+
+@pytest.mark.slow
+def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_may_skip(data, bad_record, tmp_path):  # noqa: F811
+    with pytest.raises(InputError) as stopped:
+        run_pretraining(settings(data, tmp_path, *LONG))
+    failed = json.loads((tmp_path / "failed_step.json").read_text())
+    assert f"{data}/data.tfrecord record {bad_record}" in failed["records"] and len(failed["records"]) == 8
+    found = latest.find(str(tmp_path))
+    assert found.step == (failed["step"] - 1) // 5 * 5 < failed["step"]
+    message = str(stopped.value)
+    assert message.startswith(f"loss or gradient of step {failed['step']} (its records: {data}/data.tfrecord record ")
+    assert f"record {bad_record}," in message or f"record {bad_record})" in message
+    assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
+    assert "diverged" in message
+
+    run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
+    assert latest.find(str(tmp_path)).step == 40
+    lines = [entry for entry in metrics_file.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
+    assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
+    updates = tf.train.load_variable(str(tmp_path / "ckpt-40"), "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE")
+    assert updates == 40 - lines[-1]["skipped_steps"]
+
+
+def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monkeypatch, tmp_path):
+    class Failed:
+        failed_after = None
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(loop.writer, "write_text", full)
+    run = object.__new__(loop._Run)
+    run._trainer, run._folder, run._writes = Failed, str(tmp_path), True
+    run._records_of = lambda *_: [f"f record {number}" for number in range(9)]
+    assert run._described_records(3).endswith("f record 7 and 1 more)")
+
+    def unreadable(*_):
+        raise tf.errors.DataLossError(None, None, "f:\ncorrupted record")
+
+    run._records_of = unreadable
+    assert run._described_records(3) == " (its records could not be read: f: corrupted record)"
+
+
+def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):  # noqa: F811
+    with pytest.raises(
+        InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
+    ):
+        run_pretraining(
+            settings(data, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
+        )
+    assert latest.find(str(tmp_path)).step == 0

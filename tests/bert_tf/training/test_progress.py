@@ -1,0 +1,229 @@
+import io
+import itertools
+import json
+import logging
+import sys
+import types
+
+import numpy as np
+import orbit
+import pytest
+import tensorflow as tf
+
+from bert_tf.core import log_lines, progress_bar
+from bert_tf.pretraining import objective
+from bert_tf.tasks.classification import classification_task
+from bert_tf.training import loop, metrics, metrics_file, progress
+from bert_tf.training.metrics import Metric
+from bert_tf.training.trainer import Trainer
+
+RESULTS = {
+    "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
+    "next_sentence_accuracy": 0.71, "gradient_norm": 1.31, "masked_lm_perplexity": 411.6, "learning_rate": 1e-4,
+    "sequences_per_second": 512.2, "tokens_per_second": 41234.0, "model_flop_utilization": 0.312,
+    "peak_flops": 1.5e11,
+}  # fmt: skip
+
+
+def test_the_line_is_short_and_in_a_readers_order():
+    assert progress.describe(RESULTS, objective.METRICS) == (
+        "mlm loss 6.02 acc 0.123 ppl 412 | nsp acc 0.710 | lr 1e-4 | grad 1.31 | 512 seq/s 41.2k tok/s | mfu 31%"
+    )
+
+
+def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
+    values = {"accuracy": 0.5, "f1": 0.25, "loss": 1.5}
+    assert progress.describe(values, classification_task.METRICS) == "loss 1.5 acc 0.500 | f1 0.25"
+    assert progress.describe(values) == "accuracy 0.5 f1 0.25 loss 1.5"
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        ({"learning_rate": 0.000204}, "lr 2.04e-4"),
+        ({"learning_rate": 0.0}, "lr 0"),
+        ({"masked_lm_perplexity": 30522.0}, "ppl 30.5k"),
+        ({"model_flop_utilization": 0.0123}, "mfu 1.2%"),
+        ({"masked_lm_loss": float("nan"), "masked_lm_perplexity": float("inf")}, "mlm loss nan ppl inf"),
+        ({"tokens_per_second": 999_960.0}, "1.00M tok/s"),
+    ],
+)
+def test_figures_in_words(results, line):
+    assert progress.describe(results, objective.METRICS) == line
+
+
+def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    now[0] = 60.0  # of compilation
+    shown.end_compilation(0)
+    now[0] = 71.0
+    with caplog.at_level(logging.INFO):
+        shown.update(1000, RESULTS)
+    shown.close()
+    line = caplog.records[-1].message
+    assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
+
+
+def test_a_run_that_ends_within_ten_seconds_has_a_log_line_for_each_tenth(tmp_path, caplog, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(ticks) * 1e-6)
+    for last_step, every in ((7, 1), (30, 1), (100_000, 50)):
+        shown = progress.Progress(str(tmp_path), 0, last_step)
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            for step in range(every, last_step + 1, every):
+                shown.update(step, {"loss": 1.0})
+        shown.close()
+        steps = [int(message.split("/")[0].split()[-1]) for message in caplog.messages]
+        assert len(steps) == min(last_step, 10) and steps[-1] == last_step and len(set(steps)) == len(steps)
+
+
+def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (80, 24))
+    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    shown.show(1000, RESULTS)
+    shown.close()
+    line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert line.startswith("train 1000/1000000 ") and "mlm loss 6.02 acc 0.123" in line and len(line) <= 80
+    assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
+
+
+def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = progress_bar.ProgressBar("train", 10, "step")
+    bar.advance(1)
+    log_lines._BesideBars().write("saved ckpt-1\n")
+    bar.close()
+    before = terminal.getvalue().split("saved ckpt-1\n")[0]
+    assert before.endswith("\r") and not before.split("\r")[-2].strip(), "the bar was cleared"
+
+
+def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = progress.Progress(str(tmp_path), 0, 10)
+    now[0] = 9.0
+    assert not shown.is_due
+    now[0] = 10.5
+    assert shown.is_due
+    shown.show(1, {})
+    assert not shown.is_due
+
+
+@pytest.mark.parametrize("kept", [0, 1, 25, -1])
+def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
+    path = tmp_path / "metrics.jsonl"
+    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    whole = path.read_bytes()
+    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    path.write_bytes(whole + path.read_bytes()[len(whole) :][:kept])
+    metrics_file.record(str(tmp_path), "train", 3, {"loss": 3.0})
+    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [
+        (step, float(step)) for step in ((1, 2, 3) if kept == -1 else (1, 3))
+    ]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xfe\x00", b"[1, 2]", b'{"split": [], "step": 1}', b'{"split": "a", "step": "b"}']
+)
+def test_garbage_between_lines_is_skipped(tmp_path, garbage):
+    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(garbage + b"\n")
+    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
+    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [(1, 1.0), (2, 2.0)]
+
+
+def steps(entries, split):
+    return [(entry["step"], entry["loss"]) for entry in entries if entry["split"] == split]
+
+
+def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
+    for step, loss in [(50, 9.0), (100, 8.0), (150, 7.0), (200, 6.0)]:
+        metrics_file.record(str(tmp_path), "train", step, {"loss": loss})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.5})
+    # resumed at 100, with longer loops
+    metrics_file.record(str(tmp_path), "start", 100, {})
+    metrics_file.record(str(tmp_path), "eval", 100, {"loss": 8.25})
+    metrics_file.record(str(tmp_path), "train", 180, {"loss": 6.5})
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME)
+    assert steps(entries, "train") == [(50, 9.0), (100, 8.0), (180, 6.5)]
+    assert steps(entries, "eval") == [(100, 8.25)]
+
+
+def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(tmp_path):
+    metrics_file.record(str(tmp_path), "eval", 300, {"loss": 3.0})
+    other = metrics_file.EVALUATOR_METRICS_NAME
+    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
+    with open(tmp_path / other, "a") as file:
+        file.write('{"split": "eval", "step": 40')
+    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME, other, "missing.jsonl")
+    assert steps(entries, "eval") == [(200, 4.0), (300, 3.0)]
+    lines = (tmp_path / metrics_file.METRICS_NAME).read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [300], "each process has its own file"
+
+
+def derived(**values):
+    return metrics.add_derived({name: tf.constant(value) for name, value in values.items()}, objective.METRICS)
+
+
+@pytest.mark.parametrize("loss", [0.0, 3.5, 87.9])
+def test_perplexity_is_the_exponential_of_the_mean(loss):
+    values = derived(masked_lm_loss=loss, masked_lm_accuracy=0.5)
+    np.testing.assert_allclose(values["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
+
+
+def test_perplexity_never_overflows_and_shows_what_is_no_number():
+    assert np.isfinite(derived(masked_lm_loss=1e6)["masked_lm_perplexity"])
+    assert np.isnan(derived(masked_lm_loss=np.nan)["masked_lm_perplexity"])
+
+
+def test_the_total_is_of_the_terms_that_are_there():
+    assert float(derived(masked_lm_loss=6.0, next_sentence_loss=0.5, gradient_norm=1.0)["loss"]) == 6.5
+    assert float(derived(masked_lm_loss=6.0)["loss"]) == 6.0
+    assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
+
+
+@pytest.mark.parametrize("declared", [objective.METRICS, classification_task.METRICS])
+def test_declared_metrics_have_names_and_tags_of_their_own(declared):
+    every = [*declared, *metrics.TRAINING]
+    assert len({metric.name for metric in every}) == len({metric.tag or metric.name for metric in every}) == len(every)
+    assert all(metric.group for metric in every if metric.short_name)
+
+
+def test_a_task_of_its_own_needs_nothing_but_its_declaration():
+    declared = (
+        Metric("span_loss", "loss", "span"),
+        Metric("span_double", "twice", "span", derived_from=("span_loss",), derive=lambda losses: 2 * losses[0]),
+    )
+    values = {name: float(value) for name, value in metrics.add_derived({"span_loss": 1.5}, declared).items()}
+    assert progress.describe(values | {"learning_rate": 1e-4}, declared) == "loss 1.5 twice 3 | lr 1e-4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"), [(tf.distribute.OneDeviceStrategy, 2), (tf.distribute.MultiWorkerMirroredStrategy, 0)]
+)
+def test_progress_between_parts_is_never_asked_of_one_of_several_workers(monkeypatch, kind, shown):
+    trainer, calls = object.__new__(Trainer), []
+    trainer.strategy, trainer.throughput = object.__new__(kind), types.SimpleNamespace(start=lambda: None)
+    trainer._failed_step = tf.Variable(0)
+    trainer.must_stop, trainer.between_parts = (lambda: False), (lambda: calls.append(1))
+    monkeypatch.setattr(orbit.StandardTrainer, "create_train_loop_fn", lambda self: lambda iterator, steps: None)
+    trainer.create_train_loop_fn()(None, tf.constant(4))
+    assert len(calls) == shown
+
+
+@pytest.mark.parametrize(("losses", "is_doubted"), [((0.7, 3, 18_500), True), ((0.05, 0.9), False), ((9, 7), False)])
+def test_a_loss_that_has_grown_is_doubted(tmp_path, caplog, losses, is_doubted):
+    for step, loss in enumerate(losses, 1):
+        metrics_file.record(str(tmp_path), "train", step, {"loss": loss})
+    loop._warn_if_diverged(str(tmp_path))
+    assert ("training has diverged: the loss was 0.7 at step 1 and is 1.85e+04 at step 3; lower --learning_rate"
+            in caplog.text) == is_doubted  # fmt: skip

@@ -1,0 +1,332 @@
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import Terminated, parse
+from bert_tf.core.errors import InputError
+from bert_tf.jobs.run_local import LocalRunner
+from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.runs import latest, run_folder
+from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
+from bert_tf.training import loop
+from bert_tf.training.interruption import Interruption
+from bert_tf.training.optimization import AdamWeightDecay, Lamb
+from bert_tf.training.trainer import make_optimizer
+from data_gen.generator import create_pretraining_data
+from data_gen.settings import GeneratorSettings
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, corpus_file, vocab_file):
+    """A folder with `data.tfrecord` (32 tokens a row) and `longer.tfrecord` (48), and a configuration."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, length in (("data", 32), ("longer", 48)):
+        generator = GeneratorSettings(
+            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=vocab_file,
+            max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
+        )  # fmt: skip
+        with LocalRunner(1) as runner:
+            create_pretraining_data(generator, runner)
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, type_vocab_size=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text(config.to_json_string())
+    return folder
+
+
+def settings(data, output_dir, *more: str) -> PretrainingSettings:
+    return parse(
+        PretrainingSettings,
+        [
+            f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord",
+            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
+            "--train_batch_size=8", "--num_train_steps=6", "--num_warmup_steps=2", "--learning_rate=1e-3",
+            "--save_checkpoints_steps=3", *more,
+        ],
+    )  # fmt: skip
+
+
+def weights(output_dir, step: int) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(f"{output_dir}/ckpt-{step}")
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith(("model/", "optimizer/"))]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def losses(output_dir) -> list[float]:
+    with open(os.path.join(output_dir, "metrics.jsonl")) as file:
+        return [entry["loss"] for entry in map(json.loads, file) if entry["split"] == "train"]
+
+
+@pytest.mark.parametrize(
+    ("num_train_steps", "most", "off_tpu", "on_tpu"),
+    [(6, 1000, 1, 1), (50, 1000, 2, 2), (150, 1000, 7, 7), (150, 3, 3, 3), (10**6, 1000, 50, 1000)],
+)
+def test_a_short_run_is_divided_into_enough_loops_for_a_curve(num_train_steps, most, off_tpu, on_tpu):
+    given = types.SimpleNamespace(iterations_per_loop=most, save_checkpoints_steps=1000)
+    for kind, steps in ((tf.distribute.OneDeviceStrategy, off_tpu), (tf.distribute.TPUStrategy, on_tpu)):
+        assert loop._steps_per_loop(given, num_train_steps, object.__new__(kind)) == steps
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory):
+    """A run of six steps, evaluated."""
+    folder = tmp_path_factory.mktemp("finished")
+    metrics = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
+    return folder, metrics
+
+
+@pytest.mark.slow
+def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
+    """It then resumes and is evaluated without both."""
+    convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
+    start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
+             "--num_warmup_steps=0"]  # fmt: skip
+    run_pretraining(settings(data, tmp_path / "second", *start))
+    old, new = weights(finished[0], 6), weights(tmp_path / "second", 0)
+    for name in old:
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(new[name], old[name])
+    with pytest.raises(InputError, match=r"bert/encoder/layer_0/intermediate/dense/\w+\) has shape"):
+        other = dataclasses.replace(BertConfig.from_json_file(f"{data}/config.json"), intermediate_size=64)
+        (tmp_path / "other.json").write_text(other.to_json_string())
+        run_pretraining(settings(data, tmp_path / "third", *start, f"--bert_config_file={tmp_path}/other.json"))
+    assert not (tmp_path / "third").exists()
+    shutil.rmtree(tmp_path / "tf1")
+    assert run_pretraining(settings(data, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
+    assert latest.find(str(tmp_path / "second")).step == 2
+    run_pretraining(settings(data, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
+
+
+def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
+    model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
+    model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
+    tf.train.Checkpoint(model=model).write(f"{tmp_path}/damaged")
+    with pytest.raises(InputError, match="masked_lm/transform/kernel has infinite values or NaN"):
+        run_pretraining(settings(data, tmp_path / "second", f"--init_checkpoint={tmp_path}/damaged"))
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
+    folder, metrics = finished
+    assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
+    results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
+    assert results["global_step"] == "6" and float(results["masked_lm_loss"]) == metrics["masked_lm_loss"]
+    np.testing.assert_allclose(metrics["loss"], metrics["masked_lm_loss"] + metrics["next_sentence_loss"], rtol=1e-6)
+    assert any(name.startswith("events.out") for name in os.listdir(folder / "train"))
+
+
+def test_a_finished_run_trains_no_further(data, finished):
+    before = weights(finished[0], 6)
+    run_pretraining(settings(data, finished[0]))
+    for name, value in weights(finished[0], 6).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
+    try:
+        run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
+        assert keras.mixed_precision.global_policy().compute_dtype == dtype
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    saved = weights(tmp_path, 6)
+    assert all(v.dtype == np.float32 for n, v in saved.items() if n.startswith("model/"))
+    first, last = weights(tmp_path, 0), saved
+    name = "model/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
+    assert np.isfinite(last[name]).all() and np.abs(first[name] - last[name]).max() > 1e-5
+    assert all(np.isfinite(losses(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--learning_rate=2e-3", "other flags .*learning_rate was 0.001, is 0.002"),
+        ("--adam_bias_correction", "other flags .*adam_bias_correction was False, is True"),
+        ("--nouse_next_sentence_label", "another data .*use_next_sentence_label was True, is False"),
+        ("--train_batch_size=4", "other flags .*train_batch_size was 8, is 4"),
+        ("--optimizer=lamb", "other flags .*optimizer was 'adamw', is 'lamb'"),
+        ("--dtype=bfloat16", "other flags .*dtype was 'float32', is 'bfloat16'"),
+        ("--random_seed=1", "other flags .*random_seed was 12345, is 1"),
+        ("--num_schedule_steps=9", "other flags .*num_schedule_steps was 6, is 9"),
+        ("--num_warmup_steps=3", "other flags .*num_warmup_steps was 2, is 3"),
+        ("--max_seq_length=48 --input_file={data}/longer.tfrecord", "another data .*max_seq_length was 32, is 48"),
+        ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, change, message):
+    before = sorted(os.listdir(finished[0]))
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, finished[0], *change.format(data=data).split()))
+    assert sorted(os.listdir(finished[0])) == before
+
+
+def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, finished, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    free = (
+        "--save_checkpoints_steps=5", "--iterations_per_loop=2", "--distribution_strategy=one_device",
+        "--skip_non_finite_steps", "--gradient_accumulation_steps=2", "--eval_batch_size=4",
+        f"--eval_input_file={data}/data.tfrecord",
+    )  # fmt: skip
+    run_pretraining(settings(data, folder, *free))
+    shutil.copytree(data, tmp_path / "moved")
+    run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
+
+
+def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, finished, tmp_path, monkeypatch):
+    folder, seen = tmp_path / "run", []
+    shutil.copytree(finished[0], folder)
+    for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
+        path.unlink()
+    assert not [name for name in weights(folder, 0) if name.startswith("optimizer/")]
+    show = loop.Progress.show
+    monkeypatch.setattr(loop.Progress, "is_due", True)
+    monkeypatch.setattr(loop.Progress, "show", lambda self, step, values: (seen.append(step), show(self, step, values)))
+    run_pretraining(settings(data, folder))
+    assert losses(folder)[-6:] == pytest.approx(losses(finished[0]), rel=1e-4)
+    assert seen[0] == 1 and {3, 6} < set(seen), "progress appears inside of loops too"
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_an_uninterrupted_one(
+    data, finished, tmp_path, caplog
+):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    path = folder / "ckpt-6.data-00000-of-00001"
+    damaged = path.read_bytes()[:-5]
+    path.write_bytes(damaged)
+    metrics = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    assert "evaluated on training data at step 3" in caplog.text and metrics["loss"] != finished[1]["loss"]
+    run_pretraining(settings(data, folder))
+    assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
+    assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged
+    got, expected = weights(folder, 6), weights(finished[0], 6)
+    assert got.keys() == expected.keys()
+    for name, value in got.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
+
+
+def test_two_runs_do_not_train_in_one_folder_at_once(data, finished, tmp_path):
+    with run_folder.Lock(str(finished[0])):
+        with pytest.raises(InputError, match="another run is training there"):
+            run_pretraining(settings(data, finished[0]))
+        run_pretraining(settings(data, finished[0], "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    new = str(tmp_path / "new")
+    with run_folder.Lock(new) as first, run_folder.Lock(new) as second:
+        first.make_folder()
+        with pytest.raises(InputError, match="another run is training there"):
+            second.make_folder()
+    shutil.copy(f"{finished[0]}/ckpt-6.index", new)
+    late = run_folder.Lock(str(tmp_path / "later"))
+    with late:
+        os.rename(new, tmp_path / "later")
+        with pytest.raises(InputError, match="another run has just trained there; start again"):
+            late.make_folder()
+
+
+def bad_config(data, tmp_path, **changes) -> str:
+    entries = json.loads((data / "config.json").read_text()) | changes
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(entries))
+    return f"--bert_config_file={path}"
+
+
+def test_another_model_in_the_folder_is_refused_for_training_and_evaluation(data, finished, tmp_path):
+    flag = bad_config(data, tmp_path, intermediate_size=64)
+    for more in ((), ("--nodo_train", "--do_eval")):
+        with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
+            run_pretraining(settings(data, finished[0], flag, *more))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 100}, "vocab_size=100 is smaller than the vocabulary"),
+        ({"hidden_sise": 16}, "unknown key 'hidden_sise'"),
+        ({"num_attention_heads": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
+        ({"type_vocab_size": 1}, "pairs of texts need 2"),
+        ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, tmp_path / "out", bad_config(data, tmp_path, **changes)))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--input_file=nothing-*.tfrecord", "glob matches no file"),
+        ("--bert_config_file=nothing.json", "nothing.json: no such file"),
+        ("--init_checkpoint=nothing", "nothing: no such checkpoint"),
+        ("--max_seq_length=64", "input_ids has 32 values but --max_seq_length=64"),
+        (f"--train_batch_size={10**12}", "--train_batch_size=1000000000000 with --max_seq_length=32: the ids and one"),
+        ("--num_gpus=1", "TensorFlow finds 0 on this machine"),
+        ("--use_tpu", "cannot reach the TPU"),
+        ("--distribution_strategy=multi_worker_mirrored", "needs --worker_hosts="),
+    ],
+)
+def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_pretraining(settings(data, tmp_path / "out", more))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind", "corrects"),
+    [("--optimizer=adamw", AdamWeightDecay, False), ("--adam_bias_correction", AdamWeightDecay, True),
+     ("--optimizer=lamb", Lamb, False)],
+)  # fmt: skip
+def test_optimizers_by_flag(flag, kind, corrects):
+    made = make_optimizer(parse(DeviceSettings, [flag]), 0.1, 10, 0)
+    assert type(made) is kind and made.bias_correction is corrects
+
+
+@pytest.mark.slow
+def test_lamb_trains(data, tmp_path):
+    run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
+    first, last = weights(tmp_path, 0), weights(tmp_path, 3)
+    assert all(np.abs(last[name] - first[name]).max() > 0 for name in first if name.startswith("model/"))
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_after_the_work_has_last_looked_is_not_lost(number, raised):
+    # a shell's background job begins with SIGINT ignored, which an interruption respects
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(raised), Interruption():
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--use_tpu", "--distribution_strategy=mirrored"],
+        ["--use_tpu", "--tpu_name=a", "--master=b"],
+        ["--tpu_name=a"],
+        ["--tpu_zone=a"],
+        ["--gcp_project=a"],
+        ["--use_tpu", "--num_gpus=1"],
+        ["--distribution_strategy=tpu", "--num_gpus=1"],
+        ["--num_gpus=2"],
+        ["--random_seed=2147483648"],
+        ["--optimizer=lamb", "--adam_bias_correction"],
+    ],
+)
+def test_device_flags_that_contradict_each_other_are_refused(arguments):
+    with pytest.raises(InputError):
+        parse(DeviceSettings, arguments)
