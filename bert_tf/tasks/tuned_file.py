@@ -1,12 +1,15 @@
-"""The files of tuned thresholds; of the same checkpoint, one that a person has changed is kept beside a new one."""
+"""The files of tuned thresholds; one that a person has changed is kept beside a new one.
 
+A checksum in the file tells whether it was changed since it was written.
+"""
+
+import hashlib
 import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -14,8 +17,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.runs import run_record
 
-# Thresholds that are tuned again with other batches differ by less.
-_TOLERANCE = 1e-4
+_CHECKSUM = "checksum"
 _Tuned = TypeVar("_Tuned")
 
 
@@ -30,12 +32,13 @@ def write(folder: str, name: str, step: int | None, key: str, tuned: float | Map
       tuned: one threshold, or that of each label.
     """
     path = os.path.join(folder, name)
-    if tf.io.gfile.exists(path) and _is_changed(path, step, key, tuned):
+    if tf.io.gfile.exists(path) and _is_changed(path):
         names = (f"{path}.edited-{number}" for number in itertools.count())
         kept = next(each for each in names if not tf.io.gfile.exists(each))
         tf.io.gfile.copy(path, kept)
         logging.warning("%s: was changed since it was tuned; it is tuned again, and the changed one is %s", path, kept)
-    text = json.dumps({"step": step, key: tuned}, indent=2, ensure_ascii=False)
+    entries = {"step": step, key: tuned}
+    text = json.dumps(entries | {_CHECKSUM: _checksum(entries)}, indent=2, ensure_ascii=False)
     storage.write_text(path, text + "\n")
 
 
@@ -79,16 +82,16 @@ def was_asked_for(folder: str, flag: str) -> bool:
     return any(phase.settings.get(flag) for phase in phases)
 
 
-def _is_changed(path: str, step: int | None, key: str, tuned: Any) -> bool:
-    """Whether a file holds, for the same checkpoint, other thresholds than are tuned now."""
+def _checksum(entries: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _is_changed(path: str) -> bool:
+    """Whether a file is not as `write` wrote it."""
     with tf.io.gfile.GFile(path) as file:
         text = file.read()
     try:
-        known = json.loads(text)
-        if known["step"] != step:
-            return False
-        pair = [found if isinstance(found, Mapping) else {"": found} for found in (known[key], tuned)]
-        values = [[float(found[label]) for label in pair[1]] for found in pair]
-        return pair[0].keys() != pair[1].keys() or not np.allclose(*values, _TOLERANCE, _TOLERANCE)
-    except (ValueError, KeyError, TypeError):
+        entries = json.loads(text)
+        return entries.pop(_CHECKSUM) != _checksum(entries)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return True

@@ -31,3 +31,6 @@ def test_a_changed_file_is_kept_and_warned_of_and_no_other(write, name, tmp_path
         assert f"{name}: was changed since it was tuned" in caplog.text
         assert path.read_text() == tuned
         assert (tmp_path / f"{name}.edited-{number}").read_text() == edited
+    path.write_text(edited := tuned.replace("0.500001", "0.75"))
+    write(str(tmp_path), 0.25, 5)
+    assert (tmp_path / f"{name}.edited-{len(edits)}").read_text() == edited, "of another checkpoint too"
