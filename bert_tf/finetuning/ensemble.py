@@ -29,8 +29,6 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
 
-NAME = "ensemble.json"
-
 
 @dataclasses.dataclass(frozen=True)
 class Member:
@@ -98,7 +96,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 def _refuse_other(folder: str, members: Sequence[Member]) -> None:
     """Refuses a folder with the results of other models than these."""
-    path = os.path.join(folder, NAME)
+    path = os.path.join(folder, latest.ENSEMBLE_NAME)
     if not tf.io.gfile.exists(path):
         return
     try:
@@ -168,7 +166,7 @@ def _write(
     tf.io.gfile.makedirs(folder)
     paths = [run_folder.resolved_path(member.prefix) for member in members]
     entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
-    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_text(os.path.join(folder, latest.ENSEMBLE_NAME), json.dumps(entries, indent=2) + "\n")
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
         scores = task.scores(split, predictions)

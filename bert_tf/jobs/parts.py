@@ -207,7 +207,7 @@ def _make_parts(
     facts = {task: found for task in todo if (found := _finished_part(program, task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
-    with Progress(program.what, lines, "texts", compiles=True) as progress:
+    with Progress(program.what, lines, "lines", compiles=True) as progress:
         progress.start_at(lines - lines_left)
         for task, found in runner.map(functools.partial(write_part, program), left):
             if len(facts) == len(todo) - len(left):  # the first one

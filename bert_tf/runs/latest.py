@@ -11,6 +11,7 @@ from bert_tf.checkpoint_formats.tensor_bundle import VALUE, damage
 from bert_tf.core.errors import InputError
 from bert_tf.input.record_order import BEGINNING, Position
 
+ENSEMBLE_NAME = "ensemble.json"
 _INDEX = re.compile(r"^ckpt-(\d+)\.index$")
 _STEP = re.compile(r"-(\d+)$")
 
@@ -86,8 +87,15 @@ def check_there(folder: str) -> None:
     """
     if not tf.io.gfile.exists(folder):
         raise InputError(f"{folder}: no such folder; give a folder where training has saved a checkpoint")
-    if not prefixes(folder):
-        raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
+    if prefixes(folder):
+        return
+    ensemble = os.path.join(folder, ENSEMBLE_NAME)
+    if tf.io.gfile.exists(ensemble):
+        raise InputError(
+            f"{folder}: holds the results of an ensemble, which has no checkpoint of its own; give "
+            f"--ensemble_checkpoints with the checkpoints that {ensemble} names"
+        )
+    raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
 
 
 def step_of(prefix: str) -> int:
