@@ -9,7 +9,6 @@ from bert_tf.settings.pretraining import PretrainingSettings
 from bert_tf.settings.scoring import ScoringSettings
 
 __all__ = [
-    "OWN_DATA",
     "ConversionSettings",
     "DeviceSettings",
     "FeaturesSettings",

@@ -7,7 +7,6 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
-from bert_tf.settings import OWN_DATA
 from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example_sources import ExampleSource
@@ -17,7 +16,7 @@ from bert_tf.tasks.classification.multi_label import MULTI_LABEL
 from bert_tf.tasks.classification.own_data import own_task
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.records_task import records_task
-from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 
 
 def find_task(settings: ClassifierSettings, source: ExampleSource | None = None) -> ClassificationTask | JointTask:

@@ -17,13 +17,12 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.runs import run_record
-from bert_tf.settings import OWN_DATA
 from bert_tf.tasks.classification import class_checks, class_weights, glue
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score
 from bert_tf.tasks.classification.example_sources import ExampleSource, FileSource
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.tasks.classification.own_task import OwnTask
-from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
 # More different numbers than these are hardly classes.
