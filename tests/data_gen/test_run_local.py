@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 # Tasks are Python expressions, as workers can import no test: `runner.map(eval, ...)`.
 PID = "__import__('os').getpid()"
-FAIL = "(_ for _ in ()).throw(__import__('bert_tf.core.errors').errors.InputError('as asked'))"
+FAIL = "(_ for _ in ()).throw(__import__('bert_tf.core.errors', fromlist=['InputError']).InputError('as asked'))"
 
 
 class Gate:

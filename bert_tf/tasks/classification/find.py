@@ -16,7 +16,17 @@ from bert_tf.tasks.classification.multi_label import MULTI_LABEL
 from bert_tf.tasks.classification.own_data import own_task
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.records_task import records_task
-from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
+from bert_tf.tasks.classification.settings import (
+    IN_MEMORY,
+    LABEL_SETS,
+    MEMORY,
+    OWN,
+    OWN_DATA,
+    RECORDS,
+    TFDS,
+    XNLI,
+    ClassifierSettings,
+)
 
 
 def find_task(settings: ClassifierSettings, source: ExampleSource | None = None) -> ClassificationTask | JointTask:
@@ -71,20 +81,20 @@ def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
     """
     known, remedy = description.of_run(settings), ""
     if in_memory:
-        readers = [settings.MEMORY]
+        readers = [MEMORY]
     elif settings.tfds_name:
-        readers = [settings.TFDS]
+        readers = [TFDS]
     elif settings.input_meta_data_path:
-        readers = [settings.RECORDS]
+        readers = [RECORDS]
     elif _spelled(settings.task_name) == OWN_DATA:
         has_sets = settings.multi_label or (known and known.kind == MULTI_LABEL)
-        readers = [settings.OWN] + [settings.LABEL_SETS] * bool(has_sets)
+        readers = [OWN] + [LABEL_SETS] * bool(has_sets)
     else:
         readers = [f"--task_name={settings.task_name}"]
         if known and not settings.do_train:
             remedy = ", or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
     names = map(_spelled, (settings.task_name, *settings.joint_task_names))
-    readers += [settings.XNLI] * (_spelled(xnli.NAME) in names)
+    readers += [XNLI] * (_spelled(xnli.NAME) in names)
     refuse_unread(settings, readers, remedy)
 
 

@@ -283,7 +283,8 @@ def test_the_generator_needs_its_input_unless_it_verifies(name):
 
 SCRIPT = """
 import dataclasses, os, signal, sys, time
-from bert_tf import checkpoints, command_line
+from bert_tf import checkpoints
+from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
@@ -322,7 +323,8 @@ command_line.run(Settings, main, "Says what it does.")
 # forks a child for each line of words, which then runs the script as its own; TensorFlow is imported once
 FORKS = """
 import gc, json, os, runpy, sys
-from bert_tf import checkpoints, command_line
+from bert_tf import checkpoints
+from bert_tf.core import command_line
 gc.freeze()
 for line in sys.stdin:
     child = os.fork()
@@ -363,7 +365,7 @@ def script(tmp_path_factory):
 @pytest.mark.parametrize("given", ["", "0"])
 def test_a_script_lets_tensorflow_load_no_second_keras_unless_the_user_decides(tmp_path, given):
     lines = SCRIPT.replace('print(f"done {settings.times}")', 'print(os.environ["TF_USE_LEGACY_KERAS"])')
-    lines = lines.replace("from bert_tf import checkpoints, command_line", "from bert_tf import command_line")
+    lines = lines.replace("from bert_tf import checkpoints\n", "")
     (tmp_path / "script.py").write_text(lines)
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     environment |= {"PYTHONPATH": str(pathlib.Path(command_line.__file__).parents[2])}

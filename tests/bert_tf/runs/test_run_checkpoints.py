@@ -236,7 +236,7 @@ def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, mo
     def fail(path, text):
         raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
 
-    monkeypatch.setattr(run_checkpoints.writer, "write_text", fail)
+    monkeypatch.setattr(run_checkpoints.storage, "write_text", fail)
     with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
         run_checkpoints.save(str(folder), checkpoint(9), 9)
     assert latest.find(str(folder)).step == 6

@@ -169,7 +169,7 @@ def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monke
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(loop.writer, "write_text", full)
+    monkeypatch.setattr(loop.storage, "write_text", full)
     run = object.__new__(loop._Run)
     run._trainer, run._folder, run._writes = Failed, str(tmp_path), True
     run._records_of = lambda *_: [f"f record {number}" for number in range(9)]
