@@ -25,9 +25,9 @@ _INTERVAL = 0.2  # seconds between two measurements of memory
 # seconds. Other work on the machine disturbs CPU time less.
 OURS_INSIDE = """
 import sys, time
-from bert_tf import command_line
+from bert_tf.core import command_line
+from bert_tf.jobs import run_local
 from data_gen import examples, generator, settings
-from jobs import run_local
 parsed = command_line.parse(settings.GeneratorSettings, sys.argv[1:])
 started = time.perf_counter(), time.process_time()
 with run_local.LocalRunner(parsed.num_workers, ["data_gen.token_blocks", "data_gen.examples"]) as runner:
