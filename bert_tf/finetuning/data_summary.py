@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.finetuning import prepared_run
 from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
@@ -30,7 +29,7 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
         name = evaluated if name == "dev" else name
         steps = ""
         if name == "train" and not settings.sweep:
-            steps = f", {prepared_run.num_train_steps(run):,} steps of {settings.train_batch_size}"
+            steps = f", {run.num_train_steps():,} steps of {settings.train_batch_size}"
         if split.lengths is None or not len(split):
             continue
         lost = lost_tokens(split, settings.max_seq_length)

@@ -106,8 +106,8 @@ def _evaluated_name(run: PreparedRun) -> str:
 
 def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     settings, strategy = run.settings, run.strategy
-    run_folder.check_model(settings.output_dir, prepared_run.model_facts(run))
-    workers.check_same_facts(strategy, prepared_run.same_on_workers(run))
+    run_folder.check_model(settings.output_dir, run.model_facts())
+    workers.check_same_facts(strategy, run.same_on_workers())
     keras.utils.set_random_seed(settings.weights_seed)
     with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
@@ -153,16 +153,14 @@ def _check_batches(run: PreparedRun) -> None:
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
         # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
-        memory.require_batch_memory(run.config, settings, replicas, prepared_run.smallest_share(run))
-        prepared_run.num_train_steps(run)
+        memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
+        run.num_train_steps()
 
 
 def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     """Trains the trials of a sweep, each like a run of its own, on data that is read and encoded once."""
     settings = run.settings
-    trials = Sweep(
-        settings, run.task, lambda: sweep.facts_of(settings, prepared_run.phase(run, 1), run.task), run.strategy
-    )
+    trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, run.phase(1), run.task), run.strategy)
     for trial in trials.pending():
         _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
         if settings.do_predict:
@@ -186,9 +184,9 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
     """Trains; `dev_outputs` gets those of the newest evaluation and of the best one, which may be needed again."""
     settings, strategy = run.settings, run.strategy
-    num_train_steps = prepared_run.num_train_steps(run)
+    num_train_steps = run.num_train_steps()
     prepared_run.warn_of_few_steps(settings, num_train_steps)
-    phase = prepared_run.phase(run, num_train_steps)
+    phase = run.phase(num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
         order = output_order(starts_from, run.task, objective.model.head_name)
         with strategy.scope():
@@ -204,7 +202,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         if found.prefix:
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
     run = _with_activations(run, objective.model)
-    plan = prepared_run.training_plan(run, num_train_steps)
+    plan = run.training_plan(num_train_steps)
     rows = (
         (plan.shape.rows * run.train_parts, plan.shape.width)
         if plan.shape
@@ -232,8 +230,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
 
     def records_of(step: int, position: Position) -> list[str]:
         position = position if step > found.step + 1 else start
-        ids = plan.ids.reshape(num_train_steps, -1)[prepared_run.batches_before(run, position)]
-        return prepared_run.example_names(run, "train", ids)
+        ids = plan.ids.reshape(num_train_steps, -1)[run.batches_before(position)]
+        return run.example_names("train", ids)
 
     def evaluate() -> None:
         step = int(trainer.global_step.numpy())
@@ -266,16 +264,11 @@ def _make_trainer(
     run: PreparedRun, objective: FineTuningObjective, plan: RowPlan, start: Position, num_train_steps: int
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
-    make_batches = prepared_run.batches(
-        run,
-        "train",
-        plan,
-        settings.gradient_accumulation_steps * run.train_parts,
-        prepared_run.batches_before(run, start),
-    )
-    flops_per_row = prepared_run.flops_per_row(run, plan)
+    micro_batches = settings.gradient_accumulation_steps * run.train_parts
+    make_batches = run.batches("train", plan, micro_batches, run.batches_before(start))
+    flops_per_row = run.flops_per_row(plan)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
-    num_warmup_steps = prepared_run.num_warmup_steps(settings, num_train_steps)
+    num_warmup_steps = run.num_warmup_steps(num_train_steps)
     with strategy.scope():
         return Trainer(
             objective,
@@ -296,21 +289,21 @@ def _write_description(run: PreparedRun) -> None:
     settings, folder = run.settings, run.settings.output_dir
     storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
     checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
-    description.write(folder, prepared_run.described(run))
+    description.write(folder, run.described())
 
 
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int, name: str = ""
 ) -> tuple[np.ndarray, float]:
     """Returns the predictions and the loss of a split, whose progress is shown by its name or another one."""
-    plan, parts = prepared_run.evaluation_plan(run, split, batch_size), run.parts(batch_size)
+    plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
         objective,
         run.task,
         run.strategy,
-        prepared_run.batches(run, split, plan, parts),
+        run.batches(split, plan, parts),
         len(run.splits[split]),
         parts,
         f"predicting {name or split}",

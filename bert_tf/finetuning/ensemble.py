@@ -123,7 +123,7 @@ def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: t
 def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:
     """Returns a model's configuration; refuses a model that is of another kind or reads other rows than the first."""
     config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
-    expected = prepared_run.model_facts(dataclasses.replace(run, config=config))
+    expected = dataclasses.replace(run, config=config).model_facts()
     for phase in run_record.read_phases(member.folder)[-1:]:
         if different := run_folder.differences(phase.model, expected):
             other = "with the flags of this command" if member == first else f"in {first.folder}"
@@ -152,7 +152,7 @@ def _predictions(
     found = {}
     for split in splits:
         size = run.settings.eval_batch_size if split == "dev" else run.settings.predict_batch_size
-        make_batches = prepared_run.batches(run, split, prepared_run.evaluation_plan(run, split, size))
+        make_batches = run.batches(split, run.evaluation_plan(split, size))
         count, what = len(run.splits[split]), f"predicting {evaluated if split == 'dev' else split}"
         found[split], _ = evaluate_rows(objective, run.task, run.strategy, make_batches, count, what=what)
     return found

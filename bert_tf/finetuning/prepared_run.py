@@ -91,6 +91,135 @@ class PreparedRun:
         while self.caches:
             self.caches.pop()()
 
+    def num_train_units(self) -> int:
+        """Returns how many rows, or examples whose rows stay together, an epoch has; a batch is counted in them."""
+        group_sizes = self.task.group_sizes(self.splits["train"])
+        return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
+
+    def smallest_share(self) -> tuple[int, int]:
+        """Returns the fewest rows that a micro-batch of training can have, and the length of the shortest."""
+        settings, split = self.settings, self.splits["train"]
+        units = settings.train_batch_size // self.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
+        group_sizes = self.task.group_sizes(split)
+        rows = units if group_sizes is None else units * int(group_sizes.min())
+        return rows, int(split.lengths.min()) if self.packed_for else settings.max_seq_length
+
+    def num_train_steps(self) -> int:
+        """Returns the number of steps of training.
+
+        Raises:
+          InputError: it is 0.
+        """
+        settings, rows = self.settings, self.num_train_units()
+        # a product of floats may be just below a whole number
+        steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
+        if steps < 1:
+            raise InputError(
+                f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "
+                f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
+            )
+        return steps
+
+    def num_warmup_steps(self, num_train_steps: int) -> int:
+        """Returns the number of steps of linear warm-up."""
+        return int(num_train_steps * self.settings.warmup_proportion)
+
+    def training_plan(self, num_train_steps: int) -> RowPlan:
+        """Plans the whole run, also where it resumes, so that a resumed run has the same packed rows."""
+        settings = self.settings
+        return plan_training(
+            self.splits["train"].lengths,
+            batch_size=settings.train_batch_size,
+            num_batches=num_train_steps,
+            shares=self.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * self.train_parts,
+            seed=settings.order_seed,
+            packed_for=self.packed_for,
+            group_sizes=self.task.group_sizes(self.splits["train"]),
+        )
+
+    def evaluation_plan(self, split: str, batch_size: int) -> RowPlan:
+        """Plans one pass over a split, in batches with at most the tokens of `batch_size` padded rows."""
+        return plan_evaluation(
+            self.splits[split].lengths,
+            batch_size=batch_size,
+            max_seq_length=self.settings.max_seq_length,
+            shares=self.strategy.num_replicas_in_sync * self.parts(batch_size),
+            packed_for=self.packed_for,
+            group_sizes=self.task.group_sizes(self.splits[split]),
+        )
+
+    def flops_per_row(self, plan: RowPlan) -> float:
+        """Computes the model FLOPs of training on a row of the encoder, which may be packed."""
+        settings, config = self.settings, self.config
+        length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
+        of_encoder = self.task.training_flops(config, length, examples)
+        of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
+        if not settings.bilstm_head:
+            return of_encoder
+        # It reads rows one by one, however many of them share a row of the encoder.
+        rows = plan.ids.shape[1] / plan.shape.rows if plan.shape else 1
+        return of_encoder + rows * flops.bilstm_flops(config, int(self.splits["train"].lengths.max()))
+
+    def batches_before(self, position: Position) -> int:
+        """Returns how many batches of training come before a position."""
+        units = position.epoch * self.num_train_units() + position.examples
+        return units // self.settings.train_batch_size
+
+    def batches(self, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
+        """Returns a function from an input context to the batches of a split."""
+
+        def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+            return row_batches(
+                self.splits[split],
+                self.task,
+                self.tokenizer,
+                plan,
+                max_seq_length=self.settings.max_seq_length,
+                shares=self.strategy.num_replicas_in_sync * micro_batches,
+                micro_batches=micro_batches,
+                start=start,
+                input_context=input_context,
+            )
+
+        return make_batches
+
+    def example_names(self, split: str, rows: np.ndarray) -> list[str]:
+        """Returns how messages name the examples of rows; entries that only fill a batch have none."""
+        task, known = self.task, self.splits[split]
+        numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
+        return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
+
+    def phase(self, num_train_steps: int) -> run_record.Phase:
+        """Returns what identifies a run of so many steps; see `run_record.Phase`."""
+        settings = self.settings
+        warmup = self.num_warmup_steps(num_train_steps)
+        return run_record.Phase(
+            settings=dataclasses.asdict(settings),
+            model=self.model_facts(),
+            data={
+                "train": self.task.fingerprint("train"),
+                "max_seq_length": settings.max_seq_length,
+                **self.task.data_facts(),
+            },
+            optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps)
+            | settings.training_facts,
+        )
+
+    def same_on_workers(self) -> dict:
+        """Returns what must be the same on all workers; paths may differ."""
+        prints = {split: self.task.fingerprint(split) for split in self.splits}
+        data = prints.pop("train", "")
+        return {"model": self.model_facts(), "data": data, "evaluation data": prints}
+
+    def model_facts(self) -> dict:
+        """Returns what identifies the model of a run; see `description.model_facts`."""
+        return description.model_facts(self.described(), self.config, self.tokenizer.vocabulary)
+
+    def described(self) -> description.TaskDescription:
+        """Returns what `task.json` keeps of a run."""
+        settings = self.settings
+        return description.describe(self.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)
+
 
 def prepare(
     settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, most_parts: int = 1
@@ -149,38 +278,6 @@ def with_trained_values(settings: FineTuningSettings) -> FineTuningSettings:
     return dataclasses.replace(settings, max_seq_length=length)
 
 
-def num_train_units(run: PreparedRun) -> int:
-    """Returns how many rows, or examples whose rows stay together, an epoch has; a batch is counted in them."""
-    group_sizes = run.task.group_sizes(run.splits["train"])
-    return len(run.splits["train"]) if group_sizes is None else len(group_sizes)
-
-
-def smallest_share(run: PreparedRun) -> tuple[int, int]:
-    """Returns the fewest rows that a micro-batch of training can have, and the length of the shortest."""
-    settings, split = run.settings, run.splits["train"]
-    units = settings.train_batch_size // run.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
-    group_sizes = run.task.group_sizes(split)
-    rows = units if group_sizes is None else units * int(group_sizes.min())
-    return rows, int(split.lengths.min()) if run.packed_for else settings.max_seq_length
-
-
-def num_train_steps(run: PreparedRun) -> int:
-    """Returns the number of steps of training.
-
-    Raises:
-      InputError: it is 0.
-    """
-    settings, rows = run.settings, num_train_units(run)
-    # a product of floats may be just below a whole number
-    steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
-    if steps < 1:
-        raise InputError(
-            f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "
-            f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
-        )
-    return steps
-
-
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:
     """Warns of a training that is too short for a new head to learn."""
     if num_train_steps < _FEW_STEPS:
@@ -189,113 +286,3 @@ def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> Non
             "in fewer than %d; give more epochs or smaller batches",
             num_train_steps, settings.num_train_epochs, settings.train_batch_size, _FEW_STEPS,
         )  # fmt: skip
-
-
-def num_warmup_steps(settings: FineTuningSettings, num_train_steps: int) -> int:
-    """Returns the number of steps of linear warm-up."""
-    return int(num_train_steps * settings.warmup_proportion)
-
-
-def training_plan(run: PreparedRun, num_train_steps: int) -> RowPlan:
-    """Plans the whole run, also where it resumes, so that a resumed run has the same packed rows."""
-    settings = run.settings
-    return plan_training(
-        run.splits["train"].lengths,
-        batch_size=settings.train_batch_size,
-        num_batches=num_train_steps,
-        shares=run.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * run.train_parts,
-        seed=settings.order_seed,
-        packed_for=run.packed_for,
-        group_sizes=run.task.group_sizes(run.splits["train"]),
-    )
-
-
-def evaluation_plan(run: PreparedRun, split: str, batch_size: int) -> RowPlan:
-    """Plans one pass over a split, in batches with at most the tokens of `batch_size` padded rows."""
-    return plan_evaluation(
-        run.splits[split].lengths,
-        batch_size=batch_size,
-        max_seq_length=run.settings.max_seq_length,
-        shares=run.strategy.num_replicas_in_sync * run.parts(batch_size),
-        packed_for=run.packed_for,
-        group_sizes=run.task.group_sizes(run.splits[split]),
-    )
-
-
-def flops_per_row(run: PreparedRun, plan: RowPlan) -> float:
-    """Computes the model FLOPs of training on a row of the encoder, which may be packed."""
-    settings, config = run.settings, run.config
-    length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
-    of_encoder = run.task.training_flops(config, length, examples)
-    of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
-    if not settings.bilstm_head:
-        return of_encoder
-    # It reads rows one by one, however many of them share a row of the encoder.
-    rows = plan.ids.shape[1] / plan.shape.rows if plan.shape else 1
-    return of_encoder + rows * flops.bilstm_flops(config, int(run.splits["train"].lengths.max()))
-
-
-def batches_before(run: PreparedRun, position: Position) -> int:
-    """Returns how many batches of training come before a position."""
-    units = position.epoch * num_train_units(run) + position.examples
-    return units // run.settings.train_batch_size
-
-
-def batches(run: PreparedRun, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
-    """Returns a function from an input context to the batches of a split."""
-
-    def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
-        return row_batches(
-            run.splits[split],
-            run.task,
-            run.tokenizer,
-            plan,
-            max_seq_length=run.settings.max_seq_length,
-            shares=run.strategy.num_replicas_in_sync * micro_batches,
-            micro_batches=micro_batches,
-            start=start,
-            input_context=input_context,
-        )
-
-    return make_batches
-
-
-def example_names(run: PreparedRun, split: str, rows: np.ndarray) -> list[str]:
-    """Returns how messages name the examples of rows; entries that only fill a batch have none."""
-    task, known = run.task, run.splits[split]
-    numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
-    return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
-
-
-def phase(run: PreparedRun, num_train_steps: int) -> run_record.Phase:
-    """Returns what identifies a run of so many steps; see `run_record.Phase`."""
-    settings = run.settings
-    warmup = num_warmup_steps(settings, num_train_steps)
-    return run_record.Phase(
-        settings=dataclasses.asdict(settings),
-        model=model_facts(run),
-        data={
-            "train": run.task.fingerprint("train"),
-            "max_seq_length": settings.max_seq_length,
-            **run.task.data_facts(),
-        },
-        optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps) | settings.training_facts,
-    )
-
-
-def same_on_workers(run: PreparedRun) -> dict:
-    """Returns what must be the same on all workers; paths may differ."""
-    prints = {split: run.task.fingerprint(split) for split in run.splits}
-    data = prints.pop("train", "")
-    return {"model": model_facts(run), "data": data, "evaluation data": prints}
-
-
-def model_facts(run: PreparedRun) -> dict:
-    """Returns what identifies the model of a run; see `description.model_facts`."""
-    return description.model_facts(described(run), run.config, run.tokenizer.vocabulary)
-
-
-def described(run: PreparedRun) -> description.TaskDescription:
-    """Returns what `task.json` keeps of a run."""
-    settings = run.settings
-    return description.describe(run.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)

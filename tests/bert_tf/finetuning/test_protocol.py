@@ -283,11 +283,11 @@ def test_few_steps_are_warned_of(caplog, steps, warned):
 
 
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
-    plain = prepared_run.phase(prepared("out"), 12).optimizer
+    plain = prepared("out").phase(12).optimizer
     for flag, message in [
         ("--data_seed=3", "data_seed was None, is 3"),
         ("--model_seed=3", "model_seed was None, is 3"),
         ("--frozen_layers=1", "frozen_layers was 0, is 1"),
         ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was 1.0, is 0.9"),
     ]:
-        assert run_folder.differences(plain, prepared_run.phase(prepared("out", flag), 12).optimizer) == [message]
+        assert run_folder.differences(plain, prepared("out", flag).phase(12).optimizer) == [message]
