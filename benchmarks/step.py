@@ -96,7 +96,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
     import tensorflow as tf
 
     from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-    from bert_tf.training import gradients, optimization
+    from bert_tf.training import optimization
 
     model = BertPretrainer(model_config(shape))
     objective = PretrainingObjective(model)
@@ -108,7 +108,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
         seed = tf.stack([0, count.assign_add(1)])
         with tf.GradientTape() as tape:
             numerators = objective.numerators(batch, training=True, seed=seed)
-            loss = gradients.share_of_loss(numerators["loss"], objective.denominators(batch)["loss"])
+            loss = objective.loss(numerators["loss"], objective.denominators(batch)["loss"])
         variables = model.trainable_variables
         return optimization.clipped_update(optimizer, tape.gradient(loss, variables), variables), numerators
 

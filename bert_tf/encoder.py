@@ -3,7 +3,12 @@
 Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2; section 5.1 for
 attention in one direction.
 
-Letters: L layers, H hidden size; B batch, S sequence length, P positions that are read, N examples of a packed row.
+Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, P positions that are read, N examples
+of a packed row, Q positions that a layer computes.
+
+`PlainOperations` is the definition of what the layers compute. `BertEncoder` gives them other operations to train
+faster; `tests/bert_tf/modeling/test_fused_parity.py` holds those to the definition. So a new kind of attention begins
+here, with `BertEncoder(config, fused=False)`.
 
 Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site in the network.
 """
@@ -16,13 +21,13 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.attention import attention_bias
-from bert_tf.modeling.block import Block
-from bert_tf.modeling.dropout import dropout_seed
-from bert_tf.modeling.embeddings import Embeddings
-from bert_tf.modeling.layers import Dense
+from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
+from bert_tf.modeling.fused import FusedOperations
+from bert_tf.modeling.layers import Dense, LayerNorm, activation, initializer
 from bert_tf.modeling.precision import policy
 
+# Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.
+_HIDDEN_SCORE = -10000.0
 # What other projects call our inputs. An unknown name is ignored, since a batch also holds labels.
 _NAMES_ELSEWHERE = {
     "attention_mask": "input_mask",
@@ -30,6 +35,201 @@ _NAMES_ELSEWHERE = {
     "input_type_ids": "segment_ids",
     "input_word_ids": "input_ids",
 }
+
+
+class PlainOperations:
+    """What the layers compute with their weights, one operation after the other; TensorFlow derives the gradients.
+
+    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. A method takes
+    layers with their weights; float x of the compute dtype; `rate`, `seed` (int32 [2], None without dropout) and `site`
+    of its dropout.
+    """
+
+    def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
+        """Computes dropout(LayerNorm(x)), float [..., H]."""
+        return dropout(norm(x), rate, seed, site)
+
+    def attention(self, layer: "Attention", x, query_input, attention_bias, rate: float, seed, site: int):
+        """Computes softmax(Q K^T / sqrt(D) + bias) V for each head; see `Attention.call`."""
+
+        def heads(x):  # [B, S, H] to [B, A, S, D]
+            shape = static_or_dynamic_shape(x)
+            return tf.transpose(tf.reshape(x, [shape[0], shape[1], layer.num_heads, layer.head_size]), [0, 2, 1, 3])
+
+        query, key, value = heads(layer.query(query_input)), heads(layer.key(x)), heads(layer.value(x))
+        query *= tf.cast(layer.head_size**-0.5, query.dtype)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        # In float32 whatever the compute dtype.
+        probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
+        probabilities = dropout(probabilities, rate, seed, site)
+        context = tf.matmul(tf.cast(probabilities, value.dtype), value)
+        return tf.transpose(context, [0, 2, 1, 3])
+
+    def dense_activation(self, x, dense: Dense, hidden_act: str):
+        """Computes activation(x W + b)."""
+        return activation(hidden_act)(dense(x))
+
+    def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
+        """Computes LayerNorm(residual + dropout(x W + b)), where x is contexts [B, S, A, D] or float [B, S, 4H]."""
+        if x.shape.rank == 4:
+            x = tf.reshape(x, tf.shape(residual))
+        return norm(residual + dropout(dense(x), rate, seed, site))
+
+
+PLAIN, _FUSED = PlainOperations(), FusedOperations()
+
+
+class Embeddings(keras.layers.Layer):
+    """Sum of word, position and segment embeddings, normalized.
+
+    Paper: section 3, Figure 2.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
+        self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
+        self.layer_norm = LayerNorm(config.hidden_size)
+
+    def _table(self, name: str, rows: int) -> tf.Variable:
+        # The attribute that holds the weight has the same name, so a checkpoint has one path for it.
+        shape = [rows, self._config.hidden_size]
+        return self.add_weight(
+            name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
+        )
+
+    def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+        # A gather from the variable itself would make TensorFlow copy the table at each later read and assignment.
+        return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
+
+    def call(self, input_ids, segment_ids, position_ids=None, seed=None, operations=None):
+        """Embeds a batch.
+
+        Args:
+          input_ids: int32 [B, S].
+          segment_ids: int32 [B, S].
+          position_ids: int32 [B, S]; None counts from 0 in each row.
+          seed: int32 [2]; None without dropout.
+          operations: see `PlainOperations`; None for plain ones.
+
+        Returns:
+          float [B, S, H].
+        """
+        length = input_ids.shape[1] or tf.shape(input_ids)[1]
+        x = self._gather(self.word_embeddings, input_ids)  # [B, S, H]
+        if position_ids is None:
+            x += tf.cast(tf.convert_to_tensor(self.position_embeddings)[:length], x.dtype)
+        else:
+            x += self._gather(self.position_embeddings, position_ids)
+        x += self._gather(self.segment_embeddings, segment_ids)
+        # The first dropout of the network; the blocks number theirs from 1.
+        return (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
+
+
+class Attention(keras.layers.Layer):
+    """Multi-head self-attention up to the contexts.
+
+    `Block` applies `output_dense`, together with the dropout, the residual and the layer normalization.
+
+    Paper: section 3 ("Model Architecture").
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        hidden, self._rate = config.hidden_size, config.attention_probs_dropout_prob
+        self.num_heads, self.head_size = config.num_attention_heads, config.head_size
+        self.query = Dense(hidden, hidden, config)
+        self.key = Dense(hidden, hidden, config)
+        self.value = Dense(hidden, hidden, config)
+        self.output_dense = Dense(hidden, hidden, config)
+
+    def call(self, x, attention_bias, seed=None, site=0, query_input=None, operations=None):
+        """Computes the contexts.
+
+        Args:
+          x: float [B, S, H].
+          attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S].
+          seed: int32 [2]; None without dropout.
+          site: number of the dropout of the probabilities.
+          query_input: float [B, Q, H]: the positions whose contexts are wanted. The bias then has Q in place of its
+            first S. None is x.
+          operations: see `PlainOperations`; None for plain ones.
+
+        Returns:
+          The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
+        """
+        query_input = x if query_input is None else query_input
+        return (operations or PLAIN).attention(self, x, query_input, attention_bias, self._rate, seed, site)
+
+
+def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """Computes the bias of the scores that hides padding, tokens on the wrong side and other examples of a row.
+
+    Args:
+      input_mask: int32 [B, S].
+      directionality: see `BertConfig`.
+      sequence_ids: int32 [B, S], of packed rows.
+
+    Returns:
+      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction and packed rows.
+    """
+    # Not by tf.newaxis: TensorFlow's converter for small devices has no slice that adds two axes.
+    seen = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)  # [B, 1, 1, S]
+    if sequence_ids is not None:
+        same = sequence_ids[:, tf.newaxis, :, tf.newaxis] == sequence_ids[:, tf.newaxis, tf.newaxis, :]
+        seen *= tf.cast(same, tf.float32)  # [B, 1, S, S]
+    if directionality != "bidi":
+        length = tf.shape(input_mask)[1]
+        lower, upper = (-1, 0) if directionality == "ltr" else (0, -1)
+        seen *= tf.linalg.band_part(tf.ones([length, length]), lower, upper)  # [B, 1, S, S]
+    return (1.0 - seen) * _HIDDEN_SCORE
+
+
+class Block(keras.layers.Layer):
+    """One layer: attention and feed-forward, each followed by dropout, residual and layer normalization.
+
+    Paper: section 3 ("Model Architecture"); post-norm, as in the original.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self._config = config
+        self.attention = Attention(config)
+        self.attention_norm = LayerNorm(config.hidden_size)
+        self.intermediate = Dense(config.hidden_size, config.intermediate_size, config)
+        self.output_dense = Dense(config.intermediate_size, config.hidden_size, config)
+        self.output_norm = LayerNorm(config.hidden_size)
+
+    def call(self, x, attention_bias, seed=None, site=0, positions=None, operations=None):
+        """Computes the layer.
+
+        Args:
+          x: float [B, S, H].
+          attention_bias: float32 [B, 1 or A, 1 or S, S], added to the attention scores.
+          seed: int32 [2]; None without dropout.
+          site: number of the first of the three dropouts.
+          positions: int32 [B, Q]: the positions that are read; nothing else is computed. None reads all.
+          operations: see `PlainOperations`; None for plain ones.
+
+        Returns:
+          float [B, S, H] or [B, Q, H].
+        """
+        residual = x
+        if positions is not None:
+            residual = tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
+            if attention_bias.shape[2] != 1:
+                attention_bias = tf.gather(attention_bias, positions, axis=2, batch_dims=1)
+        operations = operations or PLAIN
+        rate, query_input = self._config.hidden_dropout_prob, None if positions is None else residual
+        context = self.attention(
+            x, attention_bias, seed=seed, site=site, query_input=query_input, operations=operations
+        )  # [B, S, A, D]
+        dense, norm = self.attention.output_dense, self.attention_norm
+        x = operations.residual_norm(context, residual, dense, norm, rate, seed, site + 1)
+        wide = operations.dense_activation(x, self.intermediate, self._config.hidden_act)  # [B, S, 4H]
+        return operations.residual_norm(wide, x, self.output_dense, self.output_norm, rate, seed, site + 2)
 
 
 @keras.utils.register_keras_serializable("bert_tf")
@@ -89,17 +289,18 @@ class BertEncoder(keras.Model):
             )
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
-        seed, fused = dropout_seed(training, seed), self.fused if training else self.fused_inference
+        seed = dropout_seed(training, seed)
+        operations = _FUSED if (self.fused if training else self.fused_inference) else PLAIN
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
         position_ids = inputs.get("position_ids")
-        x = embedding_output = self.embeddings(input_ids, segment_ids, position_ids, seed=seed, fused=fused)
+        x = embedding_output = self.embeddings(input_ids, segment_ids, position_ids, seed=seed, operations=operations)
         pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
         read = None if positions is None else tf.concat([pooled, positions], axis=1)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
             last = index == len(self.blocks) - 1
-            options = {"seed": seed, "site": 1 + 3 * index, "positions": read if last else None, "fused": fused}
-            layer = functools.partial(block, **options)
+            options = {"seed": seed, "site": 1 + 3 * index, "positions": read if last else None}
+            layer = functools.partial(block, operations=operations, **options)
             x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x, bias)
             encoder_outputs.append(x)
         examples = pooled.shape[1]

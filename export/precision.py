@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.modeling.embeddings import Embeddings
+from bert_tf.encoder import Embeddings
 from bert_tf.modeling.layers import Dense
 
 _MATRICES = {

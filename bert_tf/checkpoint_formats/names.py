@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
 )
 
 TASK_HEADS = ("head", "token_head", "span_head")
-# The BiLSTM under a task's head; see `modeling.bilstm_head`.
+# The BiLSTM under a task's head; see `modeling.bilstm`.
 BILSTM = "head/lstm/"
 # Heads of the other tasks of a joint training, which no later run reads.
 JOINT_HEADS = "head/joint"

@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling.bilstm_head import BiLstmHead
+from bert_tf.modeling.bilstm import BiLstmHead
 
 # What a head reads that takes activations of several layers instead of an output of the encoder; see `Task.head`.
 ACTIVATIONS = "activations"
@@ -132,7 +132,7 @@ def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf
 
 
 class FineTuningObjective:
-    """The loss and the metrics of a task; see `trainer.Objective`.
+    """The loss and the metrics of a task; see `gradients.Objective`.
 
     Args:
       model: maps a batch to `logits`.
@@ -146,6 +146,10 @@ class FineTuningObjective:
         self.model, self._task = model, task
         self.evaluation_step: Callable | None = None
         self.metrics = task.metrics
+
+    def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Divides the weighted loss by the weights, float32 []."""
+        return tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Sums the weights of a batch, float32 [], for the loss and for each metric."""

@@ -4,7 +4,7 @@ Paper: appendix A.2: a dropout of 0.1 on all layers.
 
 A mask is a function of a seed, a site (the number of the dropout in the network) and the place of each value. So the
 forward pass, the backward pass and a resumed run compute the same mask, and the plain operations of
-`bert_tf.modeling.attention` and `bert_tf.modeling.block` use the same masks as the fused ones.
+`bert_tf.encoder` use the same masks as the fused ones.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,6 @@ def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
     if seed is None:
         return tf.random.uniform([2], tf.int32.min, tf.int32.max, tf.int32)
     return seed
-
-
-def fused_dropout(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tensor]:
-    """Returns the rate and the seed for a fused operation, which needs a tensor: rate 0 where the seed is None."""
-    return (0.0, tf.zeros([2], tf.int32)) if seed is None else (rate, seed)
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor | int) -> tf.Tensor:

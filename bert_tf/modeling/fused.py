@@ -1,26 +1,103 @@
 """Fused operations of a training step: what stands between its matrix products, with gradients of their own.
 
+`FusedOperations` is what the encoder is given in place of its `PlainOperations`. Only this file and `compilation.py`
+beside it deal with speed; the model is complete without them.
+
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
 Letters: H hidden size, A heads, D = H / A; B batch, S sequence length, Q positions that are read, R rows, V vocabulary
 size.
 
-Each function computes what plain operations compute in `bert_tf.modeling.attention`, `block` and `embeddings`, with
-the same dropout masks. Operation by operation, memory would bound the speed: each one reads and writes all of its
-values. A compiled function reads its inputs once. It stores little for the backward pass, which computes the rest
-again. Sums, softmax and layer normalization are computed in float32 whatever the dtype.
+Each function computes what plain operations compute in `bert_tf.encoder`, with the same dropout masks. Operation by
+operation, memory would bound the speed: each one reads and writes all of its values. A compiled function reads its
+inputs once. It stores little for the backward pass, which computes the rest again. Sums, softmax and layer
+normalization are computed in float32 whatever the dtype.
 
 Every floating input gets its gradient. A new input must get one too: TensorFlow takes an input that a custom gradient
 captures, instead of taking it as an argument, for a constant, and would never train it.
 """
 
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bert_tf.modeling.compilation import compiled, compiled_with_gradient, inside_xla, optimization_barrier
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
-from bert_tf.modeling.layers import LAYER_NORM_EPSILON, activation, layer_norm
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, layer_norm
+
+
+class FusedOperations:
+    """The methods of `bert_tf.encoder.PlainOperations`, fused."""
+
+    def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
+        """Computes dropout(LayerNorm(x)), float [..., H]."""
+        gamma, beta = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
+        rate, seed = _rate_and_seed(rate, seed)
+        return norm_dropout(x, gamma, beta, seed, tf.constant(site), rate=rate)
+
+    def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
+        """Computes the contexts of all heads, float [B, S, A, D] or [B, Q, A, D]."""
+        # One large product is faster where TensorFlow runs it; XLA would pay for joining weights and gradients.
+        if inside_xla():
+            groups = [(query_input, [layer.query]), (x, [layer.key]), (x, [layer.value])]
+        elif query_input is x:
+            groups = [(x, [layer.query, layer.key, layer.value])]
+        else:
+            groups = [(query_input, [layer.query]), (x, [layer.key, layer.value])]
+        projected = [_project(*group, layer.num_heads) for group in groups]
+        rate, seed = _rate_and_seed(rate, seed)
+        return attention(projected, attention_bias, seed, tf.constant(site), rate=rate)
+
+    def dense_activation(self, x, dense: Dense, hidden_act: str):
+        """Computes activation(x W + b)."""
+        return biased_activation(_product_of(dense, x), tf.convert_to_tensor(dense.bias), name=hidden_act)
+
+    def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
+        """Computes LayerNorm(residual + dropout(x W + b)), where x is contexts [B, S, A, D] or float [B, S, 4H]."""
+        weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
+        rate, seed = _rate_and_seed(rate, seed)
+        return residual_norm(_product_of(dense, x), residual, *weights, seed, tf.constant(site), rate=rate)
+
+
+def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tensor]:
+    """Returns the rate and the seed for a function that needs a tensor: rate 0 where the seed is None."""
+    return (0.0, tf.zeros([2], tf.int32)) if seed is None else (rate, seed)
+
+
+def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
+    """Maps float [B, S, ...], whose last axes are the inputs of `dense`, to x W: float [B, S, outputs]."""
+    return _product(x, tf.reshape(dense.kernel, [*x.shape[2:], dense.kernel.shape[1]]))
+
+
+def _project(x: tf.Tensor, layers: Sequence[Dense], num_heads: int) -> tf.Tensor:
+    """Applies several affine maps to [B, S, H]: [B, S, layers, A, D]."""
+    parts = [len(layers), num_heads, x.shape[-1] // num_heads]
+    kernel = tf.concat([layer.kernel for layer in layers], axis=1)
+    bias = tf.concat([layer.bias for layer in layers], axis=0)
+    return _product(x, tf.reshape(kernel, [x.shape[-1], *parts])) + tf.cast(tf.reshape(bias, parts), x.dtype)
+
+
+def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Contracts all axes of x after the second with the first axes of a kernel.
+
+    Args:
+      x: float [B, S, ...].
+      kernel: float [..., outputs], whose first axes are the last ones of x.
+
+    Returns:
+      float [B, S, outputs].
+    """
+    axes = x.shape.rank - 2
+    if inside_xla():  # XLA chooses layouts that fit the next operation, if no reshape comes between
+        inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
+        return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
+    flat = math.prod(x.shape[2:])
+    if x.shape[:2].is_fully_defined():  # fewer operations to trace
+        shape = [*x.shape[:2], *kernel.shape[axes:]]
+    else:
+        shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
+    return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)
 
 
 @compiled_with_gradient

@@ -9,14 +9,12 @@ The constructors create the weights, so a model has all of them before its first
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.compilation import inside_xla
 
 LAYER_NORM_EPSILON = 1e-12
 
@@ -70,13 +68,6 @@ class Dense(keras.layers.Layer):
         """Maps float [..., inputs] to float [..., outputs]."""
         return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
 
-    def product(self, x):
-        """Maps float [B, S, ...], whose last axes have `inputs` values, to x W: float [B, S, outputs], without bias.
-
-        A fused operation adds the bias.
-        """
-        return product(x, tf.reshape(self.kernel, [*x.shape[2:], self.kernel.shape[1]]))
-
 
 class LayerNorm(keras.layers.Layer):
     """Layer normalization over the last axis, computed in float32."""
@@ -94,25 +85,3 @@ class LayerNorm(keras.layers.Layer):
 def rows(x: tf.Tensor) -> tf.Tensor:
     """Reshapes [B, S, H] to [N, H]: one large product, forward and backward, instead of B small ones."""
     return tf.reshape(x, [-1, x.shape[-1]])
-
-
-def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Contracts all axes of x after the second with the first axes of a kernel.
-
-    Args:
-      x: float [B, S, ...].
-      kernel: float [..., outputs], whose first axes are the last ones of x.
-
-    Returns:
-      float [B, S, outputs].
-    """
-    axes = x.shape.rank - 2
-    if inside_xla():  # XLA chooses layouts that fit the next operation, if no reshape comes between
-        inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
-        return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
-    flat = math.prod(x.shape[2:])
-    if x.shape[:2].is_fully_defined():  # fewer operations to trace
-        shape = [*x.shape[:2], *kernel.shape[axes:]]
-    else:
-        shape = tf.concat([tf.shape(x)[:2], kernel.shape[axes:]], 0)
-    return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)

@@ -92,13 +92,23 @@ def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
 
 
 class PretrainingObjective:
-    """The joint loss and its metrics, see `trainer.Objective`."""
+    """The joint loss and its metrics, see `gradients.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
         """Takes the model, and whether batches are sentence pairs with `next_sentence_labels`."""
         self.model = model
         self._next_sentence = next_sentence
         self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
+
+    def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Computes the joint loss, float32 [], from the sums that `numerators` and `denominators` return.
+
+        Paper: section 3.1 and appendix A.2.
+        """
+        mean = {name: tf.math.divide_no_nan(numerators[name], count) for name, count in denominators.items()}
+        if not self._next_sentence:
+            return mean["masked_lm_loss"]
+        return mean["masked_lm_loss"] + mean["next_sentence_loss"]
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Counts the predictions of a batch for each loss term and metric, float32 []."""

@@ -4,14 +4,48 @@ Paper: appendix A.2: one step is a batch of 256 rows, however many of them fit i
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import tensorflow as tf
+import tf_keras as keras
 
+from bert_tf.training import metrics
 from bert_tf.training.batch_parts import side_by_side, split
 
 Scalars = dict[str, tf.Tensor]
-# Maps a batch and a seed to the numerators of the loss terms and of the metrics, see `trainer.Objective`.
-Numerators = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, Scalars]]
+
+
+class Objective(Protocol):
+    """The task that a model is trained on.
+
+    Attributes:
+      model: the model.
+      metrics: declares all loss terms and metrics, and those that are derived from them.
+    """
+
+    model: keras.Model
+    metrics: tuple[metrics.Metric, ...]
+
+    def denominators(self, batch: Mapping) -> dict[str, dict[str, tf.Tensor]]:
+        """Computes what the numerators are divided by, without running the model.
+
+        Returns:
+          "loss" and "metrics": name to a denominator, float32 [], for each name that `numerators` returns.
+        """
+
+    def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
+        """Runs the model on a per-replica batch.
+
+        Returns:
+          "loss": name to a numerator, float32 [], for each term of the loss.
+          "metrics": the same for what is only measured.
+        """
+
+    def loss(self, numerators: Scalars, denominators: Scalars) -> tf.Tensor:
+        """Computes the loss, float32 [], the sum of the means of its terms.
+
+        The result is the loss of a batch, or the share of some rows in it where the denominators are those of all rows.
+        """
 
 
 def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -23,16 +57,8 @@ def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return dict(zip(values, tf.unstack(sums), strict=True))
 
 
-def share_of_loss(numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Divides the numerators by the denominators and adds up the terms.
-
-    The result is the loss of a batch, or the share of some rows in it where the denominators are those of all rows.
-    """
-    return tf.add_n([tf.math.divide_no_nan(numerators[name], whole) for name, whole in denominators.items()])
-
-
 def accumulate(
-    numerators: Numerators,
+    objective: Objective,
     names: Sequence[str],
     variables: list[tf.Variable],
     batch: Mapping[str, tf.Tensor],
@@ -50,7 +76,7 @@ def accumulate(
     replicas here, so XLA compiles the loop.
 
     Args:
-      numerators: computes them for a batch and a seed.
+      objective: model and loss.
       names: of all numerators.
       variables: the weights.
       batch: the per-replica batch, whose first dimension `micro_batches` times `parts` divides.
@@ -71,8 +97,8 @@ def accumulate(
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
-            terms = numerators(rows, drawn)
-            loss = scaled(share_of_loss(terms["loss"], denominators))
+            terms = objective.numerators(rows, training=True, seed=drawn)
+            loss = scaled(objective.loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
     # Outside of the compiled program, because XLA derives other seeds than TensorFlow does.

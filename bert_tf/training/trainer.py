@@ -5,7 +5,6 @@ Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import orbit
 import tensorflow as tf
@@ -15,6 +14,7 @@ from bert_tf.input.record_order import Position
 from bert_tf.jobs.progress import Progress
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import gradients, metrics, optimization
+from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
 # Training ends when more steps in a row than this are not finite.
@@ -24,34 +24,6 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 class Stopped(Exception):
     """Training was asked to stop, and did so between two steps."""
-
-
-class Objective(Protocol):
-    """The task that a model is trained on.
-
-    Attributes:
-      model: the model.
-      metrics: declares all loss terms and metrics, and those that are derived from them.
-    """
-
-    model: keras.Model
-    metrics: tuple[metrics.Metric, ...]
-
-    def denominators(self, batch: Mapping) -> dict[str, dict[str, tf.Tensor]]:
-        """Computes what the numerators are divided by, without running the model.
-
-        Returns:
-          "loss" and "metrics": name to a denominator, float32 [], for each name that `numerators` returns.
-        """
-
-    def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
-        """Runs the model on a per-replica batch.
-
-        Returns:
-          "loss": name to a numerator, float32 []. The loss is the sum of the terms, each of which is the sum of its
-            numerators over all replicas, divided by that of its denominators.
-          "metrics": the same for what is only measured.
-        """
 
 
 def make_optimizer(
@@ -243,7 +215,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         own = self.objective.denominators(batch)
         denominators = gradients.sums_over_replicas(own["loss"])
         derived, numerators = gradients.accumulate(
-            lambda rows, drawn: self.objective.numerators(rows, training=True, seed=drawn),
+            self.objective,
             self._measured_names,
             variables,
             batch,
@@ -254,7 +226,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
             compiled=self._compiles,
         )
-        loss = gradients.share_of_loss(numerators, denominators)
+        loss = self.objective.loss(numerators, denominators)
         # a weight that does not affect the loss has no gradient, such as a pooler without its task
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)

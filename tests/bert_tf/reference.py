@@ -9,7 +9,6 @@ from official.nlp.tasks import masked_lm
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.training.gradients import share_of_loss
 
 # Shapes to compare at: sizes that are no multiples of each other, one head, many layers and heads, long rows.
 CONFIG = BertConfig(
@@ -141,7 +140,7 @@ def outputs_and_gradients(
 
 def loss_of(objective, batch: dict, training: bool = False, seed=None) -> tf.Tensor:
     """The loss of a batch, float32 []."""
-    return share_of_loss(objective.numerators(batch, training, seed)["loss"], objective.denominators(batch)["loss"])
+    return objective.loss(objective.numerators(batch, training, seed)["loss"], objective.denominators(batch)["loss"])
 
 
 def means_of(objective, batch: dict, training: bool = False, seed=None) -> dict[str, tf.Tensor]:

@@ -7,7 +7,7 @@ from bert_tf.core.command_line import require, require_positive, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings.finetuning import FineTuningSettings
 
-# Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.tagging_heads` too.
+# Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.heads` too.
 FEATURE_LAYERS = (
     "embeddings",
     "second_to_last_hidden",

@@ -21,7 +21,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task
-from bert_tf.modeling.tagging_heads import FeatureTaggingHead, TaggingHead, layers_of
+from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence

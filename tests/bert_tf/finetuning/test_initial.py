@@ -17,7 +17,7 @@ from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.initial import check_initial, output_order
 from bert_tf.finetuning.model import FineTunedBert
-from bert_tf.modeling.tagging_heads import FeatureTaggingHead
+from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.find import find_task

@@ -38,8 +38,7 @@ def weights_by_layer(model):
 def accumulate(objective):
     terms = objective.denominators(BATCH)["loss"]
     return gradients.accumulate(
-        lambda rows, seed: objective.numerators(rows, training=True, seed=seed),
-        ("loss", "accuracy"), objective.model.trainable_variables, BATCH, tf.constant([0, 0]), terms,
+        objective, ("loss", "accuracy"), objective.model.trainable_variables, BATCH, tf.constant([0, 0]), terms,
     )[0]  # fmt: skip
 
 

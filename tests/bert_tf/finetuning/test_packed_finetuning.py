@@ -82,7 +82,7 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1
     @tf.function(autograph=False)
     def step():
         return gradients.accumulate(
-            lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
+            objective, names, list(variables.values()),
             batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches, parts=parts,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.modeling.bilstm_head import BiLstmHead
+from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import latest

@@ -9,9 +9,9 @@ import tf_keras as keras
 
 from bert_tf import encoder as encoder_module
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoder import BertEncoder, Block
 from bert_tf.modeling import compilation
-from bert_tf.modeling.block import Block
+from bert_tf.modeling.fused import FusedOperations
 from tests.bert_tf.reference import CONFIG
 
 ROWS, LENGTH, HEADS = 5, 20, CONFIG.num_attention_heads
@@ -87,15 +87,15 @@ def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkey
     x = tf.cast(x, block.compute_dtype)
     inputs = variables_by_path(block) | {"x": x, "bias": bias}
 
-    def output(fused):
-        y = block(x, bias, seed=SEED, site=1, positions=positions, fused=fused)
+    def output(operations):
+        y = block(x, bias, seed=SEED, site=1, positions=positions, operations=operations)
         assert y.shape == [ROWS, LENGTH if positions is None else 4, 48] and y.dtype == x.dtype
         return {"output": y}
 
-    plain = value_and_gradients(lambda: output(False), inputs)
+    plain = value_and_gradients(lambda: output(None), inputs)
     for size in (1, 1 << 62):  # compiled, and op by op
         monkeypatch.setattr(compilation, "_LARGE", size)
-        assert_close(value_and_gradients(lambda: output(True), inputs), plain, bound)
+        assert_close(value_and_gradients(lambda: output(FusedOperations()), inputs), plain, bound)
     without = tf.cast(block(x, bias, positions=positions), tf.float64)
     assert np.linalg.norm(plain["output"] - without) > 0.1 * np.linalg.norm(plain["output"]), "dropout"
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.modeling.lstm import BiLstm
-from bert_tf.modeling.tagging_heads import FEATURES, layers_of
+from bert_tf.modeling.bilstm import BiLstm
+from bert_tf.modeling.heads import FEATURES, layers_of
 from bert_tf.tasks.tagging.settings import FEATURE_LAYERS
 
 

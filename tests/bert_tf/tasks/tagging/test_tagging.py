@@ -159,7 +159,7 @@ def step_of(objective, task, tokenizer, split, packed, micro_batches=1):
     names = [name for names in denominators.values() for name in names]
     found, sums = tf.function(
         lambda: gradients.accumulate(
-            lambda rows, seed: objective.numerators(rows, training=True, seed=seed), names, list(variables.values()),
+            objective, names, list(variables.values()),
             batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches,
         )
     )()  # fmt: skip
