@@ -90,8 +90,9 @@ def _exported(source: Source, candidates: Sequence[Mapping[str, float]]) -> Mapp
     Without any, it says why; {} if there are no scores at all.
     """
     parameters, refused = source.description.parameters, {}
-    for scores in filter(None, candidates):
-        used = {name: scores[key] for key in scores if (name := key.removeprefix("eval_")) in parameters}
+    for found in filter(None, candidates):
+        scores = {name.removeprefix("eval_"): value for name, value in found.items()}
+        used = {name: value for name, value in scores.items() if name in parameters}
         if all(math.isclose(value, parameters[name], rel_tol=_TOLERANCE) for name, value in used.items()):
             return scores
         said = ", ".join(f"{name} {value:.6g}" for name, value in used.items())

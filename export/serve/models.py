@@ -13,7 +13,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from export.serve.config_files import problem_of
 from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Servable
-from export.serve.versions import State, Version, Versions, status_of
+from export.serve.versions import State, Version, Versions, numbers_in, status_of, wanted_of
 
 ModelServerConfig = model_server_config_pb2.ModelServerConfig
 
@@ -200,4 +200,7 @@ def check_folders(config: ModelServerConfig) -> str:
             return f"{model.base_path}: no such folder; check the path of model {model.name}"
         if tf.io.gfile.exists(os.path.join(model.base_path, "saved_model.pb")):
             return f"{model.base_path}: is a version itself; give the folder that holds it, and name it by a number"
+        found = numbers_in(model.base_path)
+        if found is not None and not wanted_of(found, model.model_version_policy):
+            return f"{model.base_path}: no version to serve in it; a version is a folder with a number as its name"
     return ""

@@ -41,8 +41,6 @@ def serve(settings: ServeSettings) -> None:
       InputError: a configuration file or folder is wrong, a model cannot be loaded, or a port is taken.
     """
     config = read_config(settings)
-    if problem := models.check_folders(config):
-        raise InputError(problem)
     # Hostile requests must not fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
     gc.freeze()  # so that the collection when a version is unloaded takes milliseconds, not half a second
@@ -129,8 +127,10 @@ class Server:
         """Loads the models, and then listens.
 
         Raises:
-          InputError: a model cannot be loaded, or a port is taken.
+          InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
         """
+        if problem := models.check_folders(config):
+            raise InputError(problem)
         try:
             await self._models.apply(config)
         except ServingError as error:
@@ -144,11 +144,8 @@ class Server:
     def _why_unavailable(self, config: ModelServerConfig) -> str:
         """Returns the first reason why a model of the command line cannot be served, or ""."""
         for model in config.model_config_list.config:
-            versions = self._models.versions(model.name)
-            if failed := next((version for version in versions if version.error), None):
+            if failed := next((version for version in self._models.versions(model.name) if version.error), None):
                 return f"{model.base_path}: version {failed.number} cannot be loaded: {failed.error.message}"
-            if not versions:
-                return f"{model.base_path}: no version to serve in it; a version is a folder with a number as its name"
         return ""
 
     async def _listen_rest(self) -> None:

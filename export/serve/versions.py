@@ -119,10 +119,10 @@ class Versions:
     async def update(self) -> None:
         """Looks at the folder once: loads what the policy wants, and then unloads what it does not want."""
         async with self._updating:
-            found = await self._run(_numbers, self.config.base_path)
+            found = await self._run(numbers_in, self.config.base_path)
             if found is None:  # unreadable for now, as a network folder can be
                 return
-            wanted = set(_wanted(found, self.config.model_version_policy))
+            wanted = set(wanted_of(found, self.config.model_version_policy))
             for number in sorted(wanted):
                 await self._ensure_loaded(number, os.path.join(self.config.base_path, found[number]))
             # The last available version stays until another one is available, unless nothing is wanted any more.
@@ -180,7 +180,7 @@ class Versions:
             del self._versions[number]
 
 
-def _wanted(found: Iterable[int], policy) -> Sequence[int]:
+def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
     """Returns the version numbers that a ServableVersionPolicy wants of those in the folder."""
     numbers = sorted(found, reverse=True)
     if policy.HasField(_ALL):
@@ -193,7 +193,7 @@ def _wanted(found: Iterable[int], policy) -> Sequence[int]:
     return numbers[: policy.latest.num_versions or 1 if policy.HasField(_LATEST) else 1]
 
 
-def _numbers(base_path: str) -> dict[int, str] | None:
+def numbers_in(base_path: str) -> dict[int, str] | None:
     """Returns the version numbers in a model's folder with their names, or None if it cannot be read."""
     try:
         names = [name.rstrip("/") for name in tf.io.gfile.listdir(base_path)]

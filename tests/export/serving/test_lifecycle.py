@@ -151,7 +151,10 @@ def test_what_cannot_be_served_is_said_in_one_line(tmp_path):
     assert "no version to serve in it" in why(f"--model_base_path={base}")
     (base / "1").mkdir()
     assert f"{base}: version 1 cannot be loaded" in why(f"--model_base_path={base}")
+    (tmp_path / "empty").mkdir()
     config = tmp_path / "wrong.config"
+    config.write_text(config_text(one_model("m", base), one_model("empty", tmp_path / "empty")))
+    assert f"{tmp_path / 'empty'}: no version" in why(f"--model_config_file={config}"), "before a model is loaded"
     for text, expected in [
         ("no proto", "ModelServerConfig expected, line 1:"),
         (config_text('name: "a/b"'), "model name 'a/b'"),
