@@ -32,12 +32,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks.choice.choice_task import CHOICE
-from bert_tf.tasks.classification import multi_label
-from bert_tf.tasks.classification.classification_task import REGRESSION
-from bert_tf.tasks.classification.reading import Reading
-from bert_tf.tasks.questions import squad_results
-from bert_tf.text.packing import TRUNCATE
+from bert_tf.tasks import registry
 from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
@@ -80,7 +75,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     if settings.format != "bert_tf":
-        tensors = _with_users_scores(tensors, _read_task(os.path.dirname(contents.source)))
+        tensors = _with_users_scores(tensors, os.path.dirname(contents.source))
     entries = _entries_of(contents, extended or vocabulary)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
@@ -142,13 +137,9 @@ def _write_tokenizer(
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
         step = latest.step_of(tokenizer.source) if latest.step_of(tokenizer.source) >= 0 else None
-        if task.kind == multi_label.MULTI_LABEL and tf.io.gfile.exists(
-            os.path.join(tokenizer.folder, multi_label.THRESHOLDS_NAME)
-        ):
-            thresholds = multi_label.read_thresholds(tokenizer.folder, task.labels, step)
-            multi_label.write_thresholds(folder, task.labels, thresholds, step=None)
-        if tf.io.gfile.exists(os.path.join(tokenizer.folder, squad_results.THRESHOLD_NAME)):
-            squad_results.write_threshold(folder, squad_results.read_threshold(tokenizer.folder, step), step=None)
+        kind = registry.of_task(task, tokenizer.folder)
+        if _tuned_file(kind, tokenizer.folder):
+            kind.copy_tuned(tokenizer.folder, folder, task, step)
     if settings.format != "hugging_face":
         return
     if not vocab_file:
@@ -169,11 +160,13 @@ def _write(format: str, folder: str, tensors, config: BertConfig, moments, globa
         (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
 
 
-def _with_users_scores(tensors: dict, task: TaskDescription | None) -> dict:
+def _with_users_scores(tensors: dict, folder: str) -> dict:
     """Returns tensors whose head computes scores in the user's range, for formats that have no place for the scale."""
-    if not (task and "deviation" in task.parameters and _HEAD_KERNEL in tensors):
+    task = _read_task(folder)
+    scale = task and registry.of_task(task, folder).score_scale(task.parameters)
+    if not (scale and _HEAD_KERNEL in tensors):
         return tensors
-    mean, deviation = (np.float32(task.parameters[name]) for name in ("mean", "deviation"))
+    mean, deviation = map(np.float32, scale)
     head = {_HEAD_KERNEL: tensors[_HEAD_KERNEL] * deviation, _HEAD_BIAS: tensors[_HEAD_BIAS] * deviation + mean}
     return tensors | head
 
@@ -184,10 +177,8 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
-    if task and task.kind == CHOICE:  # the weights are those of a regression
-        entries["architectures"] = ["BertForMultipleChoice"]
-    elif task:
-        entries |= hugging_face.task_entries(task.labels, task.kind == REGRESSION, task.kind == multi_label.MULTI_LABEL)
+    if task:
+        entries |= hugging_face.label_entries(task.labels) | dict(registry.of_task(task, folder).config_entries)
     return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
 
 
@@ -215,7 +206,7 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
     heads = names.heads_in(contents.tensors)
     task = _read_task(os.path.dirname(contents.source))
     if task and format != "bert_tf":
-        _check_reading(format, contents.source, task)
+        _check_kind(format, contents.source, task)
     if contents.own_heads and format != "bert_tf":
         raise InputError(
             f"--format={format}: its classifier has no BiLSTM, but {contents.source} was trained with --bilstm_head or "
@@ -229,31 +220,21 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
                         "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
-def _check_reading(format: str, source: str, task: TaskDescription) -> None:
+def _check_kind(format: str, source: str, task: TaskDescription) -> None:
     """Refuses a task that the format's own code would always answer differently; warns if it sometimes would."""
-    reading = Reading.of_parameters(task.parameters)
-    if reading.pooling != "cls":
-        raise InputError(
-            f"--format={format}: its classifier reads the pooled [CLS], but {source} was trained with "
-            f"--pooling={reading.pooling}; give --format=bert_tf"
-        )
-    folder, kept = os.path.dirname(source), "--format=bert_tf keeps it"
-    if reading.long_text != TRUNCATE:
+    kind = registry.of_task(task, os.path.dirname(source))
+    kind.check_format(format, source, task)
+    if path := _tuned_file(kind, os.path.dirname(source)):
         logging.warning(
-            "--format=%s: its code truncates texts, but %s was trained with --long_text=%s, so its answers to texts "
-            "beyond %d tokens will differ; %s", format, source, reading.long_text, task.max_seq_length, kept,
+            "--format=%s: has no place for %s, so its answers will differ, though its scores do not; --format=bert_tf "
+            "keeps it", format, path,
         )  # fmt: skip
-    if task.parameters.get("document_context"):
-        logging.warning(
-            "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so its tags "
-            "will differ; %s", format, source, kept,
-        )  # fmt: skip
-    for name in (multi_label.THRESHOLDS_NAME, squad_results.THRESHOLD_NAME):
-        if tf.io.gfile.exists(path := os.path.join(folder, name)):
-            logging.warning(
-                "--format=%s: has no place for %s, so its answers will differ, though its scores do not; %s",
-                format, path, kept,
-            )  # fmt: skip
+
+
+def _tuned_file(kind: registry.Kind, folder: str) -> str:
+    """Returns the path of what an evaluation of a run has tuned; "" for nothing."""
+    path = os.path.join(folder, kind.tuned_file)
+    return path if kind.tuned_file and tf.io.gfile.exists(path) else ""
 
 
 def _require_moments(contents: Contents, paths: list[str]) -> None:

@@ -10,29 +10,11 @@ import sys
 if not __package__:  # run by path: the folder above holds the packages
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from bert_tf.core import command_line
+from bert_tf import task_script
 from bert_tf.tasks.questions.settings import SquadSettings
 
-
-def main(settings: SquadSettings) -> dict[str, float]:
-    """Runs the script with resolved settings; returns the metrics of the evaluation."""
-    settings.set_environment()
-    from bert_tf import report
-    from bert_tf.finetuning.engine import run_finetuning
-    from bert_tf.finetuning.ensemble import run_ensemble
-    from bert_tf.finetuning.sweep import with_best_trial
-    from bert_tf.tasks.questions.squad_task import squad_task
-
-    if settings.ensemble_members:
-        return run_ensemble(settings, squad_task(settings), settings.ensemble_members)
-    settings = with_best_trial(settings)
-    return run_finetuning(settings, squad_task(settings), report.write)
-
-
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(SquadSettings, main, __doc__)
-
+main = task_script.main
+run = task_script.script_of(SquadSettings, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -213,7 +213,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
       folder: the output folder.
       tensors: values by our paths.
       config: the model's configuration.
-      more: further entries of `config.json`, which replace the default ones; see `task_entries`.
+      more: further entries of `config.json`, which replace the default ones; see `label_entries`.
 
     Returns:
       The path of the weights.
@@ -253,22 +253,13 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     return path
 
 
-def task_entries(labels: Sequence[str], is_regression: bool, is_multi_label: bool = False) -> dict:
-    """Returns the entries of `config.json` for a fine-tuned model.
-
-    Args:
-      labels: names of the classes in the order of their ids; () if there are none.
-      is_regression: whether the model predicts a score.
-      is_multi_label: whether it decides on each label independently.
-    """
-    if is_regression:
-        return {"problem_type": "regression"}
+def label_entries(labels: Sequence[str]) -> dict:
+    """Returns the entries of `config.json` that name classes, in the order of their ids; {} if there are none."""
     if not labels:
         return {}
     return {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
-        "problem_type": "multi_label_classification" if is_multi_label else "single_label_classification",
     }
 
 

@@ -34,7 +34,7 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
             continue
         lost = lost_tokens(split, settings.max_seq_length)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
-        cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.is_cut_before else "; none truncated"
+        cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.row_length else "; none truncated"
         logging.info("%s: %s%s; %s%s", name, _counts(split, *task.unit_names), steps, _lengths(split, lost), cut)
         share = lost.sum() / (lost + split.lengths).sum()
         remedies = task.truncation_remedies

@@ -71,7 +71,7 @@ def run_finetuning(
     with session(settings, strategy) as lock:
         settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
         settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
-        run = prepared_run.prepare(prepared_run.with_trained_values(settings), task, strategy, parts)
+        run = prepared_run.prepare(prepared_run.with_trained_values(settings, task), task, strategy, parts)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:

@@ -115,7 +115,7 @@ def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: t
     run_folder.check_script(folder, settings.script, do_train=False)
     own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
     own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
-    run = prepared_run.prepare(prepared_run.with_trained_values(own), task, strategy)
+    run = prepared_run.prepare(prepared_run.with_trained_values(own, task), task, strategy)
     strategies.check_batch_sizes(strategy, run.settings)
     return run
 

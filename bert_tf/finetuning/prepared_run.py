@@ -203,6 +203,7 @@ class PreparedRun:
             },
             optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps)
             | settings.training_facts,
+            script=settings.script,
         )
 
     def same_on_workers(self) -> dict:
@@ -259,15 +260,17 @@ def prepare(
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches, most_parts)
 
 
-def with_trained_values(settings: FineTuningSettings) -> FineTuningSettings:
+def with_trained_values(settings: FineTuningSettings, task: Task) -> FineTuningSettings:
     """Returns settings with the `max_seq_length` and `bilstm_head` of the run's folder, where they were left out.
 
-    Without a run, the first is the script's default, or all positions of a model with fewer.
+    The length of rows that are encoded already comes first. Without them and a run, it is the script's default, or all
+    positions of a model with fewer.
 
     Raises:
       InputError: a trained model is evaluated with other values.
     """
-    length = settings.max_seq_length
+    length = settings.max_seq_length or task.row_length
+    settings = dataclasses.replace(settings, max_seq_length=length)
     if known := description.of_run(settings):
         description.check_given(settings, max_seq_length=known.max_seq_length, bilstm_head=known.bilstm_head)
         bilstm_head = settings.bilstm_head if settings.bilstm_head is not None else known.bilstm_head or None

@@ -131,8 +131,8 @@ class Task(abc.ABC):
     # Flags besides `max_seq_length` that keep more of long texts; None where the user has chosen what is cut.
     truncation_remedies: Sequence[str] | None = ()
 
-    # Whether texts were cut before they were read, so that nobody knows which.
-    is_cut_before: bool = False
+    # The length of rows that are encoded already, so that nobody knows which texts were cut; None where texts are read.
+    row_length: int | None = None
 
     # Whether "dev" and "test" are the same data, so that one of them is predicted.
     test_is_dev: bool = False

@@ -212,6 +212,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
             settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps
         ),
         vocabulary=data.vocabulary and dataclasses.asdict(data.vocabulary),
+        script=settings.script,
     )
 
 

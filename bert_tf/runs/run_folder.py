@@ -19,8 +19,6 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
-# The script that trains each kind of model; classifiers of all kinds have the same.
-_SCRIPTS = {"pretraining": "run_pretraining", "span": "run_squad", "tagging": "run_ner", "choice": "run_swag"}
 # Flags that fine-tuning computes the numbers of steps from.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
 
@@ -124,8 +122,8 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
       InputError: names the script that trained.
     """
     phases = run_record.read_phases(folder)
-    trained_by = _SCRIPTS.get(phases[-1].model.get("model"), "run_classifier") if phases else script
-    if script in ("", trained_by):
+    trained_by = phases[-1].script if phases else script
+    if script == trained_by or "" in (script, trained_by):
         return
     remedy = f"train in another folder, for example from this one as --init_checkpoint={folder}"
     if not do_train:

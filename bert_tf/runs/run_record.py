@@ -26,6 +26,7 @@ class Phase:
       first_step: step at which training on this data began.
       begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
       vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
+      script: that trains; "" if it is unknown.
     """
 
     settings: dict
@@ -35,6 +36,7 @@ class Phase:
     first_step: int = 0
     begun_at: int = 0
     vocabulary: dict | None = None
+    script: str = ""
 
 
 def exists(folder: str) -> bool:

@@ -18,11 +18,13 @@ class FineTuningSettings(protocol.ProtocolSettings):
     Attributes:
       default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
       tuned_on_dev: flags by which an evaluation chooses a value on the dev data, and which nothing else reads.
+      ensemble_members: folders of runs, or prefixes of checkpoints, whose mean is evaluated instead of one model.
     """
 
     flag_group = "Training"
 
     tuned_on_dev: ClassVar[tuple[str, ...]] = ()
+    ensemble_members: ClassVar[tuple[str, ...]] = ()
 
     default_lower_case: ClassVar[bool] = True
 

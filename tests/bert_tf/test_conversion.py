@@ -484,15 +484,15 @@ def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, 
         lines = [line for line in caplog.messages if line.startswith(f"--format={format}: ")]
         assert len(lines) == bool(warning and format != "bert_tf")
         assert all(warning.format(f"{source}/bert_model.ckpt") in line and "bert_tf keeps it" in line for line in lines)
-    description.write(str(source), TaskDescription(kind, "own", ["x"], True, 7, parameters | {"pooling": "mean"}))
+    description.write(str(source), TaskDescription("regression", "own", [], True, 7, {"pooling": "mean"}))
     with pytest.raises(InputError, match="its classifier reads the pooled .CLS., but .* --pooling=mean; give"):
         convert(source, tmp_path / "refused", "tf1")
 
 
-@pytest.mark.parametrize("name", ["thresholds.json", "null_threshold.json"])
-def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, caplog, name):
+@pytest.mark.parametrize(("kind", "name"), [("multi_label", "thresholds.json"), ("span", "null_threshold.json")])
+def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, caplog, kind, name):
     write_vocabulary(source / "vocab.txt", OLD)
-    description.write(str(source), TaskDescription("multi_label", "own", ["x"], True, 7, {}))
+    description.write(str(source), TaskDescription(kind, "own", ["x"], True, 7, {}))
     values = {"thresholds": {"x": 0.25}} if name == "thresholds.json" else {"null_score_diff_threshold": 0.5}
     (source / name).write_text(json.dumps({"step": None} | values))
     for format in FORMATS:

@@ -60,6 +60,11 @@ def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -
     return ClassificationHead(config, len(labels) or 1, pooling)
 
 
+def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
+    """Returns mean and deviation of the user's scores, which a regression learns without them, from `task.json`."""
+    return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
+
+
 class ClassificationTask(Task):
     """A task over one or two texts. A subclass reads its files and names its metrics.
 

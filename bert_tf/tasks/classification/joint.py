@@ -78,9 +78,9 @@ class JointTask(Task):
         return self.main.truncation_remedies
 
     @property
-    def is_cut_before(self) -> bool:
+    def row_length(self) -> int | None:
         """See `Task`."""
-        return self.main.is_cut_before
+        return self.main.row_length
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

@@ -18,7 +18,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification import class_checks, class_weights, glue
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score
+from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score, score_scale
 from bert_tf.tasks.classification.example_sources import ExampleSource, FileSource
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.tasks.classification.own_task import OwnTask
@@ -243,7 +243,7 @@ def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
       InputError: a score is not a finite number; or all are equal, or so in float32, in which they are computed.
     """
     if known:
-        return known.parameters.get("mean", 0.0), known.parameters.get("deviation", 1.0)
+        return score_scale(known.parameters)
     scores = np.array([parse_score(example.label) for example in task.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")

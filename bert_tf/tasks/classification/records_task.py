@@ -69,12 +69,12 @@ class RecordsTask(ClassificationTask):
       paths: of the splits: paths and globs, comma-separated.
       labels: the ids of the classes as text; () for a regression.
       score_names: names in `SCORES`, the main one first.
-      length: S.
       has_float_labels: whether the records hold labels as float32.
       has_weights: whether the records hold a weight of each example.
       trained_pairs: whether the run in the folder has pairs; None if there is no run.
       reading: see `ClassificationTask`; long texts are cut already.
       held_out: see `Task`.
+      row_length: see `Task`.
     """
 
     name: str
@@ -82,14 +82,13 @@ class RecordsTask(ClassificationTask):
     paths: Mapping[str, str]
     labels: tuple[str, ...]
     score_names: tuple[str, ...]
-    length: int
     has_float_labels: bool
     has_weights: bool
     trained_pairs: bool | None
     reading: Reading = READ_AS_IN_THE_PAPER
     held_out: HeldOut | None = None
+    row_length: int | None = None
     is_cached: ClassVar[bool] = False
-    is_cut_before: ClassVar[bool] = True
 
     @property
     def has_pairs(self) -> bool:
@@ -150,7 +149,7 @@ class RecordsTask(ClassificationTask):
         label_type = tf.float32 if self.has_float_labels else tf.int64
         # Test data may lack labels.
         unknown = {"default_value": 0} if split == "test" else {}
-        features = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in _INPUTS}
+        features = {name: tf.io.FixedLenFeature([self.row_length], tf.int64) for name in _INPUTS}
         features["label_ids"] = tf.io.FixedLenFeature([], label_type, **unknown)
         if self.has_weights:
             features["weight"] = tf.io.FixedLenFeature([], tf.float32)
@@ -200,8 +199,10 @@ class RecordsTask(ClassificationTask):
                 f"--vocab_file={tokenizer.vocab_file}: the rows of the data do not begin with its [CLS], or have ids "
                 f"beyond its {size} tokens; give the vocabulary that create_finetuning_data was given"
             )
-        if max_seq_length != self.length:
-            raise InputError(f"--max_seq_length={max_seq_length}: {self.meta_file} says {self.length}; leave it out")
+        if max_seq_length != self.row_length:
+            raise InputError(
+                f"--max_seq_length={max_seq_length}: {self.meta_file} says {self.row_length}; leave it out"
+            )
         return examples.columns
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -230,18 +231,11 @@ def records_task(settings: ClassifierSettings) -> RecordsTask:
         {split: getattr(settings, flag) for split, flag in _FLAGS.items()},
         () if is_regression else tuple(map(str, range(meta["num_labels"]))),
         official.get(name.upper(), default),
-        meta["max_seq_length"],
         meta.get("label_type") == "float",
         bool(meta.get("has_sample_weights")),
         _pairs_of_run(settings, name),
+        row_length=meta["max_seq_length"],
     )
-
-
-def with_row_length(settings: ClassifierSettings) -> ClassifierSettings:
-    """Returns settings whose `max_seq_length` is that of the records, if it was left out."""
-    if not settings.input_meta_data_path or settings.max_seq_length is not None:
-        return settings
-    return dataclasses.replace(settings, max_seq_length=read_meta(settings.input_meta_data_path)["max_seq_length"])
 
 
 def read_meta(path: str) -> Mapping[str, Any]:

@@ -172,10 +172,7 @@ def test_labels_and_the_padding_token_are_written(values, tmp_path):
     hugging_face.write(str(folder), tensors, CONFIG, more)
     entries = json.loads((folder / "config.json").read_text())
     assert entries == plain | more
-    classes = hugging_face.task_entries(["neg", "pos"], is_regression=False)
-    assert classes == labels | {"problem_type": "single_label_classification"}
-    assert hugging_face.task_entries([], is_regression=True) == {"problem_type": "regression"}
-    assert hugging_face.task_entries([], is_regression=False) == {}
+    assert hugging_face.label_entries(["neg", "pos"]) == labels and hugging_face.label_entries([]) == {}
     # labels of another number of classes are not this head's
     wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
     hugging_face.write(str(folder), wider, CONFIG, more)

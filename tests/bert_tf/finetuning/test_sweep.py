@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
 from bert_tf.runs import latest, run_checkpoints, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks.classification import find
+from bert_tf.tasks import registry
 from bert_tf.tasks.classification.multi_label import read_thresholds
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions import squad_results
@@ -322,7 +323,8 @@ def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
 
 def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeypatch):
     sweep_results.write(str(tmp_path), Results("own", FACTS, (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
-    monkeypatch.setattr(find, "find_task", lambda settings: settings.output_dir)
+    kind = types.SimpleNamespace(make_task=lambda settings: settings.output_dir)
+    monkeypatch.setattr(registry, "of_settings", lambda settings: kind)
     monkeypatch.setattr(engine, "run_finetuning", lambda settings, task, write_report: task)
     flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
     assert run_classifier.main(parse(ClassifierSettings, flags)) == f"{tmp_path}/trials/0.001-2"

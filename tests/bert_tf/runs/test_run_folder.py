@@ -69,23 +69,19 @@ SCRIPTS = {
     "run_swag": (run_swag, SwagSettings, ["--data_dir=d"]),
     "run_pretraining": (run_pretraining, PretrainingSettings, ["--input_file=i"]),
 }
-KINDS = {
-    "classification": "run_classifier", "multi_label": "run_classifier", "regression": "run_classifier",
-    "span": "run_squad", "tagging": "run_ner", "choice": "run_swag", "pretraining": "run_pretraining",
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_script_says_which_script_has_trained_a_folder(kind, tmp_path):
+@pytest.mark.parametrize("trained_by", SCRIPTS)
+def test_every_script_says_which_script_has_trained_a_folder(trained_by, tmp_path):
     path = str(tmp_path / "run")
-    run_folder.begin(path, changed(FIRST, model={"model": kind}), 0)
+    run_folder.begin(path, dataclasses.replace(FIRST, script=trained_by), 0)
     save_a_checkpoint(path)
     for name, (script, settings_class, words) in SCRIPTS.items():
-        if name == KINDS[kind]:
+        if name == trained_by:
             run_folder.check_script(path, name, do_train=False)
             continue
-        for flag, remedy in (("--do_train", f"--init_checkpoint={path}"), ("--do_eval", f"use {KINDS[kind]}")):
-            with pytest.raises(InputError, match=f"holds a run of {KINDS[kind]}, not of {name}; .*{remedy}"):
+        for flag, remedy in (("--do_train", f"--init_checkpoint={path}"), ("--do_eval", f"use {trained_by}")):
+            with pytest.raises(InputError, match=f"holds a run of {trained_by}, not of {name}; .*{remedy}"):
                 script.main(parse(settings_class, [*words, f"--output_dir={path}", flag]))
 
 

@@ -1,0 +1,18 @@
+"""The choice of one of several texts, for the registry."""
+
+from typing import Any, ClassVar
+
+from bert_tf.tasks.choice.choice_task import CHOICE, choice_task
+from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.registry import Kind
+
+
+class Choice(Kind):
+    """See `ChoiceTask`."""
+
+    name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
+    # The weights alone are those of a regression.
+    config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
+
+
+KINDS = [Choice()]

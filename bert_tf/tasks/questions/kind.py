@@ -1,0 +1,21 @@
+"""Answers to questions, for the registry."""
+
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_task import SPAN, squad_task
+from bert_tf.tasks.registry import Kind
+
+
+class Questions(Kind):
+    """See `SquadTask`."""
+
+    name, settings, make_task = SPAN, SquadSettings, staticmethod(squad_task)
+    tuned_file = squad_results.THRESHOLD_NAME
+
+    def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:
+        """See `Kind`."""
+        squad_results.write_threshold(target, squad_results.read_threshold(folder, step), step=None)
+
+
+KINDS = [Questions()]

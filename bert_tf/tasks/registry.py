@@ -1,0 +1,98 @@
+"""The kinds of tasks that can be fine-tuned, and what each gives to the parts of the library that know no kind.
+
+A new kind is a folder of `bert_tf.tasks`, a module of `export.kinds`, a script, and a line of `FOLDERS`.
+"""
+
+import abc
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.task import Task
+from bert_tf.settings import FineTuningSettings
+
+# The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`: those of one script, which share
+# flags, readers and rows. The module of `export.kinds` that has the folder's name has their served models.
+FOLDERS = [
+    "classification",
+    "questions",
+    "tagging",
+    "choice",
+]
+
+
+class Kind(abc.ABC):
+    """A kind of task.
+
+    Attributes:
+      name: the value of `Task.kind`, which `task.json` keeps.
+      settings: the flags of its script.
+      tuned_file: file in a run's folder with what an evaluation has tuned; "" for none.
+      config_entries: entries of Hugging Face's `config.json` beside the labels.
+    """
+
+    name: str
+    settings: type[FineTuningSettings]
+    tuned_file: str = ""
+    config_entries: Mapping[str, Any] = {}
+
+    @staticmethod
+    @abc.abstractmethod
+    def make_task(settings: Any) -> Task:
+        """Returns the task that `settings` name, of any kind in the folder."""
+
+    def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:  # noqa: B027
+        """Copies `tuned_file`, of the checkpoint of a step, to a folder that has no other checkpoint."""
+
+    def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
+        """Refuses, or warns, where the code of another format would read texts otherwise; nothing by default.
+
+        Args:
+          format: value of `--format`.
+          source: the checkpoint.
+          described: its task.
+
+        Raises:
+          InputError: the format cannot hold the model.
+        """
+
+    def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Returns mean and deviation of the user's scores, which the head's one output is standardized by.
+
+        Args:
+          parameters: see `TaskDescription`.
+
+        Returns:
+          None, by default, where the head's output is the answer.
+        """
+        return None
+
+
+def kinds() -> dict[str, Kind]:
+    """Returns all kinds by their names."""
+    modules = [importlib.import_module(f"bert_tf.tasks.{folder}.kind") for folder in FOLDERS]
+    return {kind.name: kind for module in modules for kind in module.KINDS}
+
+
+def of_task(described: TaskDescription, folder: str) -> Kind:
+    """Returns the kind of the fine-tuned task of a folder.
+
+    Raises:
+      InputError: no kind has this name.
+    """
+    known = kinds()
+    if described.kind not in known:
+        raise InputError(
+            f"{os.path.join(folder, description.NAME)}: kind {described.kind!r} is unknown; known kinds are "
+            f"{', '.join(known)}"
+        )
+    return known[described.kind]
+
+
+def of_settings(settings: FineTuningSettings) -> Kind:
+    """Returns a kind that the script with these settings trains; those of one script share `make_task`."""
+    return next(kind for kind in kinds().values() if kind.settings is type(settings))
