@@ -59,6 +59,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
     from bert_tf.finetuning.description import TaskDescription
     from bert_tf.finetuning.model import FineTunedBert
     from bert_tf.modeling.precision import policy, policy_name
+    from bert_tf.tasks.classification.classification_task import make_head
     from bert_tf.tokenization import BertTokenizer
     from export import precision, signatures
     from export.kinds.classification import ServedClassifier
@@ -66,7 +67,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
     described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
     config = checkpoints.open_checkpoint(str(peer)).require_config()
     with policy(policy_name(dtype)):
-        model = FineTunedBert(config, ServedClassifier.head(described))
+        model = FineTunedBert(config, lambda config: make_head(described.labels, config))
         model({name: tf.ones([1, 4], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
         encoder = checkpoints.load_encoder(str(peer))
         for ours, loaded in zip(model.encoder.variables, encoder.variables, strict=True):

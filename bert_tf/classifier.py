@@ -6,8 +6,6 @@ Letters: N texts, C classes.
 """
 
 import dataclasses
-import functools
-import itertools
 import math
 import numbers
 import os
@@ -19,22 +17,20 @@ from absl import logging
 
 from bert_tf import checkpoints, report
 from bert_tf.checkpoint_formats import tokenizer_config
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, evaluated_data, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.jobs.progress import Progress
 from bert_tf.modeling.precision import policy
-from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_checkpoints, run_folder, run_record
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, make_head, probabilities
+from bert_tf.runs import evaluations, run_checkpoints, run_record
+from bert_tf.tasks import trained
 from bert_tf.tasks.classification.find import find_task
+from bert_tf.tasks.classification.kind import TextKind
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
-from bert_tf.tasks.classification.multi_label import MULTI_LABEL, THRESHOLDS_NAME, read_thresholds, sigmoid
+from bert_tf.tasks.classification.multi_label import THRESHOLDS_NAME
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
-from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file
 
 # The files that a saved model copies from its run's folder. Weights and records are written again.
@@ -57,17 +53,14 @@ class TextClassifier:
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
         self.folder = sweep_results.best_folder(_path(folder, "folder"), allow_unfinished=False)
-        described = description.read(self.folder)
-        if described.kind not in (CLASSIFICATION, REGRESSION, MULTI_LABEL):
+        with policy("float32"):
+            self._trained = trained.load(self.folder, use_checkpoint)
+        self._kind, described = self._trained.kind, self._trained.description
+        if not isinstance(self._kind, TextKind):
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
-        self.labels, self._kind = tuple(described.labels), described.kind
-        self._has_pairs, self._length = described.parameters["has_pairs"], described.max_seq_length
+        self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
         self._reading = Reading.of_parameters(described.parameters)
-        self._mean, self._deviation = described.parameters.get("mean", 0.0), described.parameters.get("deviation", 1.0)
-        vocab_file = os.path.join(self.folder, checkpoints.VOCABULARY_NAME)
-        self._bilstm_head = described.bilstm_head
-        self._tokenizer = BertTokenizer(vocab_file, described.do_lower_case)
-        self._use_checkpoint, self._model = use_checkpoint, self._restored(use_checkpoint)
+        self._use_checkpoint, self._step = use_checkpoint, self._trained.checkpoint.step
         self.scores = scores or self._recorded_scores()
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(
@@ -148,13 +141,7 @@ class TextClassifier:
         Raises:
           InputError: a text is not a string, or not a pair where the classifier was trained on pairs.
         """
-        if self._kind == REGRESSION:
-            return self._all_logits(texts, batch_size)[:, 0] * self._deviation + self._mean
-        found = self.probabilities(texts, batch_size)
-        if self._kind == CLASSIFICATION:
-            return [self.labels[best] for best in np.argmax(found, axis=1)]
-        above = found > read_thresholds(self.folder, self.labels, self._step)
-        return [tuple(itertools.compress(self.labels, row)) for row in above]
+        return self._kind.answers(self._outputs(texts, batch_size), self._trained)
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
         """Predicts the probability of each label, float32 [N, C], in the order of `labels`.
@@ -162,10 +149,9 @@ class TextClassifier:
         Raises:
           InputError: see `predict`; or it is a regression.
         """
-        if self._kind == REGRESSION:
+        if not self.labels:
             raise InputError(f"{self.folder}: is a regression, which has no probabilities; call predict")
-        of_logits = sigmoid if self._kind == MULTI_LABEL else probabilities
-        return of_logits(self._all_logits(texts, batch_size))
+        return self._kind.probabilities(self._outputs(texts, batch_size))
 
     def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
         """Compares predictions with labels, by the metrics of `scores` except the loss.
@@ -173,12 +159,10 @@ class TextClassifier:
         Raises:
           InputError: see `predict`; or a label is unknown, or of another kind than the labels of the training.
         """
-        source = evaluation_source(texts, labels, self._kind, self.labels)
+        source = evaluation_source(texts, labels, self._kind.name, self.labels)
         task = find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True), source)
         examples = task.read("dev")
-        predictions = self._all_logits(texts, batch_size)
-        if self._kind == REGRESSION:
-            predictions = predictions * self._deviation + self._mean
+        predictions = self._outputs(texts, batch_size)
         columns = {"label_ids": tf.constant(task.label_ids(examples))}
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
 
@@ -201,7 +185,7 @@ class TextClassifier:
         known = {step: scores for step, scores in recorded.scores.items() if step == self._step}
         evaluations.write(folder, dataclasses.replace(recorded, scores=known))
         step = tf.Variable(self._step, dtype=tf.int64)
-        run_checkpoints.save(folder, tf.train.Checkpoint(model=self._model, global_step=step), self._step)
+        run_checkpoints.save(folder, tf.train.Checkpoint(model=self._trained.model, global_step=step), self._step)
 
     def export(self, export_dir: str, **settings) -> str:
         """Exports the model for serving; see `export_saved_model`.
@@ -230,7 +214,8 @@ class TextClassifier:
         step = found.pop("global_step", None)
         return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
 
-    def _all_logits(self, texts: Sequence, batch_size: int) -> np.ndarray:
+    def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
+        """Computes logits, or scores in the range of the training data, float32 [N, C]."""
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
@@ -245,24 +230,13 @@ class TextClassifier:
                     columns["segment_b"] = tf.constant([example.text_b for example in batch])
                 parts.append(self._logits(columns).numpy())
                 shown.update(len(batch))
-        return np.concatenate(parts)
+        scale = self._kind.score_scale(self._trained.description.parameters)
+        return np.concatenate(parts) * scale[1] + scale[0] if scale else np.concatenate(parts)
 
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
-        return self._reading.logits(texts, self._tokenizer, self._length, lambda inputs: self._model(inputs)["logits"])
-
-    def _restored(self, use_checkpoint: str) -> FineTunedBert:
-        """Returns the model with the weights of the folder's checkpoint, in float32."""
-        latest.check_there(self.folder)
-        found = latest.find(self.folder)
-        run_folder.check_finished(self.folder, found.step, allow_unfinished=False)
-        found = chosen_checkpoint.choose(self.folder, found, use_checkpoint)
-        self._step = found.step
-        config = BertConfig.from_json_file(os.path.join(self.folder, checkpoints.CONFIG_NAME))
-        of_task = functools.partial(make_head, self.labels, pooling=self._reading.pooling)
-        with policy("float32"):
-            model = FineTunedBert(config, head_maker(of_task, self._bilstm_head))
-        tf.train.Checkpoint(model=model).restore(found.prefix).assert_existing_objects_matched().expect_partial()
-        return model
+        found = self._trained
+        length = found.description.max_seq_length
+        return self._reading.logits(texts, found.tokenizer, length, lambda inputs: found.model(inputs)["logits"])
 
 
 def _check_dev(settings: ClassifierSettings, task: Task, has_dev: bool) -> None:

@@ -1,9 +1,7 @@
 """What is exported: the best checkpoint of a fine-tuning run, or a checkpoint of any format without a task."""
 
 import dataclasses
-import os
 
-import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
@@ -11,11 +9,12 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.model import FineTunedBert, head_maker
-from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
+from bert_tf.runs import latest
+from bert_tf.tasks import trained
 from bert_tf.tokenization import BertTokenizer
-from export.kinds import CHECKPOINT_KINDS, KINDS
-from export.kinds.base import ServedModel, ServedTask
+from export import kinds
+from export.kinds import CHECKPOINT_KINDS
+from export.kinds.base import ServedModel
 from export.settings import ExportSettings
 
 
@@ -62,17 +61,16 @@ def _of_run(settings: ExportSettings) -> Source:
         raise InputError(
             f"{folder}: holds no fine-tuned model; give --task_name=embeddings or fill_mask to export a pre-trained one"
         )
-    described = description.read(folder)
-    kind = _kind(settings, folder, described)
-    checkpoint = _checkpoint(settings, folder)
-    config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
-    tokenizer = BertTokenizer(os.path.join(folder, checkpoints.VOCABULARY_NAME), described.do_lower_case)
-    _check_files(folder, described, config, tokenizer)
-    described = kind.completed(settings, described, folder, latest.step_of(checkpoint))
-    model = FineTunedBert(config, head_maker(kind.head(described), described.bilstm_head))
-    restored = tf.train.Checkpoint(model=model).restore(checkpoint)
-    restored.assert_existing_objects_matched().expect_partial()
-    return Source(kind, model, tokenizer, described, folder, checkpoint, config)
+    found = trained.load(folder, settings.use_checkpoint, settings.allow_unfinished)
+    names = found.description.kind, found.description.task_name
+    if settings.task_name.lower() not in ("", *map(str.lower, names)):
+        raise InputError(
+            f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, leave "
+            "it out, or give another --checkpoint_dir"
+        )
+    kind = kinds.of_task(found.description)
+    described = kind.completed(settings, found.description, folder, found.checkpoint.step)
+    return Source(kind, found.model, found.tokenizer, described, folder, found.checkpoint.prefix, found.config)
 
 
 def _of_checkpoint(settings: ExportSettings) -> Source:
@@ -99,47 +97,3 @@ def _of_checkpoint(settings: ExportSettings) -> Source:
     model = kind.make_model(config, parameters)
     checkpoint = checkpoints.initialize(model, path)
     return Source(kind, model, tokenizer, described, found.folder, checkpoint, config)
-
-
-def _kind(settings: ExportSettings, folder: str, described: TaskDescription) -> type[ServedTask]:
-    if described.kind not in KINDS:
-        raise InputError(
-            f"{os.path.join(folder, description.NAME)}: kind {described.kind!r} cannot be exported; known kinds are "
-            f"{', '.join(KINDS)}"
-        )
-    if settings.task_name.lower() not in ("", described.kind, described.task_name.lower()):
-        raise InputError(
-            f"--task_name={settings.task_name}: {folder} was trained on {described.task_name}; "
-            f"give --task_name={described.task_name}, leave it out, or give another --checkpoint_dir"
-        )
-    return KINDS[described.kind]
-
-
-def _checkpoint(settings: ExportSettings, source: str) -> str:
-    """Returns the prefix of the checkpoint to export; a folder without `run.json` was put together by hand."""
-    latest.check_there(source)
-    found = latest.find(source)
-    if tf.io.gfile.exists(os.path.join(source, run_record.NAME)):
-        run_folder.check_finished(source, found.step, settings.allow_unfinished)
-    return chosen_checkpoint.choose(source, found, settings.use_checkpoint).prefix
-
-
-def _check_files(checkpoint_dir: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
-    """Refuses files that differ from what the run was trained with, where its `run.json` is there to tell."""
-    if not tf.io.gfile.exists(os.path.join(checkpoint_dir, run_record.NAME)):
-        return
-    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
-    phase = run_record.read_phases(checkpoint_dir)[-1]
-    trained = phase.model
-    length = phase.data["max_seq_length"]
-    if described.max_seq_length != length:
-        raise InputError(
-            f"{os.path.join(checkpoint_dir, description.NAME)}: is not the run's own (max_seq_length was {length} in "
-            f"training, is {described.max_seq_length}); copy the run's folder again"
-        )
-    for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
-        if trained[fact] != value:
-            raise InputError(
-                f"{os.path.join(checkpoint_dir, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
-                f"{trained[fact]!r} in training, is {value!r}); copy the run's folder again"
-            )

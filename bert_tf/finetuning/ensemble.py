@@ -24,7 +24,6 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_folder, run_record
-from bert_tf.runs.latest import ResumePoint
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
@@ -88,10 +87,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
         if not tf.io.gfile.exists(f"{path}.index"):
             raise InputError(f"{path}: no such folder or checkpoint; name the folders of fine-tuning runs")
         return Member(os.path.dirname(path) or ".", path)
-    latest.check_there(path)
-    found: ResumePoint = latest.find(path)
-    run_folder.check_finished(path, found.step, settings.allow_unfinished)
-    return Member(path, chosen_checkpoint.choose(path, found, settings.use_checkpoint).prefix)
+    return Member(path, chosen_checkpoint.of_finished(path, settings.use_checkpoint, settings.allow_unfinished).prefix)
 
 
 def _refuse_other(folder: str, members: Sequence[Member]) -> None:

@@ -5,10 +5,28 @@ Paper: appendix A.3 (choice on the dev set).
 
 from absl import logging
 
-from bert_tf.runs import best, evaluations, latest
+from bert_tf.runs import best, evaluations, latest, run_folder, run_record
 from bert_tf.runs.latest import ResumePoint
 
 _LAST = "--use_checkpoint=last"
+
+
+def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
+    """Returns the checkpoint of a run that is over; of a folder without `run.json` nobody knows that.
+
+    Args:
+      folder: the run's folder.
+      use: see `choose`.
+      allow_unfinished: see `run_folder.check_finished`.
+
+    Raises:
+      InputError: the folder has no checkpoint, or the run is not finished; or see `choose`.
+    """
+    latest.check_there(folder)
+    newest = latest.find(folder)
+    if run_record.exists(folder):
+        run_folder.check_finished(folder, newest.step, allow_unfinished)
+    return choose(folder, newest, use)
 
 
 def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:

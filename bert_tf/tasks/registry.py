@@ -9,6 +9,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -44,6 +47,10 @@ class Kind(abc.ABC):
     @abc.abstractmethod
     def make_task(settings: Any) -> Task:
         """Returns the task that `settings` name, of any kind in the folder."""
+
+    @abc.abstractmethod
+    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+        """Returns the head of a trained task, without its data; see `Task.head`."""
 
     def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:  # noqa: B027
         """Copies `tuned_file`, of the checkpoint of a step, to a folder that has no other checkpoint."""

@@ -1,14 +1,17 @@
-"""The kinds of served models, one file for each family of answers."""
+"""The kinds of served models: one module for each folder of `bert_tf.tasks`, and those that need no task."""
 
-from export.kinds import choice, classification, embeddings, fill_mask, span, tagging
+import importlib
+
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks import registry
+from export.kinds import embeddings, fill_mask
 from export.kinds.base import ServedCheckpoint, ServedTask
 
-# By the kind in `task.json`.
-KINDS: dict[str, type[ServedTask]] = {
-    **classification.KINDS,
-    **choice.KINDS,
-    **span.KINDS,
-    **tagging.KINDS,
-}
 # By `--task_name`, for checkpoints without a `task.json`.
 CHECKPOINT_KINDS: dict[str, type[ServedCheckpoint]] = {**embeddings.KINDS, **fill_mask.KINDS}
+
+
+def of_task(described: TaskDescription) -> type[ServedTask]:
+    """Returns the served model of a fine-tuned task of a registered kind."""
+    modules = [importlib.import_module(f"export.kinds.{folder}") for folder in registry.FOLDERS]
+    return next(module.KINDS[described.kind] for module in modules if described.kind in module.KINDS)

@@ -134,11 +134,6 @@ class ServedTask(ServedModel):
     """A kind that fine-tuning trains; `task.json` in the run's folder names it."""
 
     @staticmethod
-    @abc.abstractmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """Returns a function that makes the head of the task, for `FineTunedBert`."""
-
-    @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds what answers need from settings and a run's folder, for its checkpoint of a step; nothing by default.
 

@@ -5,14 +5,10 @@ Paper: section 4.4.
 Letters: B batch, N choices, R rows, S sequence length.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tf_keras as keras
 
-from bert_tf.config import BertConfig
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.choice import choice_task
 from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.text.packing import pack
@@ -22,12 +18,6 @@ from export.kinds.base import ServedTask
 
 class ServedChoice(ServedTask):
     """Inputs: `context`, `start` and `choices`, the fields of the training data. Outputs: see `answer`."""
-
-    @staticmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """See `ServedTask`."""
-        del description
-        return choice_task.make_head
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""

@@ -5,12 +5,10 @@ Letters: B batch, S sequence length, C classes.
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
-import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification import classification_task, multi_label
 from bert_tf.tasks.classification.reading import Reading
@@ -21,12 +19,6 @@ from export.settings import ExportSettings
 
 class _ServedClassification(ServedTask):
     """Inputs: `text_a` and, for pairs, `text_b`."""
-
-    @staticmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """See `ServedTask`."""
-        pooling = Reading.of_parameters(description.parameters).pooling
-        return functools.partial(classification_task.make_head, description.labels, pooling=pooling)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""

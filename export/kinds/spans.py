@@ -107,7 +107,7 @@ def decode(
       threshold: the odds of no answer above which there is none.
 
     Returns:
-      See `ServedSpan.answer`.
+      See `ServedQuestions.answer`.
     """
     rows = contexts.ids.nrows()
     spans, null = _spans(logits, contexts, windows, decoding), _null_scores(logits, windows, rows)

@@ -5,17 +5,12 @@ Paper: section 3.2, Figure 4 (d); section 5.3.
 Letters: B batch, S sequence length, W words of the longest text, N rows, C labels.
 """
 
-import functools
 import os
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.tasks.tagging import conll_files, tagging_task
 from bert_tf.tasks.tagging.conll_files import Layout
@@ -42,13 +37,6 @@ class ServedTagging(ServedTask):
         # One function for both signatures, so that the graph holds the model once.
         answer = tf.function(self._answers, autograph=False)
         self._answer = lambda found: answer(found)
-
-    @staticmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """See `ServedTask`."""
-        parameters = description.parameters
-        features = parameters.get("features", ""), parameters.get("lstm_size", 0)
-        return functools.partial(tagging_task.make_head, len(description.labels), *features)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""

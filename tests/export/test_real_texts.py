@@ -17,7 +17,7 @@ from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import Layout
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import words
-from export.kinds.span import ServedSpan
+from export.kinds.questions import ServedQuestions
 from export.kinds.tagging import ServedTagging
 from tests.bert_tf.tagging import make_task
 
@@ -48,7 +48,7 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
     described = description.describe(task, True, 256)
     options = {"n_best_size": 20, "max_answer_length": 30, "null_threshold": 0.0}
     described = dataclasses.replace(described, parameters={**described.parameters, **options})
-    served = ServedSpan(model, tokenizer, described, {})
+    served = ServedQuestions(model, tokenizer, described, {})
     given = ([question.text for question in questions], [question.context for question in questions])
     found = tf.function(served.answer, autograph=False)(*map(tf.constant, given))
     answers = task.by_example(split, logits)[1]

@@ -2,7 +2,11 @@
 
 from typing import Any, ClassVar
 
-from bert_tf.tasks.choice.choice_task import CHOICE, choice_task
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks.choice.choice_task import CHOICE, choice_task, make_head
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.registry import Kind
 
@@ -13,6 +17,10 @@ class Choice(Kind):
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
     # The weights alone are those of a regression.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
+
+    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+        """See `Kind`."""
+        return make_head(config)
 
 
 KINDS = [Choice()]

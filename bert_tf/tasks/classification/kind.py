@@ -1,26 +1,46 @@
 """Classes, scores and sets of labels of texts, for the registry."""
 
-from collections.abc import Mapping
+import abc
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import tf_keras as keras
 from absl import logging
 
+from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.classification import multi_label
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, score_scale
+from bert_tf.tasks.classification.classification_task import (
+    CLASSIFICATION,
+    REGRESSION,
+    make_head,
+    probabilities,
+    score_scale,
+)
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.trained import Trained
 from bert_tf.text.packing import TRUNCATE
 
 
-class Classes(Kind):
-    """One class of each text; see `ClassificationTask`."""
+class TextKind(Kind):
+    """What the three kinds have in common, and what `TextClassifier` asks of them."""
 
-    name, settings, make_task = CLASSIFICATION, ClassifierSettings, staticmethod(find_task)
-    config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
+    settings, make_task = ClassifierSettings, staticmethod(find_task)
+    probabilities: Callable[[np.ndarray], np.ndarray] = staticmethod(probabilities)
+
+    @abc.abstractmethod
+    def answers(self, outputs: np.ndarray, model: Trained) -> Sequence:
+        """Returns a model's answers to N texts, given logits or scores, float32 [N, C]."""
+
+    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+        """See `Kind`."""
+        return make_head(described.labels, config, Reading.of_parameters(described.parameters).pooling)
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:
         """See `Kind`."""
@@ -38,7 +58,18 @@ class Classes(Kind):
             )  # fmt: skip
 
 
-class Scores(Classes):
+class Classes(TextKind):
+    """One class of each text."""
+
+    name = CLASSIFICATION
+    config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
+
+    def answers(self, outputs: np.ndarray, model: Trained) -> list[str]:
+        """See `TextKind`."""
+        return [model.description.labels[best] for best in np.argmax(probabilities(outputs), axis=1)]
+
+
+class Scores(TextKind):
     """One number of each text."""
 
     name = REGRESSION
@@ -48,13 +79,24 @@ class Scores(Classes):
         """See `Kind`."""
         return score_scale(parameters)
 
+    def answers(self, outputs: np.ndarray, model: Trained) -> np.ndarray:
+        """See `TextKind`."""
+        return outputs[:, 0]
 
-class LabelSets(Classes):
+
+class LabelSets(TextKind):
     """Any number of labels of each text; see `MultiLabelTask`."""
 
     name = multi_label.MULTI_LABEL
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "multi_label_classification"}
     tuned_file = multi_label.THRESHOLDS_NAME
+    probabilities = staticmethod(multi_label.sigmoid)
+
+    def answers(self, outputs: np.ndarray, model: Trained) -> list[tuple[str, ...]]:
+        """See `TextKind`."""
+        labels = model.description.labels
+        above = multi_label.sigmoid(outputs) > multi_label.read_thresholds(model.folder, labels, model.checkpoint.step)
+        return [tuple(itertools.compress(labels, row)) for row in above]
 
     def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:
         """See `Kind`."""

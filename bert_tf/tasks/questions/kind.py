@@ -1,6 +1,10 @@
 """Answers to questions, for the registry."""
 
+import tf_keras as keras
+
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.modeling.heads import SpanHead
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_task import SPAN, squad_task
@@ -12,6 +16,10 @@ class Questions(Kind):
 
     name, settings, make_task = SPAN, SquadSettings, staticmethod(squad_task)
     tuned_file = squad_results.THRESHOLD_NAME
+
+    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+        """See `Kind`."""
+        return SpanHead(config)
 
     def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:
         """See `Kind`."""

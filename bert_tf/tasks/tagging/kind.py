@@ -2,13 +2,15 @@
 
 from typing import Any, ClassVar
 
+import tf_keras as keras
 from absl import logging
 
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.registry import Kind
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.tagging.tagging_data import tagging_task
-from bert_tf.tasks.tagging.tagging_task import TAGGING
+from bert_tf.tasks.tagging.tagging_task import TAGGING, make_head
 
 
 class Tagging(Kind):
@@ -16,6 +18,11 @@ class Tagging(Kind):
 
     name, settings, make_task = TAGGING, NerSettings, staticmethod(tagging_task)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
+
+    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+        """See `Kind`."""
+        features = described.parameters.get("features", ""), described.parameters.get("lstm_size", 0)
+        return make_head(len(described.labels), *features, config)
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:
         """See `Kind`."""

@@ -15,14 +15,12 @@ from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import evaluation_steps
-from bert_tf.runs import best, evaluations, latest, run_folder, run_record
+from bert_tf.runs import best, chosen_checkpoint, evaluations, latest, run_folder, run_record
 from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.latest import ResumePoint
 from bert_tf.runs.location import locate
 from bert_tf.settings import FineTuningSettings
-from export import sources
-from export.settings import ExportSettings
 from tests.bert_tf.finetuning import test_engine
 from tests.bert_tf.finetuning.test_engine import FindTheWord, settings
 
@@ -223,8 +221,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     monkeypatch.setattr(engine.loop, "train", lambda *arguments, **more: pytest.fail("it is trained"))
     run_finetuning(run, FindTheWord(folder))
     for use, step in (("best", 4), ("last", 9)):
-        export = ExportSettings(checkpoint_dir=str(path), export_dir="x", use_checkpoint=use)
-        assert latest.step_of(sources._checkpoint(export, str(path))) == step
+        assert chosen_checkpoint.of_finished(str(path), use).step == step
     shutil.copytree(path, path / "other")
     with open(path / "other" / evaluations.NAME, "w") as file:
         json.dump(json.loads((path / evaluations.NAME).read_text()) | {"patience": 0}, file)

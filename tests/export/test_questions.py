@@ -16,7 +16,7 @@ from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
-from export.kinds.span import ServedSpan
+from export.kinds.questions import ServedQuestions
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -117,7 +117,7 @@ def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(vocab_file
 
     def chosen(**flags):
         settings = ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/1", **flags)
-        parameters = ServedSpan.completed(settings, described, str(run), 1).parameters
+        parameters = ServedQuestions.completed(settings, described, str(run), 1).parameters
         return parameters["n_best_size"], parameters["max_answer_length"]
 
     assert chosen() == (20, 30)
@@ -153,12 +153,12 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
 def test_a_lost_threshold_is_refused(tmp_path):
     settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1")
     described = description.describe(SquadTask((), "", Decoding(has_unanswerable=True), STRIDE, QUERY), True, LENGTH)
-    assert ServedSpan.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
+    assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.write_threshold(str(tmp_path), -1.5, 7)
-    assert ServedSpan.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
+    assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
     (tmp_path / "eval_results.txt").write_text("eval_tuned_null_threshold = -1.5\n")
     (tmp_path / squad_results.THRESHOLD_NAME).unlink()
     with pytest.raises(InputError, match=r"null_threshold.json: no such file, though the run's null threshold was"):
-        ServedSpan.completed(settings, described, str(tmp_path), 7)
+        ServedQuestions.completed(settings, described, str(tmp_path), 7)
     given = dataclasses.replace(settings, null_score_diff_threshold=0.5)
-    assert ServedSpan.completed(given, described, str(tmp_path), 7).parameters["null_threshold"] == 0.5
+    assert ServedQuestions.completed(given, described, str(tmp_path), 7).parameters["null_threshold"] == 0.5

@@ -6,15 +6,11 @@ Letters: B batch, S sequence length.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import tensorflow as tf
-import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.modeling.heads import SpanHead
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.tasks.questions import squad_results, squad_task
@@ -26,14 +22,8 @@ from export.kinds.characters import Characters
 from export.settings import ExportSettings
 
 
-class ServedSpan(ServedTask):
+class ServedQuestions(ServedTask):
     """Inputs: `question` and `context`, of any length. Outputs: see `answer`."""
-
-    @staticmethod
-    def head(description: TaskDescription) -> Callable[[BertConfig], keras.layers.Layer]:
-        """See `ServedTask`."""
-        del description
-        return SpanHead
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
@@ -131,4 +121,4 @@ def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
     return found
 
 
-KINDS: dict[str, type[ServedTask]] = {squad_task.SPAN: ServedSpan}
+KINDS: dict[str, type[ServedTask]] = {squad_task.SPAN: ServedQuestions}

@@ -1,0 +1,85 @@
+"""A fine-tuned model of any kind, from its run's folder."""
+
+import dataclasses
+import functools
+import os
+
+import tensorflow as tf
+
+from bert_tf import checkpoints
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.model import FineTunedBert, head_maker
+from bert_tf.runs import chosen_checkpoint, run_record
+from bert_tf.runs.latest import ResumePoint
+from bert_tf.tasks import registry
+from bert_tf.tasks.registry import Kind
+from bert_tf.tokenization import BertTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A fine-tuned model.
+
+    Attributes:
+      kind: of its task.
+      folder: of its run.
+      checkpoint: that is loaded.
+      model: with trained weights.
+      tokenizer: the one it was trained with.
+      description: of its task.
+      config: shape of the model.
+    """
+
+    kind: Kind
+    folder: str
+    checkpoint: ResumePoint
+    model: FineTunedBert
+    tokenizer: BertTokenizer
+    description: TaskDescription
+    config: BertConfig
+
+
+def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Trained:
+    """Loads the best or the last checkpoint of a run's folder.
+
+    Args:
+      folder: of the run.
+      use_checkpoint: see `chosen_checkpoint.choose`.
+      allow_unfinished: see `run_folder.check_finished`.
+
+    Raises:
+      InputError: the folder holds no fine-tuned model, an unfinished one, or files that are not the run's own.
+    """
+    described = description.read(folder)
+    kind = registry.of_task(described, folder)
+    checkpoint = chosen_checkpoint.of_finished(folder, use_checkpoint, allow_unfinished)
+    config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
+    tokenizer = BertTokenizer(os.path.join(folder, checkpoints.VOCABULARY_NAME), described.do_lower_case)
+    _check_files(folder, described, config, tokenizer)
+    model = FineTunedBert(config, head_maker(functools.partial(kind.head, described), described.bilstm_head))
+    tf.train.Checkpoint(model=model).restore(checkpoint.prefix).assert_existing_objects_matched().expect_partial()
+    return Trained(kind, folder, checkpoint, model, tokenizer, described, config)
+
+
+def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
+    """Refuses files that differ from what the run was trained with, where its `run.json` is there to tell."""
+    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+        return
+    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
+    phase = run_record.read_phases(folder)[-1]
+    trained = phase.model
+    length = phase.data["max_seq_length"]
+    if described.max_seq_length != length:
+        raise InputError(
+            f"{os.path.join(folder, description.NAME)}: is not the run's own (max_seq_length was {length} in "
+            f"training, is {described.max_seq_length}); copy the run's folder again"
+        )
+    for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
+        if trained[fact] != value:
+            raise InputError(
+                f"{os.path.join(folder, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
+                f"{trained[fact]!r} in training, is {value!r}); copy the run's folder again"
+            )
