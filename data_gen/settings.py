@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import require, setting
-from bert_tf.core.flag_parsing import absolute_paths
+from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.jobs.settings import RunnerSettings
 
-_MAX_WORKERS = 4096
 # Rows of this length take about 1 GB of memory in each worker.
 _MAX_LENGTH = 16384
 
@@ -26,7 +25,7 @@ def _text_field():
 
 
 @dataclasses.dataclass(frozen=True)
-class GeneratorSettings:
+class GeneratorSettings(RunnerSettings):
     """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
 
     flag_group = "Data"
@@ -44,25 +43,37 @@ class GeneratorSettings:
     do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True, first=True)
     do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
     max_ngram_size: int | None = setting(
-        "mask n-grams of up to this many words; needs --do_whole_word_mask", None, group="Masking"
+        "mask n-grams of up to this many words; needs --do_whole_word_mask", None, group="Masking", at_least=0
     )
     max_seq_length: int = setting(
-        "sequence length in tokens, including [CLS] and [SEP]", 128, group="Examples", first=True
+        "sequence length in tokens, including [CLS] and [SEP]",
+        128,
+        group="Examples",
+        first=True,
+        at_least=5,
+        at_most=_MAX_LENGTH,
     )
     max_predictions_per_seq: int = setting(
-        "maximum number of masked positions per sequence", 20, group="Masking", first=True
+        "maximum number of masked positions per sequence", 20, group="Masking", first=True, at_least=1
     )
-    random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True)
+    random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True, at_least=0)
     dupe_factor: int | None = setting(
         "number of passes over the corpus, each with other masks; default 10, or 1 if no masks are written "
         "(--masking=dynamic, --objective=ltr)",
         None,
         group="Examples",
         first=True,
+        at_least=1,
     )
-    masked_lm_prob: float = setting("fraction of the tokens to predict", 0.15, group="Masking", first=True)
+    masked_lm_prob: float = setting(
+        "fraction of the tokens to predict", 0.15, group="Masking", first=True, above=0, below=1
+    )
     short_seq_prob: float = setting(
-        "probability that a document is split into rows shorter than the maximum", 0.1, group="Examples"
+        "probability that a document is split into rows shorter than the maximum",
+        0.1,
+        group="Examples",
+        at_least=0,
+        at_most=1,
     )
     mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8, group="Masking")
     random_fraction: float = setting(
@@ -84,21 +95,10 @@ class GeneratorSettings:
         first=True,
     )
     gzip_compress: bool = setting("compress the records with gzip", False)
-    num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster",
-        None,
-        group="Devices",
-        first=True,
-    )
-    runner: str = setting(
-        "local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"), group="Devices"
-    )
-    spark_master: str = setting(
-        "--runner=spark: URL of the master; empty: the master given to spark-submit", "", group="Devices"
-    )
     verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
     def __post_init__(self):
+        check_values(self)
         if self.verify:
             return
         for name, what in (
@@ -108,45 +108,21 @@ class GeneratorSettings:
             require(bool(getattr(self, name)), f"--{name} is missing; name the {what}")
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", 10 if self.masks else 1)
-        self._check_rows()
         self._check_masking()
-        require(
-            self.num_workers is None or 1 <= self.num_workers <= _MAX_WORKERS,
-            f"--num_workers={self.num_workers}: must lie between 1 and {_MAX_WORKERS}",
-        )
-        require(
-            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
-        )
+        self.check_devices()
 
     @property
     def masks(self) -> bool:
         """Whether the records contain masked rows."""
         return self.masking == "static" and self.objective != "ltr"
 
-    def with_absolute_paths(self) -> "GeneratorSettings":
-        """Returns a copy with absolute paths, for workers in other working directories."""
-        paths = {name: absolute_paths(getattr(self, name)) for name in ("input_file", "output_file", "vocab_file")}
-        return dataclasses.replace(self, **paths)
-
-    def _check_rows(self) -> None:
-        require(
-            5 <= self.max_seq_length <= _MAX_LENGTH,
-            f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP], and at most "
-            f"{_MAX_LENGTH}, because a worker holds 2,048 such rows in memory",
-        )
-        require(self.dupe_factor >= 1, f"--dupe_factor={self.dupe_factor}: must be at least 1")
-        require(self.random_seed >= 0, f"--random_seed={self.random_seed}: must be at least 0")
-        require(0 <= self.short_seq_prob <= 1, f"--short_seq_prob={self.short_seq_prob}: must lie between 0 and 1")
-
     def _check_masking(self) -> None:
         require(
-            1 <= self.max_predictions_per_seq <= self.max_seq_length,
-            f"--max_predictions_per_seq={self.max_predictions_per_seq}: must lie between 1 and "
+            self.max_predictions_per_seq <= self.max_seq_length,
+            f"--max_predictions_per_seq={self.max_predictions_per_seq}: must be at most "
             f"--max_seq_length={self.max_seq_length}",
         )
-        require(0 < self.masked_lm_prob < 1, f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1")
         size = self.max_ngram_size
-        require(size is None or size >= 0, f"--max_ngram_size={size}: must be at least 0")
         require(
             not size or self.do_whole_word_mask,
             f"--max_ngram_size={size} needs --do_whole_word_mask, because n-grams consist of words",
@@ -181,11 +157,14 @@ class VocabularySettings:
     do_lower_case: bool = setting(
         "lower-case and strip accents; must match the tokenizer's setting", True, group="Vocabulary"
     )
-    num_unused: int = setting("number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary")
+    num_unused: int = setting(
+        "number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary", at_least=0
+    )
     max_words: int = setting(
         "maximum number of different words in memory, about 150 bytes each; the rarest above it are dropped",
         4_000_000,
         group="Vocabulary",
+        at_least=1000,
     )
     extend_vocab: str = setting(
         "vocabulary to extend by the most useful tokens of the text; its ids do not change",
@@ -199,18 +178,16 @@ class VocabularySettings:
         group="Extending a vocabulary",
     )
     num_added: int = setting(
-        "--extend_slots=unused: number of slots to fill; 0 fills all", 0, group="Extending a vocabulary"
+        "--extend_slots=unused: number of slots to fill; 0 fills all", 0, group="Extending a vocabulary", at_least=0
     )
     overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):
-        require(self.num_unused >= 0, f"--num_unused={self.num_unused}: must be at least 0")
+        check_values(self)
         require(
             self.vocab_size >= 10 + self.num_unused,
             f"--vocab_size={self.vocab_size}: must be at least 10 more than --num_unused={self.num_unused}",
         )
-        require(self.max_words >= 1000, f"--max_words={self.max_words}: must be at least 1000")
-        require(self.num_added >= 0, f"--num_added={self.num_added}: must be at least 0")
         if self.extend_vocab:
             require(
                 not self.num_unused,

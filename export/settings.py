@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from bert_tf.core.command_line import require, require_folder, require_positive, setting
+from bert_tf.core.command_line import check_values, require, require_folder, setting
 
 # Flags that only kinds without a task have.
 _FLAGS_OF_KINDS = (
@@ -51,18 +51,20 @@ class ExportSettings:
         "questions on a context: answers whose probabilities add up to 1; default: that of the run, or 20",
         None,
         group="Questions",
+        above=0,
     )
     max_answer_length: int | None = setting(
         "questions on a context: longest answer, in tokens; default: that of the run, or 30",
         None,
         group="Questions",
+        above=0,
     )
     null_score_diff_threshold: float | None = setting(
         "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
         "default: what --tune_null_threshold of run_squad found, or 0", None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(
-        "--task_name=fill_mask: tokens that are answered for each mask", 5, group="Embeddings and masks"
+        "--task_name=fill_mask: tokens that are answered for each mask", 5, group="Embeddings and masks", above=0
     )
     layers: str = setting(
         "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
@@ -82,15 +84,15 @@ class ExportSettings:
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
         "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
-        "of their training", None, group="Embeddings and masks", first=True,
+        "of their training", None, group="Embeddings and masks", first=True, above=0,
     )  # fmt: skip
 
     def __post_init__(self):
+        check_values(self)
         is_litert = self.format == "litert"
         require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
         require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
-        require_positive(self, "n_best_size", "max_answer_length", "top_k", "max_seq_length")
         odds = self.null_score_diff_threshold
         require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
         for flag, *names in _FLAGS_OF_KINDS:

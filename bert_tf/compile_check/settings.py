@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.compile_check.chips import CHIPS
-from bert_tf.core.command_line import require, setting
+from bert_tf.core.command_line import check_values, require, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,9 +15,9 @@ class CompileCheckSettings:
     bert_config_file: str = setting(
         "configuration of the model; empty: base at S=128 and 512, large at S=512", "", group="Model"
     )
-    train_batch_size: int = setting("batch size in rows on one chip", 32)
-    max_seq_length: int = setting("sequence length in tokens", 128)
-    max_predictions_per_seq: int = setting("number of masked positions per sequence", 20)
+    train_batch_size: int = setting("batch size in rows on one chip", 32, above=0)
+    max_seq_length: int = setting("sequence length in tokens", 128, above=0)
+    max_predictions_per_seq: int = setting("number of masked positions per sequence", 20, above=0)
     dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
     recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
@@ -34,7 +34,6 @@ class CompileCheckSettings:
     )
 
     def __post_init__(self):
-        for name in ("train_batch_size", "max_seq_length", "max_predictions_per_seq"):
-            require(getattr(self, name) > 0, f"--{name}={getattr(self, name)}: must be above 0")
+        check_values(self)
         unknown = [name for name in self.chips.split(",") if name not in CHIPS]
         require(not unknown, f"--chips={self.chips}: must be of {', '.join(CHIPS)}, separated by commas")

@@ -13,6 +13,7 @@ import inspect
 import json
 import math
 import numbers
+import operator
 import os
 import re
 import signal
@@ -31,6 +32,7 @@ _NUMBERS = {
     int: (numbers.Integral, "an integer"),
     float: (numbers.Real, "a number"),
 }
+_BOUNDS = {"above": operator.gt, "at_least": operator.ge, "below": operator.lt, "at_most": operator.le}
 _DEFINERS = {
     bool: flags.DEFINE_boolean,
     int: flags.DEFINE_integer,
@@ -60,6 +62,7 @@ def setting(
     group: str = "",
     first: bool = False,
     read_by: Sequence[str] = (),
+    **bounds: float,
 ):
     """Returns a dataclass field that is also a flag.
 
@@ -71,9 +74,10 @@ def setting(
       group: title under which the help lists the flag; empty: `flag_group` of the class.
       first: whether `--help` shows the flag, and not only `--helpfull`; it always shows required flags.
       read_by: kinds of data that the flag has an effect on, see `refuse_unread`; empty for all.
+      **bounds: of a number, by names of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
-    metadata["read_by"] = tuple(read_by)
+    metadata |= {"read_by": tuple(read_by), "bounds": bounds}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -211,7 +215,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_values(settings) -> None:
-    """Raises InputError for a value that a flag could not have: no number, or none of its choices."""
+    """Raises InputError for a value that a flag cannot have: no number, out of bounds, or none of its choices."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -223,6 +227,10 @@ def check_values(settings) -> None:
             accepted, what = _NUMBERS[kind]
             right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
             require(right, f"--{field.name}={value!r}: must be {what}")
+        if bounds := field.metadata["bounds"]:
+            right = math.isfinite(value) and all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
+            words = " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
+            require(right, f"--{field.name}={value}: must be {words}{' and finite' * math.isinf(value)}")
 
 
 def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
@@ -242,13 +250,6 @@ def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
             not wanted or value == field.default or not {*wanted}.isdisjoint(readers),
             f"--{field.name}={value}: is for {' or '.join(wanted)}, not for {readers[0]}; drop the flag{remedy}",
         )
-
-
-def require_positive(settings, *names: str) -> None:
-    """Raises InputError unless these settings are finite numbers above 0, or None."""
-    for name in names:
-        value = getattr(settings, name)
-        require(value is None or 0 < value < math.inf, f"--{name}={value}: must be above 0 and finite")
 
 
 def require_folder(flag: str, path: str) -> None:

@@ -3,7 +3,10 @@
 import dataclasses
 import os
 
-from bert_tf.core.command_line import check_values, hidden_modules, require, require_positive, setting
+from bert_tf.core.command_line import check_values, hidden_modules, require, setting
+
+# Seeds are below this number.
+SEEDS = 1 << 31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +26,7 @@ class DeviceSettings:
         "off",
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
-    num_gpus: int = setting("number of GPUs of each worker", 0)
+    num_gpus: int = setting("number of GPUs of each worker", 0, at_least=0)
     worker_hosts: str = setting(
         "multi_worker_mirrored: host:port of every worker, comma-separated, the same on all; empty: from TF_CONFIG", ""
     )
@@ -44,15 +47,17 @@ class DeviceSettings:
         group="Training",
     )
     gradient_accumulation_steps: int = setting(
-        "micro-batches per step and device; more need less memory", 1, group="Training"
+        "micro-batches per step and device; more need less memory", 1, group="Training", above=0
     )
     recompute_activations: bool = setting(
         "store only the input of each layer and recompute the layer for its gradient; needs less memory",
         False,
         group="Training",
     )
-    keep_checkpoint_max: int = setting("number of the latest checkpoints to keep; 0: all", 5, group="Run")
-    random_seed: int = setting("seed of initial weights, data order and dropout", 12345, group="Training")
+    keep_checkpoint_max: int = setting("number of the latest checkpoints to keep; 0: all", 5, group="Run", at_least=0)
+    random_seed: int = setting(
+        "seed of initial weights, data order and dropout", 12345, group="Training", at_least=0, below=SEEDS
+    )
     deterministic: bool = setting(
         "the same command on the same machine gives the same weights to the last bit, also if the run is stopped and "
         "resumed; uses slower deterministic operations, most of them on a GPU", False, group="Training",
@@ -75,15 +80,10 @@ class DeviceSettings:
 
     def __post_init__(self):
         check_values(self)
-        require(self.num_gpus >= 0, f"--num_gpus={self.num_gpus}: must be at least 0")
-        require_positive(self, "gradient_accumulation_steps")
         require(
             not (self.optimizer == "lamb" and self.adam_bias_correction),
             "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects; drop one of them",
         )
-        most = self.keep_checkpoint_max
-        require(most >= 0, f"--keep_checkpoint_max={most}: must be at least 1, or 0 for all")
-        require(0 <= self.random_seed < 1 << 31, f"--random_seed={self.random_seed}: must lie between 0 and 2^31 - 1")
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
         require(
             is_tpu or not (self.tpu_name or self.master or self.tpu_zone or self.gcp_project),

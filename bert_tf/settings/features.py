@@ -5,7 +5,7 @@ Paper: section 5.3.
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, require, require_positive, setting
+from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
@@ -34,12 +34,13 @@ class VectorSettings:
     max_seq_length: int | None = setting(
         "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
         "--sentence_vectors what sentence_bert_config.json or tokenizer_config.json beside the checkpoint says", None,
-        first=True,
+        first=True, at_least=3,
     )  # fmt: skip
     batch_size: int = setting(
         "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches",
         32,
         group="Devices",
+        above=0,
     )
     sentence_vectors: bool = setting(
         "write one pooled vector a text instead of one a token, pooled as sentence-transformers' 1_Pooling/config.json "
@@ -57,9 +58,6 @@ class VectorSettings:
 
     def __post_init__(self):
         check_values(self)
-        require_positive(self, "batch_size", "max_seq_length")
-        length = self.max_seq_length
-        require(length is None or length >= 3, f"--max_seq_length={length}: must be at least 3")
         _ = self.layer_numbers
         require(
             self.normalize is None or self.is_pooled,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
 
@@ -50,6 +50,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
         None,
         group="Model",
         first=True,
+        at_least=5,
     )
     keep_checkpoint_max: int = setting(
         "number of the latest checkpoints to keep, from which training resumes; of the best one on the dev data the "
@@ -64,21 +65,21 @@ class FineTuningSettings(protocol.ProtocolSettings):
     dev_share: float | None = setting(
         "hold out this share of the training data as the dev data, where that has no file: of each class the same "
         "share, and equal texts together; default: as the run's folder says, else none", None,
-        group="Data", first=True,
+        group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
         "--dev_share: seed that draws its examples; not --random_seed, so that all runs share their dev data; "
         "default: as the run's folder says, else 0", None, group="Data",
     )  # fmt: skip
-    train_batch_size: int = setting("examples per step, over all devices", 32, first=True)
+    train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
     eval_batch_size: int = setting(
-        "examples of full length per evaluation step, over all devices", 8, group="Evaluation"
+        "examples of full length per evaluation step, over all devices", 8, group="Evaluation", above=0
     )
     predict_batch_size: int = setting(
-        "examples of full length per prediction step, over all devices", 8, group="Evaluation"
+        "examples of full length per prediction step, over all devices", 8, group="Evaluation", above=0
     )
-    num_train_epochs: float = setting("number of epochs", 3.0, first=True)
-    warmup_proportion: float = setting("share of the steps used for warm-up", 0.1)
+    num_train_epochs: float = setting("number of epochs", 3.0, first=True, above=0)
+    warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
         "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head",
         False,
@@ -100,23 +101,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
-        require_positive(self, "train_batch_size", "eval_batch_size", "predict_batch_size", "num_train_epochs")
-        require(
-            self.max_seq_length is None or self.max_seq_length >= 5,
-            f"--max_seq_length={self.max_seq_length}: must be at least 5, for [CLS] a [SEP] b [SEP]",
-        )
-        require(
-            self.dev_share is None or 0 < self.dev_share < 1,
-            f"--dev_share={self.dev_share}: must be above 0 and below 1",
-        )
         require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
         require(
             self.init_checkpoint or not self.sweep_checkpoints,
             "--sweep_checkpoints needs an --init_checkpoint, the folder of a pre-training run",
-        )
-        require(
-            0 <= self.warmup_proportion < 1,
-            f"--warmup_proportion={self.warmup_proportion}: must be at least 0 and below 1",
         )
         protocol.check(self, self.do_train, self.do_eval)
         for name in self.tuned_on_dev:

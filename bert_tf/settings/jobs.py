@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.core.flag_parsing import absolute_paths
+from bert_tf.jobs.settings import RunnerSettings
 
-_MAX_WORKERS = 4096
 # The formats that the ends of file names mean, also some that nothing here writes.
 _EXTENSIONS = {
     "jsonl": "jsonl", "json": "jsonl", "npz": "npz", "tfrecord": "tfrecord", "tfrecords": "tfrecord",
@@ -19,50 +18,24 @@ _EXTENSIONS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class JobSettings:
-    """Where a job runs.
-
-    Attributes:
-      path_flags: the flags that name files, for `with_absolute_paths`.
-    """
+class JobSettings(RunnerSettings):
+    """Where a job that runs a model computes."""
 
     flag_group = "Devices"
 
-    path_flags: ClassVar[tuple[str, ...]] = (
-        "input_file", "output_file", "bert_config_file", "vocab_file", "init_checkpoint",
-    )  # fmt: skip
+    path_flags: ClassVar[tuple[str, ...]] = (*RunnerSettings.path_flags, "bert_config_file", "init_checkpoint")
 
-    num_gpus: int = setting("0: compute on the processor's cores; 1: on the first GPU", 0, first=True)
-    num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster",
-        None,
-        first=True,
+    num_gpus: int = setting(
+        "0: compute on the processor's cores; 1: on the first GPU", 0, first=True, at_least=0, at_most=1
     )
-    runner: str = setting("local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"))
-    spark_master: str = setting("--runner=spark: URL of the master; empty: the master given to spark-submit", "")
 
     def check_devices(self) -> None:
-        """Refuses flags of devices that contradict each other.
-
-        Raises:
-          InputError: names them.
-        """
-        require(self.num_gpus in (0, 1), f"--num_gpus={self.num_gpus}: must be 0 or 1")
+        """See `RunnerSettings`."""
+        super().check_devices()
         require(
             not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
             "--num_gpus=1 computes in one process; drop --runner=spark and --num_workers",
         )
-        require(
-            self.num_workers is None or 1 <= self.num_workers <= _MAX_WORKERS,
-            f"--num_workers={self.num_workers}: must lie between 1 and {_MAX_WORKERS}",
-        )
-        require(
-            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
-        )
-
-    def with_absolute_paths(self) -> "JobSettings":
-        """Returns the same settings for processes in other working directories."""
-        return dataclasses.replace(self, **{name: absolute_paths(getattr(self, name)) for name in self.path_flags})
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:

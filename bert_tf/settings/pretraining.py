@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.settings.training import TrainingSettings
 
 
@@ -33,14 +33,18 @@ class PretrainingSettings(TrainingSettings):
         "",
         group="Evaluation",
     )
-    max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True)
+    max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
         "maximum masked positions a row; default: from the manifest of data made with --masking=dynamic, else 20",
         None,
         first=True,
+        above=0,
     )
     masked_lm_prob: float | None = setting(
-        "share of tokens to mask in data made with --masking=dynamic; default: from its manifest", None
+        "share of tokens to mask in data made with --masking=dynamic; default: from its manifest",
+        None,
+        above=0,
+        below=1,
     )
     pack_sequences: bool = setting(
         "pack several examples into each row, so that there is hardly any padding; --train_batch_size still counts "
@@ -53,39 +57,32 @@ class PretrainingSettings(TrainingSettings):
     do_eval: bool = setting(
         "evaluate the latest checkpoint; with --do_train every checkpoint", False, group="Run", first=True
     )
-    train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True)
-    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation")
-    num_train_steps: int = setting("step at which training ends", 100000, group="Training", first=True)
-    num_warmup_steps: int = setting("number of steps of linear warm-up", 10000, group="Training", first=True)
+    train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True, above=0)
+    eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation", above=0)
+    num_train_steps: int = setting("step at which training ends", 100000, group="Training", first=True, above=0)
+    num_warmup_steps: int = setting(
+        "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0
+    )
     num_schedule_steps: int | None = setting(
         "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase",
         None,
         group="Training",
+        above=0,
     )
-    max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True)
+    max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
     next_phase: str = setting(
         "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
         "--next_phase", "", group="Run",
     )  # fmt: skip
     eval_timeout: float = setting(
         "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until no new one "
-        "appears for this many seconds; 0: only the latest", 0.0, group="Evaluation",
+        "appears for this many seconds; 0: only the latest", 0.0, group="Evaluation", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
-        require_positive(
-            self, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
-            "num_train_steps", "num_schedule_steps", "max_eval_steps",
-        )  # fmt: skip
-        require(self.num_warmup_steps >= 0, f"--num_warmup_steps={self.num_warmup_steps}: must be at least 0")
         self._check_schedule()
-        require(
-            self.masked_lm_prob is None or 0 < self.masked_lm_prob < 1,
-            f"--masked_lm_prob={self.masked_lm_prob}: must lie between 0 and 1",
-        )
-        require(self.eval_timeout >= 0, f"--eval_timeout={self.eval_timeout}: must be at least 0")
         require(
             not (self.eval_timeout and self.do_train),
             "--eval_timeout is for evaluating while another process trains; drop it or --do_train",

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 
 from bert_tf.core.command_line import require, setting
+from bert_tf.settings.device import SEEDS
 from bert_tf.settings.training import TrainingSettings
 
 # What a sweep varies, and the flag that lists the values.
@@ -18,7 +19,6 @@ _GRID = {
 }
 # What only a sweep reads.
 SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints", "keep_trials")
-_LARGEST_SEED = (1 << 31) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,24 +31,31 @@ class ProtocolSettings(TrainingSettings):
         "when to evaluate on the dev data during training: never, after each epoch, or every --eval_steps steps; "
         "always after the last step too", "no", choices=("no", "epoch", "steps"), group="Evaluation", first=True,
     )  # fmt: skip
-    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0, group="Evaluation")
+    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0, group="Evaluation", at_least=0)
     early_stopping_patience: int = setting(
         "end training after this many evaluations in a row without a better main metric; 0: never",
         0,
         group="Evaluation",
+        at_least=0,
     )
     use_checkpoint: str = setting(
         "evaluate and predict with the checkpoint that was best on the dev data during training, or with the last one; "
         "without --eval_strategy it is always the last", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
-    data_seed: int | None = setting("seed of the order of the training data; default: --random_seed", None)
-    model_seed: int | None = setting("seed of the new weights and of dropout; default: --random_seed", None)
+    data_seed: int | None = setting(
+        "seed of the order of the training data; default: --random_seed", None, at_least=0, below=SEEDS
+    )
+    model_seed: int | None = setting(
+        "seed of the new weights and of dropout; default: --random_seed", None, at_least=0, below=SEEDS
+    )
     frozen_layers: int = setting(
-        "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head", 0
+        "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head",
+        0,
+        at_least=-1,
     )
     layer_learning_rate_decay: float = setting(
         "factor of the learning rate from each layer to the one below it: the head and the pooler have the full rate, "
-        "the top layer this share of it, the embeddings the smallest", 1.0,
+        "the top layer this share of it, the embeddings the smallest", 1.0, above=0, at_most=1,
     )  # fmt: skip
     sweep: bool = setting(
         "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir; the best "
@@ -61,6 +68,7 @@ class ProtocolSettings(TrainingSettings):
         "--sweep: trainings of each combination, with other orders of the data and other new weights",
         1,
         group="Sweep",
+        at_least=1,
     )
     sweep_checkpoints: bool = setting(
         "--sweep: train from each checkpoint that the pre-training run in --init_checkpoint has kept, and draw the "
@@ -114,13 +122,11 @@ def _check_evaluation(settings: ProtocolSettings, evaluates: bool) -> None:
         strategy == "no" or evaluates,
         f"--eval_strategy={strategy} evaluates during training; add --do_train and --do_eval, or drop it",
     )
-    require(every >= 0, f"--eval_steps={every}: must be at least 1")
     require(
         (strategy == "steps") == (every > 0),
         f"--eval_strategy={strategy} with --eval_steps={every}: give --eval_strategy=steps and a number of steps, or "
         "neither",
     )
-    require(patience >= 0, f"--early_stopping_patience={patience}: must be at least 0")
     require(
         not patience or strategy != "no",
         f"--early_stopping_patience={patience} needs evaluations; add --eval_strategy=epoch or steps",
@@ -128,12 +134,7 @@ def _check_evaluation(settings: ProtocolSettings, evaluates: bool) -> None:
 
 
 def _check_training(settings: ProtocolSettings) -> None:
-    for name in ("data_seed", "model_seed"):
-        seed = getattr(settings, name)
-        require(seed is None or 0 <= seed <= _LARGEST_SEED, f"--{name}={seed}: must lie between 0 and 2^31 - 1")
     frozen, decay = settings.frozen_layers, settings.layer_learning_rate_decay
-    require(frozen >= -1, f"--frozen_layers={frozen}: must be a number of layers, 0 for none, or -1 for all")
-    require(0 < decay <= 1, f"--layer_learning_rate_decay={decay}: must be above 0 and at most 1")
     require(
         frozen != -1 or decay == 1,
         f"--layer_learning_rate_decay={decay} has no effect with --frozen_layers=-1; drop one of them",
@@ -156,11 +157,8 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
             value == defaults[name], f"--{name}={value} is not read by a sweep; give --{flag}={value} or drop --sweep"
         )
     restarts = settings.sweep_restarts
-    require(restarts >= 1, f"--sweep_restarts={restarts}: must be at least 1")
     highest = max(settings.order_seed, settings.weights_seed) + restarts - 1
-    require(
-        highest <= _LARGEST_SEED, f"--sweep_restarts={restarts}: the last seed would be {highest}; lower the first one"
-    )
+    require(highest < SEEDS, f"--sweep_restarts={restarts}: the last seed would be {highest}; lower the first one")
     _ = settings.grid
 
 

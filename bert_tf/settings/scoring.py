@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, require, require_positive, setting
+from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
@@ -38,24 +38,20 @@ class ScoringSettings(JobSettings):
         first=True,
     )
     num_guesses: int = setting(
-        "fill_mask: tokens to write for each [MASK], the most probable first", 5, group="Output", first=True
+        "fill_mask: tokens to write for each [MASK], the most probable first", 5, group="Output", first=True, above=0
     )
     max_seq_length: int | None = setting(
         "most tokens of a text, [CLS] and [SEP] included; a longer one is refused; default: the model's positions",
         None,
         first=True,
+        at_least=3,
     )
-    batch_size: int = setting("masked rows per step", 64, group="Devices")
+    batch_size: int = setting("masked rows per step", 64, group="Devices", above=0)
 
     def __post_init__(self):
         check_values(self)
         self.check_devices()
         format_of_output(self.output_file, None, ("jsonl",))
-        require_positive(self, "num_guesses", "batch_size")
-        require(
-            self.max_seq_length is None or self.max_seq_length >= 3,
-            f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a token and [SEP]",
-        )
         require(
             not self.hide_rest_of_word or self.mode == LIKELIHOOD,
             f"--hide_rest_of_word is for --mode={LIKELIHOOD}; drop one of them",

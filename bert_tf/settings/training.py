@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require_folder, require_positive, setting
+from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
 # The same flag of scripts that do not train.
@@ -29,15 +29,14 @@ class TrainingSettings(DeviceSettings):
     )
     output_dir: str = setting("folder for checkpoints and results", alias="model_dir", group="Run")
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False, group="Model")
-    learning_rate: float = setting("peak learning rate", 5e-5, first=True)
-    save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run")
+    learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
+    save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
         "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
         "other devices run at most 50 steps at once; a short run a twentieth of its steps",
-        1000, alias="steps_per_loop", group="Devices",
+        1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
         require_folder("output_dir", self.output_dir)
-        require_positive(self, "learning_rate", "save_checkpoints_steps", "iterations_per_loop")

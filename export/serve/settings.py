@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 
-from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.command_line import check_values, require, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,27 +27,35 @@ class ServeSettings:
         "seconds between two reads of --model_config_file; 0 reads it only once",
         0,
         group="Models",
+        at_least=0,
     )
     file_system_poll_wait_seconds: float = setting(
-        "seconds between two looks for new versions; 0 looks only once", 1.0, group="Models"
+        "seconds between two looks for new versions; 0 looks only once", 1.0, group="Models", at_least=0
     )
     allow_version_labels_for_unavailable_models: bool = setting(
         "accept labels of versions that are not loaded yet",
         False,
         group="Models",
     )
-    port: int = setting("TCP port for gRPC; 0: no gRPC", 8500, group="Addresses", first=True)
+    port: int = setting("TCP port for gRPC; 0: no gRPC", 8500, group="Addresses", first=True, at_least=0, below=65536)
     rest_api_port: int = setting(
-        "TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501, group="Addresses", first=True
+        "TCP port for REST; 0: no REST; TF Serving's own default is 0",
+        8501,
+        group="Addresses",
+        first=True,
+        at_least=0,
+        below=65536,
     )
     rest_api_timeout_in_ms: int = setting(
-        "time to read the body of a REST request, to answer it, and for the client to read the answer, each", 30000
+        "time to read the body of a REST request, to answer it, and for the client to read the answer, each",
+        30000,
+        above=0,
     )
     rest_api_num_threads: int | None = setting(
-        "threads for models asked over REST; 4 for each core by default", None, group="Batching and threads"
+        "threads for models asked over REST; 4 for each core by default", None, group="Batching and threads", above=0
     )
     grpc_max_threads: int | None = setting(
-        "threads for models asked over gRPC; 4 for each core by default", None, group="Batching and threads"
+        "threads for models asked over gRPC; 4 for each core by default", None, group="Batching and threads", above=0
     )
     grpc_channel_arguments: str = setting(
         "comma-separated arguments of gRPC's server, as grpc.max_connection_age_ms=600000",
@@ -72,10 +80,10 @@ class ServeSettings:
     )
     tensorflow_intra_op_parallelism: int | None = setting(
         "threads for one op; 0: one for each core; by default 1 with --enable_batching, whose batches run beside each "
-        "other, and 0 without", None, group="Batching and threads",
+        "other, and 0 without", None, group="Batching and threads", at_least=0,
     )  # fmt: skip
     tensorflow_inter_op_parallelism: int = setting(
-        "ops that run at the same time; 0: one for each core", 0, group="Batching and threads"
+        "ops that run at the same time; 0: one for each core", 0, group="Batching and threads", at_least=0
     )
 
     host: str = setting(
@@ -85,24 +93,34 @@ class ServeSettings:
         "largest request in MiB, after decompression, and largest size of an answer's tensors",
         32,
         first=True,
+        above=0,
     )
-    max_request_rows: int = setting("most rows of a request", 4096)
-    max_run_seconds: float = setting("time after which a request's run of a model is given up", 120.0, first=True)
-    max_requests_in_flight: int = setting("requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256)
+    max_request_rows: int = setting("most rows of a request", 4096, above=0)
+    max_run_seconds: float = setting(
+        "time after which a request's run of a model is given up", 120.0, first=True, above=0
+    )
+    max_requests_in_flight: int = setting(
+        "requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256, above=0
+    )
     max_connections: int = setting(
-        "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest", 512
+        "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest",
+        512,
+        above=0,
     )
     idle_timeout_seconds: float = setting(
         "connections that wait so long for a request, or for the end of its header, are closed; over gRPC also a "
-        "request whose message takes longer", 75.0,
+        "request whose message takes longer", 75.0, above=0,
     )  # fmt: skip
-    shutdown_grace_seconds: float = setting("time after SIGTERM for requests that were accepted before", 20.0)
+    shutdown_grace_seconds: float = setting(
+        "time after SIGTERM for requests that were accepted before", 20.0, at_least=0
+    )
     reload_config_roots: str = setting(
         "comma-separated folders from which a gRPC HandleReloadConfigRequest may add models; empty: those that hold "
         "the models given at the start", "", group="Models",
     )  # fmt: skip
 
     def __post_init__(self):
+        check_values(self)
         require(
             bool(self.model_base_path or self.model_config_file),
             "nothing to serve: give --model_base_path=models/reviews",
@@ -116,23 +134,8 @@ class ServeSettings:
             "--model_config_file_poll_wait_seconds: also give --model_config_file",
         )
         _ = self.channel_arguments  # a wrong one is refused at once
-        for name in ("port", "rest_api_port"):
-            require(0 <= getattr(self, name) < 65536, f"--{name}={getattr(self, name)}: must be from 0 to 65535")
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
-        for name in (
-            "tensorflow_intra_op_parallelism",
-            "tensorflow_inter_op_parallelism",
-            "model_config_file_poll_wait_seconds",
-            "file_system_poll_wait_seconds",
-            "shutdown_grace_seconds",
-        ):
-            require((getattr(self, name) or 0) >= 0, f"--{name}={getattr(self, name)}: must be 0 or above")
-        require_positive(
-            self, "rest_api_timeout_in_ms", "rest_api_num_threads", "grpc_max_threads", "max_request_mb",
-            "max_request_rows", "max_run_seconds",
-            "max_requests_in_flight", "max_connections", "idle_timeout_seconds",
-        )  # fmt: skip
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:

@@ -148,7 +148,7 @@ class ClassifierSettings(FineTuningSettings):
     )  # fmt: skip
     window_stride: int | None = setting(
         "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
-        "says, else 0", None, group="Model",
+        "says, else 0", None, group="Model", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -168,7 +168,6 @@ class ClassifierSettings(FineTuningSettings):
             not self.window_stride or self.long_text in (None, "window"),
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
         )
-        require((self.window_stride or 0) >= 0, f"--window_stride={self.window_stride}: must be at least 0")
         require(
             not (self.joint_tasks and self.input_meta_data_path),
             "--joint_tasks trains on texts, and --input_meta_data_path gives rows of tokens; drop one",

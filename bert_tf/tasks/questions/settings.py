@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.core.flag_parsing import items
 from bert_tf.settings.finetuning import FineTuningSettings
 
@@ -33,7 +33,7 @@ class SquadSettings(FineTuningSettings):
     )
     max_seq_length: int | None = setting(
         "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: as the run's folder "
-        "says, else 384", None, group="Model", first=True,
+        "says, else 384", None, group="Model", first=True, at_least=5,
     )  # fmt: skip
     do_eval: bool = setting(
         "evaluate on --predict_file by the official metric, and write its prediction files",
@@ -49,14 +49,16 @@ class SquadSettings(FineTuningSettings):
         None,
         group="Model",
         first=True,
+        above=0,
     )
     max_query_length: int | None = setting(
         "tokens of a question; the rest of a longer one is cut off; default: as the run's folder says, else 64",
         None,
         group="Model",
+        above=0,
     )
-    n_best_size: int = setting("answers to each question in nbest_predictions.json", 20)
-    max_answer_length: int = setting("maximum number of tokens of an answer", 30)
+    n_best_size: int = setting("answers to each question in nbest_predictions.json", 20, above=0)
+    max_answer_length: int = setting("maximum number of tokens of an answer", 30, above=0)
     version_2_with_negative: bool | None = setting(
         "some questions have no answer, as in SQuAD 2.0; default: as the run's folder says, else false",
         None,
@@ -84,7 +86,6 @@ class SquadSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        require_positive(self, "doc_stride", "max_query_length", "n_best_size", "max_answer_length")
         self._require_data(at={"do_train": "train_file", "do_eval": "predict_file", "do_predict": "predict_file"})
         require(not self.do_train or bool(self.train_files), f"--train_file={self.train_file}: names no file; give one")
         threshold = self.null_score_diff_threshold

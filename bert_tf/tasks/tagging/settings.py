@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from bert_tf.core.command_line import require, require_positive, setting
+from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings.finetuning import FineTuningSettings
 
@@ -68,6 +68,7 @@ class NerSettings(FineTuningSettings):
         "--feature_layers: units of each direction of the two-layer BiLSTM; default: 768, as in the paper",
         None,
         group="Model",
+        above=0,
     )
     activations_dir: str = setting(
         "--feature_layers: folder of the encoder's activations, which several runs may share; default: activations in "
@@ -81,8 +82,6 @@ class NerSettings(FineTuningSettings):
             had = self._of_run("data_dir", *_PATHS.values())
             raise InputError(f"--data_dir is empty; name the folder with the data{had}")
         self._require_data("data_dir", at=_PATHS)
-        if self.lstm_size is not None:
-            require_positive(self, "lstm_size")
         if self.feature_layers not in ("", "fine_tuning"):
             frozen = self.frozen_layers or self.layer_learning_rate_decay != 1.0
             require(

@@ -192,7 +192,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
     [
         (GeneratorSettings, [*GENERATE, "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),
         (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=0"], "--max_predictions_per_seq=0"),
-        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "between 1 and --max_seq_length=128"),
+        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "must be at most --max_seq_length=128"),
         (GeneratorSettings, [*GENERATE, "--dupe_factor=0"], "--dupe_factor=0"),
         (GeneratorSettings, [*GENERATE, "--random_seed=-1"], "--random_seed=-1"),
         (GeneratorSettings, [*GENERATE, "--masked_lm_prob=0"], "--masked_lm_prob=0.0"),
@@ -207,7 +207,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
                          "learning_rate", "num_train_steps", "num_schedule_steps", "save_checkpoints_steps",
                          "iterations_per_loop", "max_eval_steps")
         ),
-        (PretrainingSettings, [*PRETRAIN, "--do_train", "--masked_lm_prob=1"], "--masked_lm_prob=1.0: must lie"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--masked_lm_prob=1"], "--masked_lm_prob=1.0: must be above 0"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],

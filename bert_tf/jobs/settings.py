@@ -1,0 +1,45 @@
+"""Settings of every job: where its tasks run."""
+
+import dataclasses
+from typing import ClassVar
+
+from bert_tf.core.command_line import require, setting
+from bert_tf.core.flag_parsing import absolute_paths
+
+_MAX_WORKERS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerSettings:
+    """Where the tasks of a job run.
+
+    Attributes:
+      path_flags: the flags that name files, for `with_absolute_paths`.
+    """
+
+    path_flags: ClassVar[tuple[str, ...]] = ("input_file", "output_file", "vocab_file")
+
+    num_workers: int | None = setting(
+        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None,
+        group="Devices", first=True, at_least=1, at_most=_MAX_WORKERS,
+    )  # fmt: skip
+    runner: str = setting(
+        "local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"), group="Devices"
+    )
+    spark_master: str = setting(
+        "--runner=spark: URL of the master; empty: the master given to spark-submit", "", group="Devices"
+    )
+
+    def check_devices(self) -> None:
+        """Refuses flags of devices that contradict each other.
+
+        Raises:
+          InputError: names them.
+        """
+        require(
+            not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
+        )
+
+    def with_absolute_paths(self) -> "RunnerSettings":
+        """Returns the same settings for processes in other working directories."""
+        return dataclasses.replace(self, **{name: absolute_paths(getattr(self, name)) for name in self.path_flags})
