@@ -6,7 +6,6 @@ Paper: section 3 ("Input/Output Representations").
 import dataclasses
 import os
 import re
-from typing import TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -27,7 +26,6 @@ from bert_tf.tokenization import TOKENIZER_JSON, load_vocabulary
 CONVERSION_NAME = "conversion.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
 _OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
-_Settings = TypeVar("_Settings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,8 +204,8 @@ def _sha256(vocab_file: str) -> str:
     return tokens_sha256(load_vocabulary(vocab_file))
 
 
-def with_casing(settings: _Settings, default: bool = True) -> _Settings:
-    """Completes `do_lower_case` from the run's folder or --init_checkpoint.
+def lower_case(settings, default: bool = True) -> bool:
+    """Returns whether a run lower-cases: as its flag says, else as the run's folder or --init_checkpoint.
 
     Args:
       settings: of the run.
@@ -230,7 +228,7 @@ def with_casing(settings: _Settings, default: bool = True) -> _Settings:
             tokenizer.check_rules(_first(lower, casing.do_lower_case, default))
     if lower is None and casing.do_lower_case is not None:
         logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
-    return dataclasses.replace(settings, do_lower_case=_first(lower, casing.do_lower_case, default))
+    return _first(lower, casing.do_lower_case, default)
 
 
 def _first(*values: bool | None) -> bool:

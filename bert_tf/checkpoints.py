@@ -5,10 +5,8 @@ A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `globa
 `checkpoint_formats` reads and writes them.
 """
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -27,7 +25,6 @@ __all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
 CONFIG_NAME = model_config.ORIGINAL_NAME
 VOCABULARY_NAME = "vocab.txt"
 _FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
-_Settings = TypeVar("_Settings")
 
 
 def open_checkpoint(path: str, config_file: str = "") -> Contents:
@@ -156,15 +153,15 @@ def check_initial(
     return contents.source
 
 
-def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
-    """Completes settings with the files of the run's folder, or of the folder of `init_checkpoint`.
+def model_files(settings, *flags: str) -> dict[str, str]:
+    """Returns the files of a model: as given, else in the run's folder, else in the folder of `init_checkpoint`.
 
     Args:
       settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.
       *flags: flags that may be empty: "bert_config_file", "vocab_file".
 
     Returns:
-      The settings with all of the flags set.
+      The flags and their files.
 
     Raises:
       InputError: a flag is empty, and neither folder has the file.
@@ -190,10 +187,10 @@ def settings_with_files(settings: _Settings, *flags: str) -> _Settings:
         logging.info(
             "--%s=%s, from the folder of %s", flag, given[flag], "--init_checkpoint" if flag in missing else "the run"
         )
-    return dataclasses.replace(settings, **given)
+    return given
 
 
-def _refuse_missing(settings: _Settings, missing: Sequence[str]) -> None:
+def _refuse_missing(settings, missing: Sequence[str]) -> None:
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     if len(missing) > 1:

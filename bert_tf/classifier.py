@@ -20,6 +20,7 @@ from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, evaluated_data, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.jobs.progress import Progress
 from bert_tf.modeling.precision import policy
@@ -123,12 +124,13 @@ class TextClassifier:
         given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": source.has_dev or bool(share), "dev_share": share}
         paths = {"init_checkpoint": _path(checkpoint, "checkpoint"), "output_dir": _path(output_dir, "output_dir")}
         parsed = ClassifierSettings(**paths, **given | settings)
-        task = find_task(parsed, source)
+        command = Command.of(parsed)
+        task = find_task(command, source)
         if not parsed.sweep:
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.read("train")), settings))
-        _check_dev(parsed, task, source.has_dev)
+        _check_dev(command, task, source.has_dev)
         with policy():
-            scores = run_finetuning(parsed, task, report.write)
+            scores = run_finetuning(parsed, lambda _: task, report.write)
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
     def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
@@ -160,7 +162,8 @@ class TextClassifier:
           InputError: see `predict`; or a label is unknown, or of another kind than the labels of the training.
         """
         source = evaluation_source(texts, labels, self._kind.name, self.labels)
-        task = find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True), source)
+        settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
+        task = find_task(Command.of(settings), source)
         examples = task.read("dev")
         predictions = self._outputs(texts, batch_size)
         columns = {"label_ids": tf.constant(task.label_ids(examples))}
@@ -239,13 +242,13 @@ class TextClassifier:
         return self._reading.logits(texts, found.tokenizer, length, lambda inputs: found.model(inputs)["logits"])
 
 
-def _check_dev(settings: ClassifierSettings, task: Task, has_dev: bool) -> None:
+def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
     """Refuses dev texts that are not those of the run in the folder, whose scores and weights would be returned.
 
     Raises:
       InputError: it has held out a share of its texts, or was evaluated on others.
     """
-    known = description.of_run(settings)
+    settings, known = command.settings, command.trained
     share = known.data.get("dev_share") if known else None
     if share is not None and settings.dev_share is None:
         raise InputError(

@@ -23,11 +23,9 @@ def main(settings: FineTuningSettings) -> dict[str, float]:
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
-    from bert_tf.finetuning.sweep import with_best_trial
     from bert_tf.tasks import registry
 
-    kind = registry.of_settings(settings)
+    make_task = registry.of_settings(settings).make_task
     if settings.ensemble_members:
-        return run_ensemble(settings, kind.make_task(settings), settings.ensemble_members)
-    settings = with_best_trial(settings)
-    return run_finetuning(settings, kind.make_task(settings), report.write)
+        return run_ensemble(settings, make_task, settings.ensemble_members)
+    return run_finetuning(settings, make_task, report.write)

@@ -89,11 +89,6 @@ def exists(folder: str) -> bool:
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
-def if_trained(folder: str) -> TaskDescription | None:
-    """Returns the description in a folder that has checkpoints; None where one of the two is missing."""
-    return read(folder) if latest.prefixes(folder) and exists(folder) else None
-
-
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the run in `output_dir`; None if nothing is trained there.
 
@@ -104,27 +99,16 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
       InputError: the file is damaged, or is missing and no training writes it anew.
     """
     folder = settings.output_dir
-    if (found := if_trained(folder)) or settings.do_train or not latest.prefixes(folder):
-        return found
+    if not latest.prefixes(folder):
+        return None
+    if exists(folder):
+        return read(folder)
+    if settings.do_train:
+        return None
     raise InputError(
         f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
         "folder again, or repeat the command of its training, which writes the file anew"
     )
-
-
-def check_given(settings: FineTuningSettings, **trained: Any) -> None:
-    """Refuses flags that differ from those of the run in `output_dir`, where that is not trained.
-
-    Args:
-      settings: of the evaluation or prediction; a flag that is None was left out.
-      **trained: flags to the values that the run was trained with.
-
-    Raises:
-      InputError: names the first flag.
-    """
-    for flag, before in () if settings.do_train else trained.items():
-        if (given := getattr(settings, flag)) not in (None, before):
-            raise InputError(f"--{flag}={given}: {settings.output_dir} was trained with {before}; leave the flag out")
 
 
 def read(folder: str) -> TaskDescription:

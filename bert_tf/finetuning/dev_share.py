@@ -4,18 +4,15 @@ import dataclasses
 from typing import TypeVar
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import run_folder, run_record
-from bert_tf.settings import FineTuningSettings
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 
 
-def with_dev_share(
-    task: AnyTask, settings: FineTuningSettings, known: TaskDescription | None, has_dev: bool | None = None
-) -> AnyTask:
+def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None) -> AnyTask:
     """Returns a task with what its run holds out: as the flags say, else as the run in the folder was trained.
 
     The seed is not one of training: runs of other seeds, and so the trials of a sweep and the models of an ensemble,
@@ -23,23 +20,13 @@ def with_dev_share(
 
     Args:
       task: over its files.
-      settings: of the run.
-      known: the run in the folder; None if there is none.
+      command: says what is held out.
       has_dev: whether the dev data has a file; None for what the task says.
 
     Raises:
       InputError: the run was trained with another share, or the dev data has a file.
     """
-    trained = {name: known.data.get(name) for name in ("dev_share", "dev_seed")} if known else {}
-    for name, before in trained.items():
-        given = getattr(settings, name)
-        if given is not None and given != before:
-            raise InputError(
-                f"--{name}={given}: {settings.output_dir} was trained with {'none' if before is None else before}; "
-                "drop the flag, or train in another folder"
-            )
-    share, seed = (trained.get(name) if getattr(settings, name) is None else getattr(settings, name)
-                   for name in ("dev_share", "dev_seed"))  # fmt: skip
+    settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
         if seed is not None:
             raise InputError(f"--dev_seed={seed}: needs --dev_share; give both or none")
@@ -51,7 +38,7 @@ def with_dev_share(
             "remove this file"
         )
     task = dataclasses.replace(task, held_out=HeldOut(share, seed or 0, is_dev=not has_dev))
-    if known and settings.do_eval and not settings.do_train:
+    if command.trained and settings.do_eval and not settings.do_train:
         check_not_trained_on(task, settings.output_dir)
     return task
 

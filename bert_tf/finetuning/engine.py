@@ -24,6 +24,7 @@ from bert_tf.finetuning import (
     lower_layers,
     prediction_files,
     prepared_run,
+    resolution,
     sweep,
     sweep_results,
 )
@@ -32,6 +33,7 @@ from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.initial import output_order
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
@@ -51,13 +53,15 @@ _POSITIONS_WORTH_COMPILING = 50_000
 
 
 def run_finetuning(
-    settings: FineTuningSettings, task: Task, write_report: Callable[[str], None] | None = None
+    settings: FineTuningSettings,
+    make_task: Callable[[Command], Task],
+    write_report: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
     """Trains, evaluates and predicts a task as the settings say.
 
     Args:
-      settings: of the run; those of a task's own data are in the task.
-      task: what to train.
+      settings: of the run.
+      make_task: see `resolution.resolve`.
       write_report: called with the run's folder after training and after an evaluation.
 
     Returns:
@@ -69,9 +73,8 @@ def run_finetuning(
     parts = batch_parts.choose_parts(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings = checkpoint_tokenizer.with_casing(sweep.with_best_trial(settings), settings.default_lower_case)
-        settings = checkpoints.settings_with_files(settings, "bert_config_file", "vocab_file")
-        run = prepared_run.prepare(prepared_run.with_trained_values(settings, task), task, strategy, parts)
+        settings, task = resolution.resolve(settings, make_task)
+        run = prepared_run.prepare(settings, task, strategy, parts)
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:

@@ -6,22 +6,31 @@ Paper: Tables 2 and 3 (the ensemble of seven systems).
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import data_summary, description, dev_share, evaluated_data, prediction_files, prepared_run
+from bert_tf.finetuning import (
+    data_summary,
+    description,
+    dev_share,
+    evaluated_data,
+    prediction_files,
+    prepared_run,
+    resolution,
+)
 from bert_tf.finetuning.evaluated_data import EvaluatedData
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
@@ -37,7 +46,9 @@ class Member:
     prefix: str
 
 
-def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str]) -> dict[str, float]:
+def run_ensemble(
+    settings: FineTuningSettings, make_task: Callable[[Command], Task], paths: Sequence[str]
+) -> dict[str, float]:
     """Evaluates and predicts as the settings say, and writes the results into their `output_dir`.
 
     `ensemble.json` there names the checkpoints. A later command on the folder must be of the same ones, because a
@@ -45,7 +56,7 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
 
     Args:
       settings: without training.
-      task: of all the models; its rows and labels must be theirs.
+      make_task: returns the task of all the models; see `resolution.resolve`.
       paths: folders of runs, whose best or last checkpoint is taken, or prefixes of checkpoints.
 
     Returns:
@@ -62,8 +73,14 @@ def run_ensemble(settings: FineTuningSettings, task: Task, paths: Sequence[str])
     storage.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy):
+        # with the vocabulary, casing and row length of the first model, but not with its tuned thresholds
+        own = dataclasses.replace(settings, output_dir=members[0].folder)
+        own, task = resolution.resolve(
+            own, lambda command: make_task(dataclasses.replace(command, results_dir=settings.output_dir))
+        )
         task.check_checkpoint(settings.output_dir, None)
-        run = _prepared(settings, task, members[0].folder, strategy)
+        run = prepared_run.prepare(own, task, strategy)
+        strategies.check_batch_sizes(strategy, own)
         # refuses before anything is computed
         evaluated = _dev_data(run, settings, members).series if settings.do_eval else evaluated_data.DEV
         data_summary.log(run, evaluated)
@@ -104,16 +121,6 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
         raise InputError(
             f"--output_dir={folder}: holds the results of another ensemble ({', '.join(known)}); give another folder"
         )
-
-
-def _prepared(settings: FineTuningSettings, task: Task, folder: str, strategy: tf.distribute.Strategy) -> PreparedRun:
-    """Reads and encodes the data with the vocabulary, casing and row length of the first model."""
-    run_folder.check_script(folder, settings.script, do_train=False)
-    own = checkpoint_tokenizer.with_casing(dataclasses.replace(settings, output_dir=folder))
-    own = checkpoints.settings_with_files(own, "bert_config_file", "vocab_file")
-    run = prepared_run.prepare(prepared_run.with_trained_values(own, task), task, strategy)
-    strategies.check_batch_sizes(strategy, run.settings)
-    return run
 
 
 def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:

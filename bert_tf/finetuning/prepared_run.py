@@ -36,7 +36,7 @@ class PreparedRun:
     """What a run works with, all of it checked.
 
     Attributes:
-      settings: as given, plus the paths of files and the row length that the user left out.
+      settings: complete; see `resolution.resolve`.
       task: as given.
       config: shape of the model.
       tokenizer: from the run's vocabulary.
@@ -258,27 +258,6 @@ def prepare(
         splits["test"] = splits["dev"]
     caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches, most_parts)
-
-
-def with_trained_values(settings: FineTuningSettings, task: Task) -> FineTuningSettings:
-    """Returns settings with the `max_seq_length` and `bilstm_head` of the run's folder, where they were left out.
-
-    The length of rows that are encoded already comes first. Without them and a run, it is the script's default, or all
-    positions of a model with fewer.
-
-    Raises:
-      InputError: a trained model is evaluated with other values.
-    """
-    length = settings.max_seq_length or task.row_length
-    settings = dataclasses.replace(settings, max_seq_length=length)
-    if known := description.of_run(settings):
-        description.check_given(settings, max_seq_length=known.max_seq_length, bilstm_head=known.bilstm_head)
-        bilstm_head = settings.bilstm_head if settings.bilstm_head is not None else known.bilstm_head or None
-        return dataclasses.replace(settings, max_seq_length=length or known.max_seq_length, bilstm_head=bilstm_head)
-    if length is None:
-        positions = checkpoints.read_config(settings.bert_config_file).max_position_embeddings
-        length = min(settings.default_max_seq_length, positions)
-    return dataclasses.replace(settings, max_seq_length=length)
 
 
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:

@@ -91,7 +91,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
     run_folder.check_script(settings.output_dir, settings.script, settings.do_train)
-    settings = checkpoints.settings_with_files(settings, "bert_config_file")
+    settings = dataclasses.replace(settings, **checkpoints.model_files(settings, "bert_config_file"))
     config = checkpoints.read_config(settings.bert_config_file)
     memory.require_memory(config, settings, settings.do_train)
     files = reader.expand_files(settings.input_file)

@@ -15,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
 
@@ -45,8 +46,8 @@ class Kind(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def make_task(settings: Any) -> Task:
-        """Returns the task that `settings` name, of any kind in the folder."""
+    def make_task(command: Command) -> Task:
+        """Returns the task that a command of this kind's script names, of any kind in the folder."""
 
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

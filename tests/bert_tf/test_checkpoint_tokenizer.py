@@ -116,13 +116,13 @@ def test_a_vocabulary_that_was_changed_in_a_runs_folder_is_refused(cased, tmp_pa
         vocabulary_like(cased, folder / "vocab.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
         refused = f"{folder}/vocab.txt: not the vocabulary that {folder}/.* was trained with .*; restore it, or --ig"
         with pytest.raises(InputError, match=refused):
-            checkpoint_tokenizer.with_casing(classification(tmp_path, folder))
+            checkpoint_tokenizer.lower_case(classification(tmp_path, folder))
         with pytest.raises(InputError, match=refused):
             checkpoint_tokenizer.of(str(folder)).check_data(None, "")
         with pytest.raises(InputError, match=refused):
             convert_checkpoint(dataclasses.replace(converted, input=str(folder), output=f"{tmp_path}/out"))
         ignoring = classification(tmp_path, folder, "--ignore_checkpoint_tokenizer")
-        assert checkpoint_tokenizer.with_casing(ignoring).do_lower_case is False
+        assert checkpoint_tokenizer.lower_case(ignoring) is False
 
 
 def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_path):
@@ -154,7 +154,7 @@ def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_pa
 )
 def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, change, said):
     flag = vocabulary_like(cased, tmp_path / "other.txt", change)
-    checkpoint_tokenizer.with_casing(classification(tmp_path, cased / "run", flag))
+    checkpoint_tokenizer.lower_case(classification(tmp_path, cased / "run", flag))
     assert ("tokens replace [unused]" in caplog.text) == bool(said) and said in caplog.text
 
 
@@ -258,7 +258,7 @@ def test_a_casing_that_contradicts_the_checkpoint_is_refused_before_anything_is_
         run_classifier(settings)
     assert not os.path.exists(settings.output_dir)
     settings = dataclasses.replace(settings, ignore_checkpoint_tokenizer=True)
-    assert checkpoint_tokenizer.with_casing(settings).do_lower_case is (
+    assert checkpoint_tokenizer.lower_case(settings) is (
         settings.do_lower_case if flags else rules.get("do_lower_case", True)
     )
 
@@ -268,6 +268,6 @@ def test_the_casing_is_taken_from_the_checkpoint_and_is_true_where_nothing_tells
     for name, lower in (("cased_L-2_H-128_A-2", False), ("model", True)):
         folder = tmp_path / name
         shutil.copytree(published, folder, dirs_exist_ok=True)
-        assert checkpoint_tokenizer.with_casing(classification(tmp_path, folder)).do_lower_case is lower
-    assert checkpoint_tokenizer.with_casing(classification(tmp_path, "")).do_lower_case is True
+        assert checkpoint_tokenizer.lower_case(classification(tmp_path, folder)) is lower
+    assert checkpoint_tokenizer.lower_case(classification(tmp_path, "")) is True
     assert checkpoints.open_checkpoint(str(published)).config == CONFIG

@@ -14,9 +14,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import latest
 from bert_tf.runs.latest import step_of
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
 
 PAIRS = [

@@ -13,12 +13,12 @@ from bert_tf.pretraining.engine import optimizer_of
 from bert_tf.settings import FeaturesSettings, PretrainingSettings
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification import glue, glue_results
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import FEATURE_LAYERS, NerSettings
 from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 SETTINGS = {

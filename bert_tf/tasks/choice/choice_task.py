@@ -18,8 +18,8 @@ from absl import logging
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
 from bert_tf.modeling.heads import ClassificationHead
@@ -27,7 +27,6 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file, example_checks
 from bert_tf.tasks.choice import choice_files
 from bert_tf.tasks.choice.choice_files import ChoiceExample
-from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -36,11 +35,12 @@ CHOICE = "choice"
 NAME = "SWAG"
 
 
-def choice_task(settings: SwagSettings) -> "ChoiceTask":
-    """Returns the task over the files that the settings name."""
+def choice_task(command: Command) -> "ChoiceTask":
+    """Returns the task over the files that the flags of `run_swag` name."""
+    settings = command.settings
     paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
     task = ChoiceTask(settings.data_dir, {split: path for split, path in paths.items() if path})
-    return with_dev_share(task, settings, description.of_run(settings))
+    return with_dev_share(task, command)
 
 
 @dataclasses.dataclass(frozen=True)

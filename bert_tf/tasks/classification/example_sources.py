@@ -39,7 +39,6 @@ class ExampleSource(abc.ABC):
       kind: of the task, if the source knows it; else "".
       labels: names of the classes, if the source knows them; else ().
       has_label_sets: whether an example has a tuple of labels instead of one.
-      id_name: heads the names of examples in tables.
       has_dev: whether there is dev data.
     """
 
@@ -48,7 +47,6 @@ class ExampleSource(abc.ABC):
     kind: str = ""
     labels: tuple[str, ...] = ()
     has_label_sets: bool = False
-    id_name: str = "index"
 
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
@@ -57,6 +55,10 @@ class ExampleSource(abc.ABC):
     def name_of(self, split: str) -> str:
         """Returns how messages and reports name the data of a split; by default, the names of its files."""
         return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
+
+    def id_name(self) -> str:
+        """Returns what heads the names of examples in tables."""
+        return "index"
 
     @abc.abstractmethod
     def facts(self) -> Mapping[str, Any]:
@@ -120,11 +122,10 @@ class FileSource(ExampleSource):
         """See `ExampleSource`."""
         return bool(self.text_b)
 
-    @property
     def id_name(self) -> str:
-        """See `ExampleSource`; what the test file calls the column of the ids, if it does."""
+        """See `ExampleSource`; what the test file, whose heading is read, calls the column of the ids, if it does."""
         (path,) = self.files("test") if self.id else ("",)
-        return (tables.heading(path, self._layout(path), self.id) if path else "") or ExampleSource.id_name
+        return (tables.heading(path, self._layout(path), self.id) if path else "") or super().id_name()
 
     @property
     def has_dev(self) -> bool:

@@ -4,9 +4,9 @@ import dataclasses
 
 from bert_tf.core.command_line import refuse_unread
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.resolution import Command
 from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example_sources import ExampleSource
@@ -29,21 +29,22 @@ from bert_tf.tasks.classification.settings import (
 )
 
 
-def find_task(settings: ClassifierSettings, source: ExampleSource | None = None) -> ClassificationTask | JointTask:
+def find_task(command: Command, source: ExampleSource | None = None) -> ClassificationTask | JointTask:
     """Returns the task that `--task_name` names, in any case of letters, with or without hyphens.
 
     With `--joint_tasks`, the task is trained together with these.
 
     Args:
-      settings: name the task and its data.
+      command: names the task and its data.
       source: of a user's own data, if no flags name it.
 
     Raises:
       InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
     """
-    reading, settings = Reading.of_settings(settings), _with_task_name(settings)
-    _check_read(settings, bool(source))
-    task = own_task(settings, source) if source else _main_task(settings)
+    reading, command = Reading.of_command(command), _with_task_name(command)
+    settings = command.settings
+    _check_read(command, bool(source))
+    task = own_task(command, source) if source else _main_task(command)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
@@ -57,29 +58,30 @@ def find_task(settings: ClassifierSettings, source: ExampleSource | None = None)
     return JointTask(task, tuple(dataclasses.replace(other, reading=reading) for other in others))
 
 
-def _with_task_name(settings: ClassifierSettings) -> ClassifierSettings:
-    """Returns settings with the name of the folder's task, if they lack one that they need.
+def _with_task_name(command: Command) -> Command:
+    """Returns the command with the name of the folder's task, if it lacks one that it needs.
 
     Raises:
       InputError: there is no run in the folder.
     """
+    settings, known = command.settings, command.trained
     if settings.task_name.strip() or settings.tfds_name or settings.input_meta_data_path:
-        return settings
-    known = description.of_run(settings)
+        return command
     if not known:
         raise InputError(
             "--task_name is empty, and --output_dir holds no run that tells it; give it: own for your own data"
         )
-    return dataclasses.replace(settings, task_name=OWN_DATA if known.task_name == IN_MEMORY else known.task_name)
+    name = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
+    return dataclasses.replace(command, settings=dataclasses.replace(settings, task_name=name))
 
 
-def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
+def _check_read(command: Command, in_memory: bool) -> None:
     """Refuses flags that the data of a task does not use.
 
     Raises:
       InputError: names the first flag.
     """
-    known, remedy = description.of_run(settings), ""
+    settings, known, remedy = command.settings, command.trained, ""
     if in_memory:
         readers = [MEMORY]
     elif settings.tfds_name:
@@ -98,16 +100,16 @@ def _check_read(settings: ClassifierSettings, in_memory: bool) -> None:
     refuse_unread(settings, readers, remedy)
 
 
-def _main_task(settings: ClassifierSettings) -> ClassificationTask:
+def _main_task(command: Command) -> ClassificationTask:
+    settings = command.settings
     if settings.tfds_name or _spelled(settings.task_name) == OWN_DATA:
-        return own_task(settings)
-    known = description.of_run(settings)
+        return own_task(command)
     if settings.input_meta_data_path:
-        task = records_task(settings)
+        task = records_task(command)
     else:
         task = _benchmark_task("task_name", settings.task_name, settings.data_dir, settings)
-        _check_benchmark(task, settings, known)
-    return with_dev_share(task, settings, known)
+        _check_benchmark(task, settings, command.trained)
+    return with_dev_share(task, command)
 
 
 def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:

@@ -1,21 +1,17 @@
-"""From the settings to a task over a user's own data.
-
-What a later evaluation or prediction leaves out, columns, kind and labels, comes from the run in `--output_dir`.
-"""
+"""From a command to a task over a user's own data."""
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.resolution import Command
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification import class_checks, class_weights, glue
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score, score_scale
@@ -44,22 +40,23 @@ _SCORES = {
 }
 
 
-def own_task(settings: ClassifierSettings, source: ExampleSource | None = None) -> OwnTask:
+def own_task(command: Command, source: ExampleSource | None = None) -> OwnTask:
     """Returns the task over a user's own data.
 
-    Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in train.
+    Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in the
+    training data, which is then read here. Class weights and the scale of scores are counted in it too.
 
     Args:
-      settings: say what is learned and how.
+      command: says what is learned and how.
       source: of the examples; None for the one that the settings name.
 
     Raises:
       InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
     """
-    known = description.of_run(settings)
+    settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
         if settings.do_train:
-            known = None
+            command, known = dataclasses.replace(command, trained=None), None
         elif not source:
             raise InputError(
                 f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
@@ -67,8 +64,7 @@ def own_task(settings: ClassifierSettings, source: ExampleSource | None = None) 
                 "bert_tf.classifier.TextClassifier.load"
             )
     if not source:
-        make_source = _tfds_source if settings.tfds_name else _file_source
-        source = make_source(settings, known)
+        source = (_tfds_source if settings.tfds_name else _file_source)(command)
     kind = source.kind or _kind(settings, known)
     official = _glue_scores(settings)
     scores = official or _SCORES[kind]
@@ -77,12 +73,12 @@ def own_task(settings: ClassifierSettings, source: ExampleSource | None = None) 
         raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
     labels = () if kind == REGRESSION else _labels(settings, known, source)
     if kind == MULTI_LABEL:
-        more = {"run_folder": settings.output_dir, "tune_thresholds": settings.tune_thresholds}
+        more = {"run_folder": command.results_dir, "tune_thresholds": settings.tune_thresholds}
         task = MultiLabelTask(name, source, labels, scores, **more)
     else:
         task = OwnTask(name, source, labels, scores)
     task = dataclasses.replace(task, writes_texts=settings.predictions_with_texts)
-    task = with_dev_share(task, settings, known)
+    task = with_dev_share(task, command)
     if kind != REGRESSION:
         return dataclasses.replace(task, class_weights=_class_weights(settings, known, task))
     mean, deviation = (0.0, 1.0) if official else _scale(task, known)
@@ -97,8 +93,8 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
     return known.kind if known else CLASSIFICATION
 
 
-def _file_source(settings: ClassifierSettings, known: TaskDescription | None) -> FileSource:
-    facts = _facts(settings, known, _DEFAULTS)
+def _file_source(command: Command) -> FileSource:
+    settings, facts = command.settings, command.of_reading(**_DEFAULTS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
@@ -114,7 +110,7 @@ def _file_source(settings: ClassifierSettings, known: TaskDescription | None) ->
         has_header=facts["has_header"],
         quoted=facts["quoted"],
         separator=facts["label_separator"],
-        has_label_sets=_kind(settings, known) == MULTI_LABEL,
+        has_label_sets=_kind(settings, command.trained) == MULTI_LABEL,
     )
     asks_run = settings.id_column is None and settings.do_predict and not settings.do_train
     return _with_ids_of_run(source, settings.output_dir) if asks_run else source
@@ -130,16 +126,17 @@ def _with_ids_of_run(source: FileSource, folder: str) -> FileSource:
         return source
     named = dataclasses.replace(source, id=column)
     try:
-        named.id_name  # noqa: B018  reads the heading
+        named.id_name()  # reads the heading
     except InputError as error:
         logging.warning("predictions are numbered, not named by the id column of %s (%s)", folder, error)
         return source
     return named
 
 
-def _tfds_source(settings: ClassifierSettings, known: TaskDescription | None) -> TfdsSource:
-    columns = _facts(settings, known, dict.fromkeys(("text_a_column", "text_b_column", "label_column")))
-    is_regression = _kind(settings, known) == REGRESSION
+def _tfds_source(command: Command) -> TfdsSource:
+    settings = command.settings
+    columns = command.of_reading(text_a_column=None, text_b_column=None, label_column=None)
+    is_regression = _kind(settings, command.trained) == REGRESSION
     return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 
 
@@ -148,24 +145,6 @@ def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
     sets = {f"glue/{name.lower().replace('-', '')}": task.score_names for name, task in glue.TASKS.items()}
     name = settings.tfds_name.partition(":")[0]
     return () if settings.labels or settings.label_file else sets.get(name, ())
-
-
-def _facts(settings: ClassifierSettings, known: TaskDescription | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how to read the data: as the flags say, else as the run did, else by default.
-
-    A trained model may be used on a file of other columns. But a forgotten flag would give wrong metrics without a
-    sign, so a flag that differs from training is named.
-    """
-    found = {}
-    for name, default in defaults.items():
-        given, trained = getattr(settings, name), known.data.get(name) if known else None
-        if given is not None and trained is not None and given != trained:
-            logging.warning(
-                "--%s=%s: %s was trained with %s; drop the flag unless this data differs from the training data",
-                name, given, settings.output_dir, "none" if trained == "" else trained,
-            )  # fmt: skip
-        found[name] = next((value for value in (given, trained) if value is not None), default)
-    return found
 
 
 def _labels(settings: ClassifierSettings, known: TaskDescription | None, source: ExampleSource) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class OwnTask(ClassificationTask):
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
         """Writes the tables; the one with a header names the user's column of ids, and may have the texts."""
-        rows = [[_cell(self.source.id_name), *named[0][1:]], *named[1:]]
+        rows = [[_cell(self.source.id_name()), *named[0][1:]], *named[1:]]
         if self.writes_texts:
             heads = ("text_a", "text_b") if self.has_pairs else ("text",)
             cells = [[_cell(text) for text in (each.text_a, each.text_b)[: len(heads)]] for each in split.examples]

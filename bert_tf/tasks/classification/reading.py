@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Columns, Split
-from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack
 from bert_tf.text.windows import cut_windows
 from bert_tf.tokenization import BertTokenizer
@@ -36,21 +35,16 @@ class Reading:
     window_stride: int = 0
 
     @classmethod
-    def of_settings(cls, settings: ClassifierSettings) -> "Reading":
+    def of_command(cls, command: Command) -> "Reading":
         """Returns what the flags say; what they leave out is as in the run's folder, or by default.
 
         Raises:
           InputError: the folder's run is evaluated as it was not trained, or a stride has no windows.
         """
-        known = description.of_run(settings)
-        trained = cls.of_parameters(known.parameters) if known else cls()
-        if known:
-            description.check_given(settings, **dataclasses.asdict(trained))
-        given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
-        found = dataclasses.replace(trained, **{name: value for name, value in given.items() if value is not None})
-        if settings.window_stride and not found.has_windows:
+        found, stride = cls(**command.of_model(**dataclasses.asdict(cls()))), command.settings.window_stride
+        if stride and not found.has_windows:
             raise InputError(
-                f"--window_stride={settings.window_stride} needs --long_text=window, and it is {found.long_text}; give "
+                f"--window_stride={stride} needs --long_text=window, and it is {found.long_text}; give "
                 "both, or drop the stride"
             )
         return found

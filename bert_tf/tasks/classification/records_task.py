@@ -6,7 +6,6 @@ Letters: B batch, S sequence length, N rows.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,14 +17,13 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Columns
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
-from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import reader
@@ -71,10 +69,11 @@ class RecordsTask(ClassificationTask):
       score_names: names in `SCORES`, the main one first.
       has_float_labels: whether the records hold labels as float32.
       has_weights: whether the records hold a weight of each example.
-      trained_pairs: whether the run in the folder has pairs; None if there is no run.
+      has_pairs: whether there are second texts.
       reading: see `ClassificationTask`; long texts are cut already.
       held_out: see `Task`.
       row_length: see `Task`.
+      known: the splits that were read.
     """
 
     name: str
@@ -84,18 +83,12 @@ class RecordsTask(ClassificationTask):
     score_names: tuple[str, ...]
     has_float_labels: bool
     has_weights: bool
-    trained_pairs: bool | None
+    has_pairs: bool
     reading: Reading = READ_AS_IN_THE_PAPER
     held_out: HeldOut | None = None
     row_length: int | None = None
+    known: dict[str, Rows] = dataclasses.field(default_factory=dict, repr=False, compare=False)
     is_cached: ClassVar[bool] = False
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether there are second texts: those of the run, else those in the training data."""
-        return (
-            bool(self.read("train").columns["segment_ids"].any()) if self.trained_pairs is None else self.trained_pairs
-        )
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses windows and the like: the texts are not known any more.
@@ -137,13 +130,9 @@ class RecordsTask(ClassificationTask):
         Raises:
           InputError: a file is damaged, or does not fit the meta data; a label is out of range.
         """
-        if split not in self._known:
-            self._known[split] = self._read(split)
-        return self._known[split]
-
-    @functools.cached_property
-    def _known(self) -> dict[str, Rows]:
-        return {}
+        if split not in self.known:
+            self.known[split] = self._read(split)
+        return self.known[split]
 
     def _read(self, split: str) -> Rows:
         label_type = tf.float32 if self.has_float_labels else tf.int64
@@ -214,18 +203,19 @@ class RecordsTask(ClassificationTask):
         return batch["row_weights"] * batch["weight"] if self.has_weights else batch["row_weights"]
 
 
-def records_task(settings: ClassifierSettings) -> RecordsTask:
-    """Returns the task that `--input_meta_data_path` describes.
+def records_task(command: Command) -> RecordsTask:
+    """Returns the task that `--input_meta_data_path` describes; without a run, it reads the training data for pairs.
 
     Raises:
       InputError: the file is missing, damaged, or describes other data than that of a classifier.
     """
+    settings, trained = command.settings, command.trained
     meta = read_meta(settings.input_meta_data_path)
     name = str(meta.get("processor_type", "records"))
     is_regression = meta["task_type"] == "bert_regression"
     official = {name.upper(): task.score_names for name, task in glue.TASKS.items()}
     default = ("pearson", "spearman") if is_regression else ("accuracy", "macro_f1")
-    return RecordsTask(
+    task = RecordsTask(
         name,
         settings.input_meta_data_path,
         {split: getattr(settings, flag) for split, flag in _FLAGS.items()},
@@ -233,9 +223,12 @@ def records_task(settings: ClassifierSettings) -> RecordsTask:
         official.get(name.upper(), default),
         meta.get("label_type") == "float",
         bool(meta.get("has_sample_weights")),
-        _pairs_of_run(settings, name),
+        bool(trained and trained.parameters.get("has_pairs")),
         row_length=meta["max_seq_length"],
     )
+    if trained:
+        return task
+    return dataclasses.replace(task, has_pairs=bool(task.read_files("train").columns["segment_ids"].any()))
 
 
 def read_meta(path: str) -> Mapping[str, Any]:
@@ -260,8 +253,3 @@ def read_meta(path: str) -> Mapping[str, Any]:
             raise
         raise InputError(f"--input_meta_data_path={path}: is damaged ({error}); create the data again") from error
     return meta
-
-
-def _pairs_of_run(settings: ClassifierSettings, name: str) -> bool | None:
-    found = description.of_run(settings)
-    return bool(found.parameters.get("has_pairs")) if found and found.task_name == name else None

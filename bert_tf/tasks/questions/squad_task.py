@@ -16,15 +16,13 @@ from absl import logging
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
 from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.questions import squad_file, squad_results
-from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_windows import encode_questions, windows_of
@@ -288,21 +286,15 @@ def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.expand_dims(input_mask, -1) > 0, logits, _NO_TOKEN)
 
 
-def squad_task(settings: SquadSettings) -> SquadTask:
-    """Returns the task of settings; what they leave out is as in the run's folder, or by default.
+def squad_task(command: Command) -> SquadTask:
+    """Returns the task of the flags of `run_squad`.
 
     Raises:
-      InputError: the null threshold is given or tuned where each question has an answer, a trained model is evaluated
-        as the other version of SQuAD, or the folder is damaged.
+      InputError: the null threshold is given or tuned where each question has an answer, or a trained model is
+        evaluated as the other version of SQuAD.
     """
-    members = settings.ensemble_members
-    folder = _folder_of(members[0]) if members else settings.output_dir
-    known = description.if_trained(folder)
-    known = known if known and known.kind == SPAN else None
-    if known:
-        description.check_given(dataclasses.replace(settings, output_dir=folder), **known.parameters)
-    facts = _facts(settings, known)
-    has_unanswerable = facts["version_2_with_negative"]
+    settings, of_model = command.settings, command.of_model(**_DEFAULTS)
+    has_unanswerable = of_model["version_2_with_negative"]
     for flag in ("tune_null_threshold", "null_score_diff_threshold"):
         if getattr(settings, flag) not in (None, False) and not has_unanswerable:
             raise InputError(f"--{flag} is for questions without an answer; add --version_2_with_negative or drop it")
@@ -317,24 +309,11 @@ def squad_task(settings: SquadSettings) -> SquadTask:
         settings.train_files,
         settings.predict_file,
         decoding,
-        facts["doc_stride"],
-        facts["max_query_length"],
-        settings.output_dir,
+        of_model["doc_stride"],
+        of_model["max_query_length"],
+        command.results_dir,
         settings.null_score_diff_threshold,
         settings.tune_null_threshold,
     )
     is_test = settings.dev_share is not None and settings.do_predict
-    return with_dev_share(task, settings, known, has_dev=task.has_dev_files and not is_test)
-
-
-def _folder_of(path: str) -> str:
-    """Returns the folder of a run, given it or the prefix of a checkpoint in it."""
-    return path if tf.io.gfile.isdir(path) else path.rpartition("/")[0]
-
-
-def _facts(settings: SquadSettings, known: TaskDescription | None) -> dict[str, Any]:
-    """Returns the flags of `_DEFAULTS`: as given, else those of a known run, else the defaults."""
-    trained = {**known.data, **known.parameters} if known else {}
-    given = {name: getattr(settings, name) for name in _DEFAULTS}
-    return {**_DEFAULTS, **{name: trained[name] for name in _DEFAULTS if name in trained},
-            **{name: value for name, value in given.items() if value is not None}}  # fmt: skip
+    return with_dev_share(task, command, has_dev=task.has_dev_files and not is_test)

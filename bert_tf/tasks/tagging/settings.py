@@ -44,13 +44,15 @@ class NerSettings(FineTuningSettings):
     )  # fmt: skip
     word_column: int | None = setting("column of the word, from 0; -1 is the last one; default: 0", None)
     tag_column: int | None = setting("column of the tag; default: -1", None)
-    tag_scheme: str = setting(
-        "scheme of the tags in the files; auto: recognised in each file", "auto",
+    tag_scheme: str | None = setting(
+        "scheme of the tags in the files; auto: recognized in each file; default: as the run's folder says, else auto",
+        None,
         choices=("auto", "iob1", "iob2", "bioes"),
     )  # fmt: skip
-    repair_tags: bool = setting(
-        "read tag sequences that the scheme does not allow as the official scorer does, instead of refusing them", False
-    )
+    repair_tags: bool | None = setting(
+        "read tag sequences that the scheme does not allow as the official scorer does, instead of refusing them; "
+        "default: as the run's folder says, else false", None,
+    )  # fmt: skip
     entity_types: str = setting("comma-separated types of entities; default: those in train", "")
     test_has_tags: bool = setting(
         "whether the test data has a column of tags; a file with one column has none in any case", True

@@ -95,7 +95,7 @@ TRAINING_DEFAULTS = {
                 "num_train_epochs": 3.0,
                 "warmup_proportion": 0.1,
                 **TRAINING_DEFAULTS,
-                # the original's 128 where the run's folder does not say it, see `prepared_run.with_trained_values`
+                # the original's 128 where the run's folder does not say it, see `resolution.resolve`
                 "max_seq_length": None,
             },
         ),
@@ -137,17 +137,17 @@ def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_fro
         "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER, "
     )
     with pytest.raises(InputError, match=message):
-        checkpoints.settings_with_files(alone, *files)
+        checkpoints.model_files(alone, *files)
     with pytest.raises(InputError, match="^o: no such folder; give a folder where training has saved a checkpoint"):
-        checkpoints.settings_with_files(dataclasses.replace(alone, do_train=False, do_eval=True), *files)
+        checkpoints.model_files(dataclasses.replace(alone, do_train=False, do_eval=True), *files)
     for file in files:
         rest = [word for word in arguments if not word.startswith(f"--{file}=")]
         parsed = command_line.parse(settings_class, rest)
         with pytest.raises(InputError, match=f"--{file} is missing; give it, or an --init_checkpoint whose folder has"):
-            checkpoints.settings_with_files(parsed, *files)
+            checkpoints.model_files(parsed, *files)
         parsed = dataclasses.replace(parsed, init_checkpoint="no-such-folder")
         with pytest.raises(InputError, match="no-such-folder: no such checkpoint"):
-            checkpoints.settings_with_files(parsed, *files)
+            checkpoints.model_files(parsed, *files)
 
 
 def test_words_become_values_of_the_fields_types():

@@ -109,7 +109,7 @@ def settings(folder, vocab_file, output_dir, *more: str) -> FineTuningSettings:
 def trained(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("trained")
     do = ["--do_train", "--do_eval", "--do_predict"]
-    return output, run_finetuning(settings(folder, vocab_file, output, *do), FindTheWord(folder))
+    return output, run_finetuning(settings(folder, vocab_file, output, *do), lambda _: FindTheWord(folder))
 
 
 def test_a_task_of_another_shape_is_trained_evaluated_and_predicted(folder, trained):
@@ -130,7 +130,7 @@ def test_its_description_has_one_writer_and_reader(trained):
 @pytest.mark.slow
 def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
     run = settings(folder, vocab_file, tmp_path, "--do_train", "--num_train_epochs=8", "--save_checkpoints_steps=7")
-    run_finetuning(run, FindTheWord(folder))
+    run_finetuning(run, lambda _: FindTheWord(folder))
 
     def values():
         reader = tf.train.load_checkpoint(f"{tmp_path}/ckpt-19")  # 24 rows * 8 epochs / 10
@@ -141,7 +141,7 @@ def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
     for path in [*tmp_path.glob("ckpt-19.*"), tmp_path / "checkpoint"]:
         path.unlink()
     assert latest.find(run.output_dir).position == (5, 20, 0)  # 14 steps of 10 rows, 24 rows an epoch
-    run_finetuning(run, FindTheWord(folder))
+    run_finetuning(run, lambda _: FindTheWord(folder))
     again = values()
     assert again.keys() == expected.keys() and len(expected) > 20
     for name, value in expected.items():
@@ -151,7 +151,7 @@ def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
 def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
     monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
     with pytest.raises(InputError, match=r"step 48 of .* is of no use: its evaluation is not finite \(loss\)"):
-        run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), FindTheWord(folder))
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), lambda _: FindTheWord(folder))
 
 
 def test_the_first_examples_of_a_split_keep_all_their_rows():
@@ -167,14 +167,14 @@ def test_the_first_examples_of_a_split_keep_all_their_rows():
 def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step, to weights that are finite
     with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):
-        run_finetuning(settings(folder, vocab_file, tmp_path, *flags), FindTheWord(folder))
+        run_finetuning(settings(folder, vocab_file, tmp_path, *flags), lambda _: FindTheWord(folder))
 
 
 def test_predictions_that_are_not_finite_are_not_written(folder, vocab_file, trained, monkeypatch):
     monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.full([24, 2], np.nan), 0.0))
     monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
     with pytest.raises(InputError, match=r"step 48 of .* is not finite \(predictions\)"):
-        run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), FindTheWord(folder))
+        run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), lambda _: FindTheWord(folder))
 
 
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):

@@ -20,10 +20,10 @@ from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_classifier
+from tests.bert_tf.tasks_of_flags import find_task
 from tests.export.exports import put_together
 
 CONFIG = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=16)

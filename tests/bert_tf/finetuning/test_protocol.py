@@ -145,7 +145,7 @@ def plain(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("plain")
     run_finetuning(
         settings(folder, vocab_file, output, "--do_train", "--num_train_epochs=5", "--save_checkpoints_steps=9"),
-        FindTheWord(folder),
+        lambda _: FindTheWord(folder),
     )
     return output
 
@@ -175,10 +175,10 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     monkeypatch.setattr(FindTheWord, "scores", lambda task, split, found: {"exact_rows": float(found[0, 0])})
     monkeypatch.setattr(evaluations, "write", write)
     with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
-        run_finetuning(run, FindTheWord(folder))
+        run_finetuning(run, lambda _: FindTheWord(folder))
     assert latest.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
     monkeypatch.setattr(evaluations, "write", write_evaluations)
-    assert run_finetuning(run, FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
+    assert run_finetuning(run, lambda _: FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
     # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
     assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
     np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
@@ -219,7 +219,7 @@ def _assert_same_weights(ours, theirs):
 
 def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     monkeypatch.setattr(engine.loop, "train", lambda *arguments, **more: pytest.fail("it is trained"))
-    run_finetuning(run, FindTheWord(folder))
+    run_finetuning(run, lambda _: FindTheWord(folder))
     for use, step in (("best", 4), ("last", 9)):
         assert chosen_checkpoint.of_finished(str(path), use).step == step
     shutil.copytree(path, path / "other")
@@ -230,7 +230,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     text = (path / evaluations.NAME).read_text()
     (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
     with pytest.raises(InputError, match=r"evaluations.json: is of other dev data \(dev.txt, 13 examples"):
-        run_finetuning(run, FindTheWord(folder))
+        run_finetuning(run, lambda _: FindTheWord(folder))
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_f
     monkeypatch.setattr(engine.memory, "require_memory", require_memory)
     for flag in ("--frozen_layers=0", "--frozen_layers=1"):
         with pytest.raises(Killed):
-            run_finetuning(settings(folder, vocab_file, tmp_path, "--do_train", flag), FindTheWord(folder))
+            run_finetuning(settings(folder, vocab_file, tmp_path, "--do_train", flag), lambda _: FindTheWord(folder))
     assert counted == [True, False]
 
 

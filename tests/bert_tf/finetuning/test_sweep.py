@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import types
 
 import numpy as np
 import pytest
@@ -14,14 +13,13 @@ from bert_tf import run_classifier, run_squad
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import engine, sweep, sweep_results
+from bert_tf.finetuning import engine, resolution, sweep, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
 from bert_tf.runs import latest, run_checkpoints, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks import registry
 from bert_tf.tasks.classification.multi_label import read_thresholds
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions import squad_results
@@ -232,17 +230,17 @@ def swept(folder, vocab_file, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_checkpoints, "save", save)
         with pytest.raises(Killed):
-            run_finetuning(run, FindTheWord(folder))
+            run_finetuning(run, lambda _: FindTheWord(folder))
     assert [trial.state for trial in sweep_results.read(str(output)).trials] == ["failed", "pending"]
     reported = []
-    return output, run, run_finetuning(run, FindTheWord(folder), reported.append), reported
+    return output, run, run_finetuning(run, lambda _: FindTheWord(folder), reported.append), reported
 
 
 @pytest.mark.slow
 def test_a_trial_has_the_weights_of_the_same_command_alone(folder, vocab_file, swept, tmp_path):
     best = swept[0] / "trials/lr0.01_batch10_epochs4_restart1"
     alone = settings(folder, vocab_file, tmp_path, "--do_train", "--do_eval", "--num_train_epochs=4")
-    assert run_finetuning(alone, FindTheWord(folder)) == swept[2]
+    assert run_finetuning(alone, lambda _: FindTheWord(folder)) == swept[2]
     expected, found = weights(tmp_path / "ckpt-9"), weights(best / "ckpt-9")
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -258,9 +256,9 @@ def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, fo
     assert not list((output / "trials" / results["trials"][0]["name"]).glob("ckpt-*"))
     assert reported == [str(output)]
     monkeypatch.setattr(engine, "_train", lambda *arguments: pytest.fail("it is trained again"))
-    assert run_finetuning(run, FindTheWord(folder)) == scores
+    assert run_finetuning(run, lambda _: FindTheWord(folder)) == scores
     os.remove(best / "found.json")
-    run_finetuning(settings(folder, vocab_file, output, "--do_predict"), FindTheWord(folder))
+    run_finetuning(settings(folder, vocab_file, output, "--do_predict"), lambda _: FindTheWord(folder))
     assert (best / "found.json").exists()
 
 
@@ -308,7 +306,9 @@ def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_
     monkeypatch.setattr(engine, "_run", lambda *arguments: pytest.fail("it trains"))
     defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
     with pytest.raises(InputError, match="impossible"):
-        run_finetuning(settings(folder, vocab_file, tmp_path, *THREE, *defaults, *SWEEP_ONCE), FindTheWord(folder))
+        run_finetuning(
+            settings(folder, vocab_file, tmp_path, *THREE, *defaults, *SWEEP_ONCE), lambda _: FindTheWord(folder)
+        )
 
 
 def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
@@ -321,13 +321,15 @@ def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
     assert found[0] != found[1]
 
 
-def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path, monkeypatch):
+def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path):
     sweep_results.write(str(tmp_path), Results("own", FACTS, (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
-    kind = types.SimpleNamespace(make_task=lambda settings: settings.output_dir)
-    monkeypatch.setattr(registry, "of_settings", lambda settings: kind)
-    monkeypatch.setattr(engine, "run_finetuning", lambda settings, task, write_report: task)
     flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
-    assert run_classifier.main(parse(ClassifierSettings, flags)) == f"{tmp_path}/trials/0.001-2"
+    made = []
+    with pytest.raises(InputError, match=f"^{tmp_path}/trials/0.001-2: no such folder"):  # no trial was trained
+        resolution.resolve(
+            parse(ClassifierSettings, flags), lambda command: made.append(command) or FindTheWord(tmp_path)
+        )
+    assert [command.settings.output_dir for command in made] == [f"{tmp_path}/trials/0.001-2"]
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
     (tmp_path / "config.json").write_text(json.dumps(config))
     task, run = FindTheWord(folder), tmp_path / "run"
     flags = [f"--bert_config_file={tmp_path}/config.json", "--do_train", "--num_train_epochs=1"]
-    run_finetuning(test_engine.settings(folder, vocab_file, run, *flags), task)
+    run_finetuning(test_engine.settings(folder, vocab_file, run, *flags), lambda _: task)
     model = FineTunedBert(BertConfig.from_json_file(str(run / "bert_config.json")), task.head)
     tf.train.Checkpoint(model=model).restore(latest.find(str(run)).prefix).expect_partial()
 

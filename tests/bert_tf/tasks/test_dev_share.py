@@ -14,14 +14,11 @@ from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
 from bert_tf.run_swag import main as run_swag
-from bert_tf.tasks.choice.choice_task import choice_task
 from bert_tf.tasks.choice.settings import SwagSettings
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.questions.squad_task import squad_task
 from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tasks.tagging.tagging_data import tagging_task
+from tests.bert_tf.tasks_of_flags import choice_task, find_task, squad_task, tagging_task
 
 WORDS = ("man", "woman", "time", "years", "people", "said")
 LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3]) for i in range(60)]
@@ -179,7 +176,7 @@ def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, capl
     assert len(lines) == 12
     assert run_classifier(flags(ClassifierSettings, *own, "--do_eval")) == pytest.approx(scores)
     for flag, message in (
-        ("--dev_share=0.3", r"--dev_share=0.3: .* was trained with 0.2; drop the flag"),
+        ("--dev_share=0.3", r"--dev_share=0.3: .* was trained with 0.2; leave the flag out"),
         ("--dev_seed=1", "--dev_seed=1: .* was trained with 0"),
     ):
         with pytest.raises(InputError, match=message):

@@ -6,9 +6,9 @@ import pytest
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 OWN_FILES = ("has_header=false", "quoted=true", "multi_label=true", "id_column=id", "data_format=csv")
 COLUMNS = ("text_a_column=a", "text_b_column=b", "label_column=c", "regression=true", "predictions_with_texts=true")

@@ -7,8 +7,8 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 STS_B = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 FILES = {

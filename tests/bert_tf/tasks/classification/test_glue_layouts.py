@@ -14,8 +14,8 @@ from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import glue, scores, xnli
 from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
 MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2"

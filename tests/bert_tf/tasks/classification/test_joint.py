@@ -13,10 +13,10 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import means_of
+from tests.bert_tf.tasks_of_flags import find_task
 
 CONFIG = BertConfig(
     300, 16, 1, 2, 32, max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,

@@ -13,6 +13,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
+from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.classification_task import Example
@@ -137,21 +138,25 @@ def flags(tmp_path, *more):
     return parse(ClassifierSettings, [*needed, *more])
 
 
+def of_flags(settings):
+    return Reading.of_command(Command.of(settings))
+
+
 def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
-    assert Reading.of_settings(flags(tmp_path)) == Reading()
+    assert of_flags(flags(tmp_path)) == Reading()
     task = dataclasses.replace(make_task(2), reading=dataclasses.replace(WINDOW, pooling="mean"))
     description.write(str(tmp_path), description.describe(task, True, 24))
-    assert Reading.of_settings(flags(tmp_path)) == Reading(), "a failed start leaves no checkpoint"
+    assert of_flags(flags(tmp_path)) == Reading(), "a failed start leaves no checkpoint"
     (tmp_path / "ckpt-1.index").write_text("")
-    assert Reading.of_settings(flags(tmp_path)) == task.reading
+    assert of_flags(flags(tmp_path)) == task.reading
     for flag in ("--pooling=mean", "--long_text=window", "--window_stride=3"):
-        assert Reading.of_settings(flags(tmp_path, flag)) == task.reading
+        assert of_flags(flags(tmp_path, flag)) == task.reading
     for flag, trained in (("--pooling=max", "mean"), ("--long_text=truncate", "window"), ("--window_stride=4", "3")):
         message = f"{flag}: {tmp_path} was trained with {trained}; leave the flag out"
         with pytest.raises(InputError, match=re.escape(message)):
-            Reading.of_settings(flags(tmp_path, flag))
+            of_flags(flags(tmp_path, flag))
     training = flags(tmp_path, "--do_train", "--pooling=max")
-    assert Reading.of_settings(training).pooling == "max", "training says how to start anew"
+    assert of_flags(training).pooling == "max", "training says how to start anew"
 
 
 def test_bad_strides_are_refused(tmp_path):
@@ -159,8 +164,8 @@ def test_bad_strides_are_refused(tmp_path):
         flags(tmp_path, "--long_text=head_tail", "--window_stride=3")
     stride = flags(tmp_path, "--do_train", "--window_stride=3")
     with pytest.raises(InputError, match="--window_stride=3 needs --long_text=window, and it is truncate; give both"):
-        Reading.of_settings(stride)
-    assert Reading.of_settings(dataclasses.replace(stride, window_stride=0)) == Reading()
+        of_flags(stride)
+    assert of_flags(dataclasses.replace(stride, window_stride=0)) == Reading()
     with pytest.raises(InputError, match="--window_stride=-1: must be at least 0"):
         flags(tmp_path, "--window_stride=-1")
     task = dataclasses.replace(make_task(2, has_pairs=False), reading=dataclasses.replace(WINDOW, window_stride=11))

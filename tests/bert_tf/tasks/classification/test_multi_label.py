@@ -10,10 +10,10 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification import multi_label
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.multi_label import best_thresholds, label_scores, set_scores
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.tasks_of_flags import find_task
 
 
 def make(folder, content, end="csv", **changes):

@@ -20,10 +20,10 @@ from bert_tf.runs import run_record
 from bert_tf.tasks import tables
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 
 def settings(task_name="own", data_dir="d", **changes):
@@ -424,7 +424,7 @@ def test_predictions_name_the_ids_as_the_test_file_does(tmp_path, end, text, col
     path.write_text(text)
     columns = {"text_a_column": "0", "label_column": "1"} if changes else {}
     given = settings("own", tmp_path, test_data_path=str(path), id_column=column, labels="x,y", **columns, **changes)
-    assert find_task(given).source.id_name == name
+    assert find_task(given).source.id_name() == name
 
 
 def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
@@ -449,7 +449,7 @@ def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     later = settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True, **given)
-    assert find_task(later).source.id_name == name
+    assert find_task(later).source.id_name() == name
 
 
 def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp_path, caplog):
@@ -460,7 +460,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
-    assert task.source.id_name == "index" and [example.id for example in task.read("test")] == [None]
+    assert task.source.id_name() == "index" and [example.id for example in task.read("test")] == [None]
     assert "predictions are numbered, not named by the id column of" in caplog.text
     assert "there is no column 'id'" in caplog.text
 
@@ -475,7 +475,7 @@ def test_an_evaluation_takes_the_columns_of_its_run_and_names_others(tmp_path, c
     assert task.read("train")[0] == Example("a", None, "x") and "was trained with" not in caplog.text
     task = find_task(settings("own", tmp_path, text_a_column="body", **later))
     assert task.read("train")[0].text_a == "b"
-    assert f"--text_a_column=body: {tmp_path} was trained with title; drop the flag unless" in caplog.text
+    assert f"--text_a_column=body: {tmp_path} was trained with title; leave the flag out unless" in caplog.text
 
 
 def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):

@@ -11,13 +11,12 @@ from official.nlp.tools import tokenization
 from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import prepared_run
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
+from tests.bert_tf.tasks_of_flags import find_task
 
 TEXTS = [(f"The man said {'well ' * (i % 9)}", "he was there" if i % 2 else "all of you", i % 2) for i in range(12)]
 
@@ -90,7 +89,7 @@ def test_scores_and_weights_are_read(tmp_path, vocab_file):
 
 def test_the_length_comes_from_the_meta_data(records, vocab_file):
     task = find_task(settings(records, "--do_train"))
-    assert prepared_run.with_trained_values(settings(records, "--do_train"), task).max_seq_length == 16
+    assert task.row_length == 16
     with pytest.raises(InputError, match=r"--max_seq_length=20: .*meta.json says 16; leave it out"):
         task.encode(task.read("train"), BertTokenizer(vocab_file), 20)
 

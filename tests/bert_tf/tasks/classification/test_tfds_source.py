@@ -7,8 +7,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.tasks_of_flags import find_task
 
 
 @pytest.fixture(autouse=True)

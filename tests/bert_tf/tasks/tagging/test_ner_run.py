@@ -21,13 +21,13 @@ from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tasks.tagging.tagging_data import tagging_task
 from bert_tf.tokenization import BertTokenizer
 from data_gen.learn_vocab import main as learn_vocab
 from data_gen.settings import VocabularySettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tagging import write
+from tests.bert_tf.tasks_of_flags import tagging_task
 from tests.conftest import WORDS
 
 
@@ -191,7 +191,7 @@ def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
 
 
 def test_another_context_than_that_of_training_is_refused(inputs, trained):
-    with pytest.raises(InputError, match="--document_context=True: the run in .* was trained with False; drop"):
+    with pytest.raises(InputError, match="--document_context=True: .* was trained with False; leave the flag out"):
         run_ner(settings(inputs, trained[0], "--do_eval", "--document_context"))
 
 
