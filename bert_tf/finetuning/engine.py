@@ -335,10 +335,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
         evaluated_data.become_dev(folder, data)
-        if is_new:
-            more = evaluated_data.announce(data, run.task, split, predictions, scores, f"step {step}")
-            evaluated_data.record(folder, data, step, scores, more)
-        evaluated_data.keep(data, run.task, "dev", split, predictions, scores, step)
+        evaluated_data.keep(folder, data, run.task, "dev", split, predictions, scores, step, is_new)
     metrics.require_finite(scores, f"step {step} of {folder}")
     is_asked = settings.do_predict and run.task.test_is_dev and not data.is_dev
     if is_asked and strategies.is_chief(run.strategy):
@@ -362,18 +359,16 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     Raises:
       NotFinite: the weights predict nothing.
     """
+    folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
-    metrics.require_finite(
-        {"predictions": float(np.sum(predictions, dtype=np.float64))}, f"step {step} of {run.settings.output_dir}"
-    )
+    total = float(np.sum(predictions, dtype=np.float64))
+    metrics.require_finite({"predictions": total}, f"step {step} of {folder}")
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
-    prediction_files.write(run.settings.output_dir, run.task, split, predictions)
+    prediction_files.write(folder, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_test:
-        data = evaluated_data.find_test(run.settings.output_dir, run.data_ids["test"])
+        data = evaluated_data.find_test(folder, run.data_ids["test"])
         task = evaluated_data.without_tuning(run.task, run.settings)
         scores = {**task.scores(split, predictions), "loss": loss}
-        more = evaluated_data.announce(data, task, split, predictions, scores, f"step {step}")
-        evaluated_data.record(run.settings.output_dir, data, step, scores, more)
-        evaluated_data.keep(data, task, "test", split, predictions, scores, step)
+        evaluated_data.keep(folder, data, task, "test", split, predictions, scores, step)

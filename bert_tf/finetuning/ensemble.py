@@ -165,7 +165,6 @@ def _write(
     run: PreparedRun, settings: FineTuningSettings, members: Sequence[Member], means: dict[str, np.ndarray]
 ) -> dict[str, float]:
     folder, task, scores = settings.output_dir, run.task, {}
-    who = f"ensemble of {len(members)}"
     tf.io.gfile.makedirs(folder)
     paths = [run_folder.resolved_path(member.prefix) for member in members]
     entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
@@ -175,8 +174,7 @@ def _write(
         scores = task.scores(split, predictions)
         data = _dev_data(run, settings, members)
         evaluated_data.become_dev(folder, data)
-        evaluated_data.announce(data, task, split, predictions, scores, who)
-        evaluated_data.keep(data, task, "dev", split, predictions, scores, None)
+        evaluated_data.keep(folder, data, task, "dev", split, predictions, scores, None)
         metrics.require_finite(scores, "the ensemble")
         if settings.do_predict and task.test_is_dev and not data.is_dev:
             prediction_files.write(folder, task, split, predictions)
@@ -187,8 +185,7 @@ def _write(
             data = evaluated_data.find_test(folder, run.data_ids["test"], _dev_of(members))
             task = evaluated_data.without_tuning(task, settings)
             found = task.scores(split, predictions)
-            evaluated_data.announce(data, task, split, predictions, found, who)
-            evaluated_data.keep(data, task, "test", split, predictions, found, None)
+            evaluated_data.keep(folder, data, task, "test", split, predictions, found, None)
     return scores
 
 

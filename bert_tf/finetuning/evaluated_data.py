@@ -123,20 +123,11 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
         evaluations.write(output_dir, dataclasses.replace(recorded, data=data.id))
 
 
-def announce(data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, who: str) -> dict:
-    """Logs the scores of an evaluation beside the scores of the best constant answer.
-
-    Args:
-      data: that was evaluated.
-      task: of the data.
-      split: as `Task.by_example` returned it.
-      predictions: likewise.
-      scores: of the predictions.
-      who: says of which weights, for messages.
-
-    Returns:
-      The constant answer and its scores, as `metrics.jsonl` keeps them; {} if there is none.
-    """
+def _announce(
+    data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
+) -> dict:
+    """Logs an evaluation beside the best constant answer, which it returns as `metrics.jsonl` keeps it."""
+    who = "ensemble" if step is None else f"step {step}"
     baseline, told = task.baseline(split), ""
     if baseline:
         values = list(baseline.scores.items())[:_MOST_LOGGED]
@@ -164,7 +155,7 @@ def _difference(data: EvaluatedData) -> str:
     )
 
 
-def record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
+def _record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
     """Adds a line to `metrics.jsonl`, unless an evaluation of the same data and step has the same scores."""
     known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
     before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
@@ -177,25 +168,33 @@ def record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str,
 
 
 def keep(
+    output_dir: str,
     data: EvaluatedData,
     task: Task,
     name: str,
     split: Split,
     predictions: np.ndarray,
-    scores: Mapping,
+    scores: Mapping[str, float],
     step: int | None,
+    is_new: bool = True,
 ) -> None:
-    """Writes `eval_results.txt`, with the original's names, and what the task keeps of the evaluation.
+    """Logs an evaluation, and writes it to `metrics.jsonl`, `eval_results.txt` and the files of the task.
 
     Args:
+      output_dir: folder of the results.
       data: that was evaluated.
       task: of the data.
       name: of the split, "dev" or "test".
       split: as `Task.by_example` returned it.
       predictions: likewise.
       scores: of the predictions.
-      step: of the weights; None for an ensemble.
+      step: of the weights; None for an ensemble, which has no `metrics.jsonl`.
+      is_new: whether this command has not logged the evaluation yet.
     """
+    if is_new:
+        always = _announce(data, task, split, predictions, scores, step)
+        if step is not None:
+            _record(output_dir, data, step, scores, always)
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
     files = task.evaluation_predictions if data.is_dev else ()  # of other data, they are in a folder of their own

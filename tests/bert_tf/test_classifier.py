@@ -206,7 +206,9 @@ def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp
 def trained_with(monkeypatch, count, **settings):
     """The settings of a training on so many texts, and its task, without the training."""
     found = []
-    monkeypatch.setattr(classifier, "run_finetuning", lambda parsed, task, write_report: found.append((parsed, task)))
+    monkeypatch.setattr(
+        classifier, "run_finetuning", lambda parsed, make_task, _: found.append((parsed, make_task(None)))
+    )
     monkeypatch.setattr(TextClassifier, "__init__", lambda *arguments: None)
     texts, labels = [f"text {number}" for number in range(count)], ["a", "b", "b", "b"] * (count // 4)
     TextClassifier.train(texts, labels, "checkpoint", "nowhere", **settings)

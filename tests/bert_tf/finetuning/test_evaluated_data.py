@@ -320,6 +320,6 @@ def test_predictions_of_one_class_are_warned_of(caplog):
     task = OwnTask("own", None, ("x", "y"), ("accuracy", "macro_f1"))
     data = evaluated_data.EvaluatedData("dev.csv, 3 examples, 0", "dev", "run")
     split, logits = split_of([Example("a", None, "x")] * 3, [0, 0, 1]), np.array([[1.0, 0]] * 3)
-    more = evaluated_data.announce(data, task, split, logits, task.scores(split, logits), "step 3")
+    more = evaluated_data._announce(data, task, split, logits, task.scores(split, logits), 3)
     assert more["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
     assert "dev, step 3: every prediction is 'x'" in caplog.text
