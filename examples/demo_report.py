@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from bert_tf.report import charts, page, run_report
-from bert_tf.report.kinds import PRETRAINING
 from bert_tf.report.page import elements
+from bert_tf.report.run_kinds import PRETRAINING
 
 _NOTE = """The English that CPython carries: the language reference and the standard library's docstrings. Modules held
 out for evaluation are seen by no stage of training."""

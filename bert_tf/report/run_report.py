@@ -13,7 +13,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import charts, evaluation, kinds, page, sweep_report
+from bert_tf.report import charts, evaluation, page, run_kinds, sweep_report
 from bert_tf.report.page import elements
 from bert_tf.runs import evaluations, run_record
 from bert_tf.runs.evaluations import Evaluations, rank
@@ -116,7 +116,7 @@ def render(
       answers: sections of the last evaluation of a fine-tuning; see `evaluation.sections`.
       found: the evaluations of a fine-tuning on its dev data; None for none.
     """
-    kind, splits = kinds.of_run(phases), by_split(recorded)
+    kind, splits = run_kinds.of_run(phases), by_split(recorded)
     every = [entry for entries in splits.values() for entry in entries]
     names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
     shown = [metric for metric in kind.shown(names) if not metric.is_speed]
@@ -164,7 +164,7 @@ def _panels(
     splits: Mapping[str, Sequence[Mapping]],
     phases: Sequence[run_record.Phase],
     last_step: int,
-    kind: kinds.Kind,
+    kind: run_kinds.RunKind,
 ) -> list[str]:
     """Returns a panel for each metric that has several points."""
     begins, drawn = [phase.begun_at for phase in phases[1:]], []
@@ -333,7 +333,7 @@ def _settings_table(phases: Sequence[run_record.Phase]) -> str:
     )
     head = ["", *(f"from step {phase.begun_at:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]
-    for name in kinds.SETTINGS:
+    for name in run_kinds.SETTINGS:
         values = [phase.settings.get(name) for phase in phases]
         if any(value not in (None, "") for value in values):
             rows.append([name, *("" if value is None else _setting(value) for value in values)])
@@ -344,7 +344,7 @@ def _setting(value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _commands(kind: kinds.Kind, phases: Sequence[run_record.Phase]) -> list[str]:
+def _commands(kind: run_kinds.RunKind, phases: Sequence[run_record.Phase]) -> list[str]:
     """Returns the command of each phase, with the flags that are not at their default."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind.settings_class)}
     program = f"python -m bert_tf.{kind.settings_class.script}"

@@ -24,7 +24,7 @@ import tensorflow as tf
 from bert_tf.core import storage
 from bert_tf.finetuning.task import Split
 
-NAME, OTHER_NAME = "dev_predictions.jsonl", "eval_predictions.jsonl"
+NAME = "dev_predictions.jsonl"
 _MOST_CHARACTERS = 1000
 _TEXTS = ("text_a", "text_b", "question", "context")
 
@@ -94,13 +94,13 @@ def _scores(targets: np.ndarray, logits: np.ndarray, *_) -> Iterator[dict]:
         yield {"label": target, "prediction": score, "loss": (score - target) ** 2}
 
 
-def read(folder: str, name: str = NAME) -> list[dict]:
-    """Reads the lines of a folder's file; [] if there is none.
+def read(folder: str, prefix: str = "dev") -> list[dict]:
+    """Reads the lines of a folder's file, whose name begins with a prefix as in `write`; [] if there is none.
 
     Raises:
       ValueError: a line is no JSON.
     """
-    path = os.path.join(folder, name)
+    path = os.path.join(folder, f"{prefix}_predictions.jsonl")
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path, "rb") as file:

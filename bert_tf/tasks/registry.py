@@ -6,7 +6,7 @@ A new kind is a folder of `bert_tf.tasks`, a module of `export.kinds`, a script,
 import abc
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tf_keras as keras
@@ -18,6 +18,8 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import evaluation_file
+from bert_tf.tasks.report_parts import Part
 
 # The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`: those of one script, which share
 # flags, readers and rows. The module of `export.kinds` that has the folder's name has their served models.
@@ -36,12 +38,14 @@ class Kind(abc.ABC):
       name: the value of `Task.kind`, which `task.json` keeps.
       settings: the flags of its script.
       tuned_file: file in a run's folder with what an evaluation has tuned; "" for none.
+      hidden_scores: those that are no measures, so that the report leaves them out.
       config_entries: entries of Hugging Face's `config.json` beside the labels.
     """
 
     name: str
     settings: type[FineTuningSettings]
     tuned_file: str = ""
+    hidden_scores: tuple[str, ...] = ()
     config_entries: Mapping[str, Any] = {}
 
     @staticmethod
@@ -78,6 +82,23 @@ class Kind(abc.ABC):
           None, by default, where the head's output is the answer.
         """
         return None
+
+    def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
+        """Returns what the report shows of an evaluation that `Task.keep_evaluation` kept; [] for nothing.
+
+        Args:
+          folder: see `Task.keep_evaluation`.
+          prefix: likewise.
+          described: the task.
+        """
+        entries = evaluation_file.read(folder, prefix)
+        return self.report_entries(entries, described.labels) if entries else []
+
+    @staticmethod
+    def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
+        """Returns what the report shows of the lines of `evaluation_file`, with the names of labels; [] by default."""
+        del entries, labels
+        return []
 
 
 def kinds() -> dict[str, Kind]:

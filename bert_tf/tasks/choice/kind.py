@@ -1,5 +1,6 @@
 """The choice of one of several texts, for the registry."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import tf_keras as keras
@@ -9,6 +10,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.choice.choice_task import CHOICE, choice_task, make_head
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.report_parts import Part, chosen, short
 
 
 class Choice(Kind):
@@ -21,6 +23,12 @@ class Choice(Kind):
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""
         return make_head(config)
+
+    @staticmethod
+    def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
+        """See `Kind`."""
+        del labels
+        return chosen(entries, ["right", "chosen"], lambda entry, name: short(entry["choices"][entry[name]]))
 
 
 KINDS = [Choice()]

@@ -12,7 +12,7 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification import multi_label, report
 from bert_tf.tasks.classification.classification_task import (
     CLASSIFICATION,
     REGRESSION,
@@ -62,6 +62,7 @@ class Classes(TextKind):
     """One class of each text."""
 
     name = CLASSIFICATION
+    report_entries = staticmethod(report.classes)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
 
     def answers(self, outputs: np.ndarray, model: Trained) -> list[str]:
@@ -73,6 +74,7 @@ class Scores(TextKind):
     """One number of each text."""
 
     name = REGRESSION
+    report_entries = staticmethod(report.scores)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "regression"}
 
     def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float]:
@@ -88,6 +90,7 @@ class LabelSets(TextKind):
     """Any number of labels of each text; see `MultiLabelTask`."""
 
     name = multi_label.MULTI_LABEL
+    report_entries = staticmethod(report.label_sets)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "multi_label_classification"}
     tuned_file = multi_label.THRESHOLDS_NAME
     probabilities = staticmethod(multi_label.sigmoid)

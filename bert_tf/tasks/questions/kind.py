@@ -5,7 +5,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import SpanHead
-from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions import report, squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_task import SPAN, squad_task
 from bert_tf.tasks.registry import Kind
@@ -16,6 +16,8 @@ class Questions(Kind):
 
     name, settings, make_task = SPAN, SquadSettings, staticmethod(squad_task)
     tuned_file = squad_results.THRESHOLD_NAME
+    hidden_scores = ("null_threshold", squad_results.TUNED_THRESHOLD)
+    report_entries = staticmethod(report.questions)
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""

@@ -1,5 +1,6 @@
 """Tags of words, for the registry."""
 
+import os
 from typing import Any, ClassVar
 
 import tf_keras as keras
@@ -8,6 +9,8 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.report_parts import Part
+from bert_tf.tasks.tagging import report
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.tagging.tagging_data import tagging_task
 from bert_tf.tasks.tagging.tagging_task import TAGGING, make_head
@@ -31,6 +34,10 @@ class Tagging(Kind):
                 "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so its "
                 "tags will differ; --format=bert_tf keeps it", format, source,
             )  # fmt: skip
+
+    def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
+        """See `Kind`."""
+        return report.entities(os.path.join(folder, f"{prefix}_predictions.txt"))
 
 
 KINDS = [Tagging()]

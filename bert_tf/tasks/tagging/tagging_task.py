@@ -34,7 +34,7 @@ from bert_tf.training import flops
 TAGGING = "tagging"
 NAME = "NER"
 # What a run's folder gets: words with tags, and the official scorer's table.
-DEV_PREDICTIONS, OTHER_PREDICTIONS, TEST_PREDICTIONS = (f"{of}_predictions.txt" for of in ("dev", "eval", "test"))
+DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
 METRICS = (LOSS, ACCURACY)
 
 

@@ -1,9 +1,7 @@
 """What the report shows of a fine-tuning's last evaluation."""
 
-import html
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from bert_tf.report import evaluation
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.classification_task import Example, probabilities
+from bert_tf.tasks.classification.report import class_table
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate
 from bert_tf.tasks.questions.squad_file import Answer, Question
@@ -30,12 +29,6 @@ def tokenizer(vocab_file):
     return BertTokenizer(vocab_file)
 
 
-def cells(page):
-    """The texts of a page's rows of cells."""
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.split("<tr>", page)]
-    return [[html.unescape(cell) for cell in row] for row in rows if row]
-
-
 @pytest.mark.parametrize("never", [None, 2])
 def test_metrics_of_classes_are_scikit_learns(never):
     rng = np.random.default_rng(0)
@@ -43,7 +36,7 @@ def test_metrics_of_classes_are_scikit_learns(never):
     if never is not None:
         labels[labels == never], predictions[predictions == never + 1] = 0, 0  # neither labeled nor predicted
     one_hot = np.eye(4, dtype=bool)
-    *rows, mean = cells(evaluation.class_table(one_hot[labels], one_hot[predictions], "abcd", is_exclusive=True))
+    *rows, mean = class_table(one_hot[labels], one_hot[predictions], "abcd", is_exclusive=True).rows
     expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(4), zero_division=0)
     for name, row, (*values, support) in zip("abcd", rows, np.transpose(expected), strict=True):
         assert row == [name, *(f"{value:.3f}" for value in values), f"{support:.0f}"]
@@ -63,7 +56,7 @@ def test_the_mean_of_the_classes_is_macro_f1_also_where_a_class_never_occurs(tok
 @pytest.mark.parametrize("num_labels", [1, 3])
 def test_metrics_of_several_labels_an_example_are_scikit_learns(num_labels):
     targets, answers = np.random.default_rng(1).random((2, 50, num_labels)) > 0.6
-    *rows, mean = cells(evaluation.class_table(targets, answers, "abc"[:num_labels]))
+    *rows, mean = class_table(targets, answers, "abc"[:num_labels]).rows
     expected = [metrics.f1_score(*columns) for columns in zip(targets.T, answers.T, strict=True)]
     assert [row[3] for row in (*rows, mean)] == [f"{value:.3f}" for value in (*expected, np.mean(expected))]
     assert [row[4] for row in rows] == [str(count) for count in targets.sum(axis=0)]
@@ -131,6 +124,7 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     assert lines[1]["label"] == ["old man", "old"] and lines[2]["label"] == ["old"] and lines[4]["label"] == []
     assert "<b>old</b> man" in lines[0]["context"] and len(lines[0]["context"]) < len(context)
 
+    description.write(str(tmp_path), description.TaskDescription("span", "SQuAD", (), True, 16, {}))
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
     assert "The answers to 4 of 5 questions are not exactly right" in page and "who ?" not in page

@@ -87,7 +87,7 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
 
 def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
     phase = dataclasses.replace(
-        PHASE, model=PHASE.model | {"model": "classifier"}, settings={"task_name": "MRPC", "data_dir": "glue/MRPC"}
+        PHASE, model=PHASE.model | {"model": "classification"}, settings={"task_name": "MRPC", "data_dir": "glue/MRPC"}
     )
     lines = entries("train", (50, 100), ("loss", "learning_rate"))
     lines.append({"split": "dev", "step": 100, "loss": 0.4, "accuracy": 0.845, "f1_macro": 0.81, "note": "text"})
@@ -136,7 +136,7 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
 def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
     always = {"answer": answer, "scores": {"f1": 0.25}}
     results = [{"split": "dev", "step": step, "f1": 0.5, "always": always} for step in (5, 10)]
-    page = run_report.render("run", [dataclasses.replace(PHASE, model=PHASE.model | {"model": "x"})], results, [])
+    page = run_report.render("run", [dataclasses.replace(PHASE, model=PHASE.model | {"model": "span"})], results, [])
     assert "best constant answer" in page and "majority" not in page and f"dev, always {answer}" in page
 
 

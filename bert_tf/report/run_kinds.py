@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bert_tf.pretraining import objective
 from bert_tf.runs.run_record import Phase
 from bert_tf.settings import PretrainingSettings
-from bert_tf.tasks.choice.settings import SwagSettings
-from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.tasks.questions import squad_results
-from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tasks.tagging.tagging_task import TAGGING
+from bert_tf.tasks import registry
 from bert_tf.training import metrics
 
 # The settings that a report shows, of those that a script has and a user gave.
@@ -25,7 +20,7 @@ SETTINGS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class RunKind:
     """A kind of run.
 
     Attributes:
@@ -59,27 +54,18 @@ def _majority_of_pairs(entries: Sequence[Mapping]) -> float | None:
     return max(random, 1 - random)
 
 
-PRETRAINING = Kind(
+PRETRAINING = RunKind(
     "Pre-training",
     (*objective.METRICS, *metrics.TRAINING),
     PretrainingSettings,
     {"next_sentence_accuracy": _majority_of_pairs},
 )
-_HIDDEN = ("null_threshold", squad_results.TUNED_THRESHOLD)
-FINE_TUNING = Kind(
-    "Fine-tuning",
-    (metrics.Metric("loss", title="loss"), *map(metrics.Metric, _HIDDEN), *metrics.TRAINING),
-    ClassifierSettings,
-    any_metric=True,
-)
-_BY_MODEL = {
-    "pretraining": PRETRAINING,
-    "span": dataclasses.replace(FINE_TUNING, settings_class=SquadSettings),
-    TAGGING: dataclasses.replace(FINE_TUNING, settings_class=NerSettings),
-    "choice": dataclasses.replace(FINE_TUNING, settings_class=SwagSettings),
-}
 
 
-def of_run(phases: Sequence[Phase]) -> Kind:
+def of_run(phases: Sequence[Phase]) -> RunKind:
     """Returns the kind of a folder's run."""
-    return _BY_MODEL.get(phases[-1].model.get("model"), FINE_TUNING) if phases else PRETRAINING
+    task = phases and registry.kinds().get(phases[-1].model.get("model"))
+    if not task:
+        return PRETRAINING
+    known = (metrics.Metric("loss", title="loss"), *map(metrics.Metric, task.hidden_scores), *metrics.TRAINING)
+    return RunKind("Fine-tuning", known, task.settings, any_metric=True)

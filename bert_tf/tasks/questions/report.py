@@ -1,0 +1,30 @@
+"""What the report shows of the answers to questions."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Part, errors, short
+
+
+def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
+    """Shows the calibration of the answers, and the questions with the lowest F1, the surest answers first."""
+    del labels
+    is_right = np.array([entry["exact_match"] == 1 for entry in entries])
+    confidence = np.array([entry["probability"] for entry in entries])
+    wrong = sorted((e for e in entries if e["f1"] < 1), key=lambda e: (e["f1"], -e["probability"]))[:MOST_ERRORS]
+    rows = [
+        [f"{e['f1']:.2f}", f"{_answer(e['prediction'])} ({e['probability']:.0%})",
+         " | ".join(map(short, e["label"])) or _answer(""), short(e["question"]), short(e["context"])]
+        for e in wrong
+    ]  # fmt: skip
+    note = (
+        f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not exactly right. The share of an "
+        "answer is its probability among the best ones."
+    )
+    head = ["F1", "predicted", "right", "question", "context around the right answer"]
+    return [Calibration(confidence, is_right), errors(note, head, rows, "questions")]
+
+
+def _answer(text: str) -> str:
+    return short(text) or "(no answer)"

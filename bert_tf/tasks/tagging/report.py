@@ -1,0 +1,55 @@
+"""What the report shows of the entities that a tagger finds."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bert_tf.tasks import report_parts
+from bert_tf.tasks.report_parts import MOST_ERRORS, Part, Table, short
+from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
+
+
+def entities(path: str) -> list[Part]:
+    """Shows the counts and metrics of each type of entities, and the sentences with the most errors."""
+    if not tf.io.gfile.exists(path):
+        return []
+    sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
+    true, predicted = ([sentence.tags for sentence in each] for each in (sentences, answers))
+    found = entity_scores.compare(true, predicted)
+    rows = [
+        [type_ or entity_scores.NO_TYPE, *(f"{value:.3f}" for value in (counts.precision, counts.recall, counts.f1)),
+         *(f"{count:,}" for count in (counts.true, counts.predicted, counts.right))]
+        for type_, counts in [*found.types.items(), ("all", found.total)]
+    ]  # fmt: skip
+    note = f"{found.words:,} words; an entity is right if its type and its words are."
+    head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
+    errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
+    return [Table("Entities", head, rows, note), errors]
+
+
+def _wrong_sentences(
+    words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> Table:
+    """Shows the sentences with the most wrong entities, of equal ones the shortest first."""
+    wrong = []
+    for sentence, *tags in zip(words, true, predicted, strict=True):
+        known, found = map(tag_schemes.entities, tags)
+        missed, added = (
+            [one for one in these if one not in those] for these, those in ((known, found), (found, known))
+        )
+        if missed or added:
+            wrong.append((len(missed) + len(added), sentence, missed, added))
+    wrong.sort(key=lambda error: (-error[0], len(error[1])))
+    rows = [
+        [str(count), *(_named_entities(sentence, entities) for entities in both), short(" ".join(sentence))]
+        for count, sentence, *both in wrong[:MOST_ERRORS]
+    ]
+    note = (
+        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. One with wrong words or a wrong type is both "
+        "missed and added."
+    )
+    return report_parts.errors(note, ["errors", "missed", "added", "sentence"], rows, "sentences")
+
+
+def _named_entities(words: Sequence[str], entities: Sequence[tag_schemes.Entity]) -> str:
+    return short(", ".join(f"{' '.join(words[e.start : e.end])} ({e.type or entity_scores.NO_TYPE})" for e in entities))
