@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.job import NoRoomError
+from bert_tf.jobs.job import Job, NoRoomError
 from data_gen.examples import SpecialTokens, example_columns, features_of
-from data_gen.job import Job
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
 from tfrecords import records

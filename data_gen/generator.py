@@ -12,7 +12,8 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
-from bert_tf.jobs.content import corpus_entries, hash_range, plan_hashes
+from bert_tf.jobs.content import corpus_entries
+from bert_tf.jobs.job import Job
 from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
@@ -22,13 +23,15 @@ from data_gen import disk_space
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
-from data_gen.job import Job
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from data_gen.vocabulary_check import warn_of_case
 from tfrecords import manifest, reader
+
+# Increment this number whenever the same settings produce different records.
+_RECIPE = 2
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
@@ -49,9 +52,14 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     check_corpus(files, settings.input_format)
     vocabulary = load_vocabulary(settings.vocab_file)
     warn_of_case(settings.vocab_file, vocabulary, settings.do_lower_case)
-    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
-    job = Job(settings, outputs, tokens_sha256(vocabulary), corpus)
+    job = make_job(settings, outputs, tokens_sha256(vocabulary), corpus_entries(files, runner))
     return job.run(lambda finished: _make(files, vocabulary, job, runner, finished))
+
+
+def make_job(settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]) -> Job:
+    """Returns the job that generates a set of shards."""
+    facts = {"vocab_sha256": vocab_sha256}
+    return Job("the generator", _RECIPE, ("tokens", "units", "shards"), settings, outputs, corpus, facts)
 
 
 def _make(
@@ -71,15 +79,11 @@ def _make(
     tasks = plan_unit_tasks(blocks, special_tokens, job)
     facts = make_units(tasks, runner)
     shards = make_shards(tasks, facts, job, runner, finished)
-    if any(finished):  # the manifest exists and is still valid
-        logging.info("recreated %d missing shard%s", *counted(finished.count(None)))
-        return shards
     summary = summarize(blocks, sum(facts, Facts()), settings)
-    entries = {key: job.identity[key] for key in ("recipe", "corpus", "vocab_sha256")}
-    text = manifest.to_json(job.identity["settings"], shards, **entries, vocab_size=len(vocabulary), **summary)
-    storage.write_text(job.manifest_path, text)
-    warn_of_examples(summary, settings)
-    logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
+    job.complete(shards, finished, lambda: {"vocab_size": len(vocabulary), **summary})
+    if not any(finished):
+        warn_of_examples(summary, settings)
+        logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
     return shards
 
 

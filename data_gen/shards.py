@@ -14,12 +14,11 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES
-from bert_tf.jobs.job import read_shard
+from bert_tf.jobs.job import Job, read_shard
 from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
 from data_gen import unit_files
 from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
-from data_gen.job import Job
 from data_gen.shuffle import deal
 from data_gen.token_blocks import Block
 from data_gen.work_units import Unit, plan_units, window_around

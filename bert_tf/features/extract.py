@@ -120,6 +120,6 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
 
 
 _PROGRAM = parts.Program(
-    "extract_features", "extracting", _RECIPE, Facts, _write, _files, _join, _finish,
+    "extract_features", "extracting", _RECIPE, Facts, _write, _finish, _files, _join,
     ", or give a more compact --output_format or --dtype, or fewer --layers",
 )  # fmt: skip

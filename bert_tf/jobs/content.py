@@ -3,9 +3,11 @@
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
+
+from bert_tf.jobs.runner import Runner
 
 _HASHED_AT_ONCE = 64 << 20
 
@@ -18,7 +20,7 @@ class HashTask:
     start: int
 
 
-def plan_hashes(files: Sequence[str]) -> list[HashTask]:
+def _plan(files: Sequence[str]) -> list[HashTask]:
     """Splits all files into ranges."""
     return [
         HashTask(path, start)
@@ -27,7 +29,7 @@ def plan_hashes(files: Sequence[str]) -> list[HashTask]:
     ]
 
 
-def hash_range(task: HashTask) -> tuple[HashTask, str]:
+def _hash(task: HashTask) -> tuple[HashTask, str]:
     """Computes the SHA-256 of a range, in hexadecimal."""
     digest, left = hashlib.sha256(), _HASHED_AT_ONCE
     with tf.io.gfile.GFile(task.path, "rb") as file:
@@ -38,9 +40,9 @@ def hash_range(task: HashTask) -> tuple[HashTask, str]:
     return task, digest.hexdigest()
 
 
-def corpus_entries(files: Sequence[str], hashes: Mapping[HashTask, str]) -> list[dict]:
+def corpus_entries(files: Sequence[str], runner: Runner) -> list[dict]:
     """Returns name, size in bytes and fingerprint (SHA-256 over the SHA-256 of its ranges) of each file."""
-    parts: dict[str, str] = dict.fromkeys(files, "")
+    parts, hashes = dict.fromkeys(files, ""), dict(runner.map(_hash, _plan(files)))
     for task in sorted(hashes, key=lambda task: task.start):
         parts[task.path] += hashes[task]
     entries = []

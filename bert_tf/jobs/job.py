@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -19,6 +20,15 @@ from bert_tf.jobs import shard_names
 from tfrecords import manifest
 
 _PLAN = "plan.json"
+# Settings that do not affect the bytes of the output, or name files that are compared by content.
+_IMMATERIAL = frozenset({
+    "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
+    "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
+})  # fmt: skip
+_DIFFERENCES = {
+    "vocab_sha256": "the vocabulary has changed",
+    "weights_sha256": "the model has other weights or another configuration",
+}
 
 
 class NoRoomError(InputError):
@@ -35,34 +45,18 @@ class Counts:
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """What the jobs of one program have in common.
-
-    Attributes:
-      program: its name, for messages.
-      recipe: a number that changes whenever the same settings produce other bytes.
-      immaterial: settings that do not affect the bytes. Files are compared by content, not by name.
-      folders: what the job writes into its work folder.
-      facts: further entries of the identity, and what to tell the user if they differ.
-    """
-
-    program: str
-    recipe: int
-    immaterial: frozenset[str]
-    folders: tuple[str, ...]
-    facts: Mapping[str, str]
-
-
 class Job:
     """A set of shards to write.
 
     Args:
-      kind: of the job.
+      program: its name, for messages.
+      recipe: a number that changes whenever the same settings produce other bytes.
+      folders: what the job writes into its work folder.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
       corpus: see `content.corpus_entries`.
-      facts: the values of the facts that the kind names.
+      facts: the SHA-256 of the vocabulary and of the weights, as far as the bytes depend on them: `vocab_sha256` and
+        `weights_sha256`.
 
     Attributes:
       settings, outputs: as given.
@@ -71,20 +65,29 @@ class Job:
       identity: what the bytes of the set depend on, as JSON.
     """
 
-    def __init__(self, kind: Kind, settings, outputs: Sequence[str], corpus: list[dict], facts: Mapping[str, str]):
+    def __init__(
+        self,
+        program: str,
+        recipe: int,
+        folders: Sequence[str],
+        settings,
+        outputs: Sequence[str],
+        corpus: list[dict],
+        facts: Mapping[str, str],
+    ):
         self.settings = settings
         self.outputs = outputs
         self.manifest_path = manifest.manifest_path(outputs[0])
         self.folder = manifest.work_folder(self.manifest_path)
         self.identity = {
-            "recipe": kind.recipe,
+            "recipe": recipe,
             "settings": dataclasses.asdict(settings),
             **facts,
             "corpus": corpus,
             "outputs": shard_names.relative_names(outputs),
         }
-        self._kind = kind
-        self._names = {lock.NAME, _PLAN, *kind.folders}
+        self._program, self._folders = program, folders
+        self._names = {lock.NAME, _PLAN, *folders}
         self._lock = lock.FolderLock(
             self.folder, f"{self.folder}: another run is writing this set; wait for it, or stop it"
         )
@@ -159,6 +162,26 @@ class Job:
         finally:
             self.release()
 
+    def complete(
+        self,
+        shards: Sequence[manifest.Shard],
+        finished: Sequence[manifest.Shard | None],
+        summary: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Writes the manifest, unless it exists because only missing shards were made again.
+
+        Args:
+          shards: all shards.
+          finished: what `finished_shards` returned.
+          summary: returns further entries of the manifest.
+        """
+        if any(finished):
+            logging.info("wrote the missing shards again: %d", finished.count(None))
+            return
+        entries = {key: value for key, value in self.identity.items() if key not in ("settings", "outputs")}
+        text = manifest.to_json(self.identity["settings"], shards, **entries, **summary())
+        storage.write_text(self.manifest_path, text)
+
     def open(self) -> None:
         """Creates the work folder, or resumes that of an interrupted run.
 
@@ -226,7 +249,7 @@ class Job:
     def _remove_leftovers(self) -> None:
         ours = {*self.outputs, self.manifest_path}
         folders = {os.path.dirname(path) for path in ours}
-        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in self._kind.folders)):
+        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in self._folders)):
             if not tf.io.gfile.isdir(folder or "."):
                 continue
             # List the folder instead of globbing: a name may contain glob characters.
@@ -239,11 +262,11 @@ class Job:
         """Describes how another run's identity differs from this one; empty if it does not."""
         mine = self.identity
         if mine["recipe"] != other.get("recipe"):
-            return f"another version of {self._kind.program}"
+            return f"another version of {self._program}"
         found = []
         settings = other.get("settings", {})
         for name, value in mine["settings"].items():
-            if name not in self._kind.immaterial and settings.get(name) != value:
+            if name not in _IMMATERIAL and settings.get(name) != value:
                 found.append(f"--{name} was {_shown(settings.get(name))}, is now {_shown(value)}")
         there, now = other.get("outputs", []), mine["outputs"]
         if len(there) != len(now):
@@ -251,7 +274,7 @@ class Job:
         elif there != now:
             old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
             found.append(f"--output_file was {old}, is now {new}")
-        found += [message for name, message in self._kind.facts.items() if mine[name] != other.get(name)]
+        found += [message for name, message in _DIFFERENCES.items() if mine.get(name) != other.get(name)]
         return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.core import storage
-from bert_tf.jobs.content import corpus_entries, hash_range, plan_hashes
-from bert_tf.jobs.job import Counts, Job, Kind, NoRoomError, read_shard
+from bert_tf.jobs import local_files
+from bert_tf.jobs.content import corpus_entries
+from bert_tf.jobs.job import Counts, Job, NoRoomError, read_shard
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
 from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
@@ -28,15 +28,6 @@ from tfrecords import manifest, reader
 
 # What a job writes into its work folder.
 _FOLDERS = ("parts", "shards")
-# Settings that do not affect the bytes of the output, or name files that are compared by content.
-_IMMATERIAL = frozenset({
-    "input_file", "output_file", "num_workers", "runner", "spark_master", "init_checkpoint", "bert_config_file",
-    "vocab_file", "ignore_checkpoint_tokenizer",
-})  # fmt: skip
-_IDENTITY = {
-    "vocab_sha256": "the vocabulary has changed",
-    "weights_sha256": "the model has other weights or another configuration",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +90,14 @@ class ShardTask:
     settings: Any
 
 
+def _one_file(task: PartTask) -> list[str]:
+    return [task.path]
+
+
+def _concatenate(task: ShardTask) -> None:
+    local_files.concatenate(task.path, task.parts)
+
+
 @dataclasses.dataclass(frozen=True)
 class Program:
     """What a program does with parts and shards; its functions must be picklable.
@@ -106,12 +105,12 @@ class Program:
     Attributes:
       name: its name, for messages.
       what: what it does, for the progress.
-      recipe: see `Kind`.
+      recipe: see `Job`.
       facts: the class of its facts.
       write: writes a part, atomically, and returns its facts without `bytes`.
+      finish: says what was written; returns the counts for the manifest.
       files: returns the paths of a part's files.
       join: writes a shard, atomically.
-      finish: says what was written; returns the counts for the manifest.
       smaller: other advice for a full disk.
     """
 
@@ -120,9 +119,9 @@ class Program:
     recipe: int
     facts: type[Facts]
     write: Callable[[PartTask], Facts]
-    files: Callable[[PartTask], list[str]]
-    join: Callable[[ShardTask], None]
     finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
+    files: Callable[[PartTask], list[str]] = _one_file
+    join: Callable[[ShardTask], None] = _concatenate
     smaller: str = ""
 
 
@@ -151,9 +150,8 @@ def run(
     files = reader.expand_files(settings.input_file)
     storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     sources = plan_sources(files, len(outputs))
-    corpus = corpus_entries(files, dict(runner.map(hash_range, plan_hashes(files))))
-    kind = Kind(program.name, program.recipe, _IMMATERIAL, _FOLDERS, _IDENTITY)
-    this = Job(kind, settings, outputs, corpus, identity)
+    corpus = corpus_entries(files, runner)
+    this = Job(program.name, program.recipe, _FOLDERS, settings, outputs, corpus, identity)
     return this.run(
         lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
     )
@@ -190,13 +188,11 @@ def _make_shards(
                 _delete_part(program, task)
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]
-    if any(finished):  # the manifest exists and is still valid
-        logging.info("wrote the missing shards again: %d", finished.count(None))
-        return ordered
-    counts = program.finish(this, ordered, sum((_read_facts(program, task) for task in tasks), program.facts()))
-    entries = {key: value for key, value in this.identity.items() if key not in ("settings", "outputs")}
-    text = manifest.to_json(this.identity["settings"], ordered, **entries, **counts)
-    storage.write_text(this.manifest_path, text)
+
+    def summary() -> Mapping[str, int]:
+        return program.finish(this, ordered, sum((_read_facts(program, task) for task in tasks), program.facts()))
+
+    this.complete(ordered, finished, summary)
     return ordered
 
 

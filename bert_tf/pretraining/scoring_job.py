@@ -20,7 +20,7 @@ from bert_tf.distributed.strategies import silence_compilation_messages
 from bert_tf.jobs import local_files, parts
 from bert_tf.jobs.job import Job
 from bert_tf.jobs.line_ranges import LineRange, read_lines
-from bert_tf.jobs.parts import PartTask, ShardTask
+from bert_tf.jobs.parts import PartTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.pretraining import fill_mask, scoring
 from bert_tf.pretraining.fill_mask import Row
@@ -184,14 +184,6 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
         yield group
 
 
-def _files(task: PartTask) -> list[str]:
-    return [task.path]
-
-
-def _join(task: ShardTask) -> None:
-    local_files.concatenate(task.path, task.parts)
-
-
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
     """Says what was scored; returns the counts for the manifest."""
     if facts.unknown:
@@ -205,4 +197,4 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown")}
 
 
-_PROGRAM = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, _files, _join, _finish)
+_PROGRAM = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, _finish)

@@ -7,7 +7,7 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.jobs import content, shard_names
 from bert_tf.jobs.run_local import LocalRunner
-from data_gen import job
+from data_gen import generator
 from data_gen.settings import GeneratorSettings
 
 
@@ -20,7 +20,7 @@ def corpus(*contents):
 
 
 def make(folder, outputs=("out",), vocabulary="v1", texts=("abc",), **changes):
-    return job.Job(settings(**changes), [str(folder / name) for name in outputs], vocabulary, corpus(*texts))
+    return generator.make_job(settings(**changes), [str(folder / name) for name in outputs], vocabulary, corpus(*texts))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_there_are_as_many_names_as_shards_up_to_the_most():
 
 def entries(*paths):
     paths = [str(path) for path in paths]
-    return content.corpus_entries(paths, dict(LocalRunner(1).map(content.hash_range, content.plan_hashes(paths))))
+    return content.corpus_entries(paths, LocalRunner(1))
 
 
 def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path, monkeypatch):
@@ -139,7 +139,7 @@ def test_another_recipe_is_another_set(tmp_path, monkeypatch):
     begun = make(tmp_path)
     begun.open()
     begun.release()
-    monkeypatch.setattr(job, "_RECIPE", job._RECIPE + 1)
+    monkeypatch.setattr(generator, "_RECIPE", generator._RECIPE + 1)
     with pytest.raises(InputError, match="another version of the generator"):
         make(tmp_path).open()
 
