@@ -10,6 +10,9 @@ from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
 
+# The flags that name the files of splits.
+PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
+
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
@@ -17,11 +20,14 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     Attributes:
       default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
+      path_flags: the flags that name the files of splits.
       tuned_on_dev: flags by which an evaluation chooses a value on the dev data, and which nothing else reads.
       ensemble_members: folders of runs, or prefixes of checkpoints, whose mean is evaluated instead of one model.
     """
 
     flag_group = "Training"
+
+    path_flags: ClassVar[Mapping[str, str]] = PATH_FLAGS
 
     tuned_on_dev: ClassVar[tuple[str, ...]] = ()
     ensemble_members: ClassVar[tuple[str, ...]] = ()
@@ -110,13 +116,19 @@ class FineTuningSettings(protocol.ProtocolSettings):
         for name in self.tuned_on_dev:
             require(not getattr(self, name) or self.do_eval, f"--{name} needs --do_eval, for the dev data")
 
-    def _require_data(self, *flags: str, at: Mapping[str, str]) -> None:
+    @property
+    def data_paths(self) -> dict[str, tuple[str, ...]]:
+        """The files that flags name, by split."""
+        named = {split: getattr(self, flag) for split, flag in self.path_flags.items()}
+        return {split: (path,) for split, path in named.items() if path}
+
+    def _require_data(self, *flags: str) -> None:
         """Requires the data of what is done.
 
         Args:
           *flags: name the folder with the data of everything.
-          at: `do_train`, `do_eval` and `do_predict` to the flag that names their own data.
         """
+        at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
         for name in flags:
             path = getattr(self, name)

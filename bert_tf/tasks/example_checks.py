@@ -7,10 +7,9 @@ from absl import logging
 
 
 class TextExample(Protocol):
-    """An example of one or two texts and a label; `text_b` is None for one text."""
+    """An example: `texts`, what the model reads, and `label`, the right answer."""
 
-    text_a: str
-    text_b: str | None
+    texts: tuple[str, ...]
     label: Hashable
 
 
@@ -21,19 +20,15 @@ def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
       examples: of each split that was read.
     """
     for split, found in examples.items():
-        if empty := sum(not example.text_a.strip() for example in found):
+        if empty := sum(not example.texts[0].strip() for example in found):
             logging.warning("%s: %d of %d examples have an empty text", split, empty, len(found))
     train = examples.get("train", ())
     labels: dict[tuple, set] = {}
     for example in train:
-        labels.setdefault(_texts(example), set()).add(example.label)
+        labels.setdefault(example.texts, set()).add(example.label)
     if contradictory := sum(len(found) > 1 for found in labels.values()):
         logging.warning("train: %d texts occur several times with different labels", contradictory)
     dev = examples.get("dev", ())
-    if train and (shared := sum(_texts(example) in labels for example in dev)):
+    if train and (shared := sum(example.texts in labels for example in dev)):
         logging.warning("%d of %d dev examples are in train too, so that the scores of dev are too good; remove them "
                         "from one of the two", shared, len(dev))  # fmt: skip
-
-
-def _texts(example: TextExample) -> tuple[str, str | None]:
-    return example.text_a, example.text_b

@@ -1,4 +1,4 @@
-"""Reads fields of JSON Lines: one object a line."""
+"""Reads JSON Lines: one object a line."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,19 +7,6 @@ from typing import Any
 from bert_tf.core.errors import InputError
 
 _MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-
-
-def read_columns(path: str, lines: Sequence[str], layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
-    """Reads fields of each line; blank lines are left out. See `tables.read_columns`."""
-    del layout  # each line names its fields
-    rows = []
-    for number, entries in read_objects(path, lines):
-        for column in columns:
-            if column not in entries:
-                have = ", ".join(entries) or "none"
-                raise InputError(f"{path}, line {number}: there is no field {column!r}; the line has {have}")
-        rows.append((number, tuple(entries[column] for column in columns)))
-    return rows
 
 
 def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:

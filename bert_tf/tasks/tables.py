@@ -7,9 +7,8 @@ The formats: `tsv` separates columns by tabs. `csv` is RFC 4180, with quoted cel
 import csv
 import dataclasses
 import io
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -18,6 +17,8 @@ from bert_tf.tasks import json_lines
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
 FORMATS = tuple(EXTENSIONS)
+# Names of a split's file in a folder, without the extension.
+_SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
 # Longer cells than the csv module accepts by default are ordinary documents.
 _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
@@ -52,38 +53,21 @@ class Layout:
     has_header: bool = True
     quoted: bool | None = False
 
+    @property
+    def delimiter(self) -> str:
+        """What separates two cells."""
+        return "," if self.format == "csv" else "\t"
 
-def files_in(folder: str, split: str, format: str = "") -> list[str]:
-    """Returns the paths of a folder's files that are named as a split, with an extension of a format or of any."""
-    ends = _extensions(format) if folder else []
-    return [path for end in ends if tf.io.gfile.exists(path := os.path.join(folder, split + end))]
-
-
-def _extensions(format: str) -> list[str]:
-    return [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
-
-
-def without_file(split: str) -> str:
-    """Returns what else gives a split that has no file, for messages."""
-    return ", or give --dev_share=0.1 to hold out a tenth of the training data" if split == "dev" else ""
+    @property
+    def has_quotes(self) -> bool:
+        """Whether double quotes enclose cells, rather than being text."""
+        return self.format == "csv" or bool(self.quoted)
 
 
-def find_file(folder: str, split: str, format: str = "") -> str:
-    """Returns the path of a split's file in a folder: the split's name and the extension of a format.
-
-    Raises:
-      InputError: there is no such file, or more than one.
-    """
-    extensions, found = _extensions(format), files_in(folder, split, format)
-    if len(found) > 1:
-        names = " and ".join(map(os.path.basename, found))
-        raise InputError(f"{folder}: has {names}; remove one, or choose by --data_format")
-    if not found:
-        more = f" (nor one with {', '.join(extensions[1:])})" if extensions[1:] else ""
-        raise InputError(
-            f"{os.path.join(folder, split + extensions[0])}: no such file{more}; check --data_dir{without_file(split)}"
-        )
-    return found[0]
+def file_names(split: str, format: str = "") -> list[str]:
+    """Returns the names that a split's file may have, with the extensions of a format or of any."""
+    ends = [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
+    return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
 def format_of(path: str) -> str:
@@ -99,65 +83,75 @@ def format_of(path: str) -> str:
     raise InputError(f"{path}: its extension is none of {known}; give --data_format")
 
 
-def read_table(path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Reads all columns of a comma-separated file.
+class Columns(NamedTuple):
+    """Columns of a file.
 
-    Returns:
-      The names of the columns; and the number of the line on which each row starts, from 1, and its cells. Lines that
-      are blank at the end of the file are left out.
-
-    Raises:
-      InputError: the file is missing, not UTF-8, or damaged. The message names file and line.
+    Attributes:
+      names: what the file calls them; "" where it does not name columns.
+      rows: the number of the line on which each row starts, from 1, and its cells, one a column: strings; in JSON any
+        value.
     """
-    rows = list(_quoted_rows(path, list(decoded_lines(path)), ","))
-    while rows and len(rows[-1][1]) < 2 and not any(map(str.strip, rows[-1][1])):
-        rows.pop()
-    if not rows:
-        raise InputError(f"{path}: is empty; the first line must name the columns")
-    (_, header), *rows = rows
-    for line, row in rows:
-        check_width(path, line, row, len(header), ",", quoted=True)
-    return header, rows
+
+    names: Sequence[str]
+    rows: list[tuple[int, Sequence[Any]]]
 
 
-def read_columns(path: str, layout: Layout, columns: Sequence[str]) -> list[tuple[int, tuple[Any, ...]]]:
-    """Reads columns of a file.
+class MissingColumn(InputError):
+    """A file lacks a column that was named."""
+
+
+def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None) -> Columns:
+    """Reads columns of a file. A file without examples has no rows.
 
     Args:
       path: of the file.
       layout: of the file.
-      columns: by name, or by number from 0.
-
-    Returns:
-      The number of the line on which each row starts, from 1, and its cells, one a column: strings; in JSON any value.
+      columns: by name, or by number from 0; None for all, which JSON Lines do not tell.
 
     Raises:
-      InputError: the file is missing, empty, not UTF-8, damaged or lacks a column. The message names file and line.
+      MissingColumn: the file lacks a column.
+      InputError: the file is missing, not UTF-8 or damaged. The message names file and line.
     """
-    if not tf.io.gfile.exists(path):
-        raise InputError(f"{path}: no such file; check its path")
-    if tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: is a folder, not a file; check its path")
-    read = json_lines.read_columns if layout.format == "jsonl" else _read_delimited
+    refuse_same(path, columns or (), columns or ())
+    if layout.format == "jsonl":
+        objects = json_lines.read_objects(path, decoded_lines(path))
+        return Columns(columns, [(line, _fields(f"{path}, line {line}", found, columns)) for line, found in objects])
+    rows, delimiter, quoted = _read_rows(path, layout), layout.delimiter, layout.has_quotes
+    if len(rows) <= layout.has_header:
+        return Columns((), [])
+    header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
+    places = range(len(header))
+    if columns is not None:
+        places = [column_index(path, name, header, layout.has_header, delimiter, quoted) for name in columns]
+        refuse_same(path, columns, places)
+    for line, row in rows:
+        check_width(path, line, row, len(header), delimiter, quoted)
+    selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
+    if layout.quoted is None and not quoted and all(_is_quoted(cells[0]) for _, cells in selected):
+        raise InputError(
+            f"{path}: every text stands in double quotes; give --quoted to remove them, or --noquoted if they belong "
+            "to the texts"
+        )
+    return Columns([header[place] if layout.has_header else "" for place in places], selected)
+
+
+def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     lines = list(decoded_lines(path))
-    refuse_same(path, columns, columns)
-    rows = read(path, lines, layout, columns) if any(map(str.strip, lines)) else []
-    if not rows:
-        raise InputError(f"{path}: holds no example; add a line for each text")
+    if not any(map(str.strip, lines)):
+        return []
+    rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
+    # Blank lines at the end; in a file of one column without quotes, they could be empty texts.
+    while rows and (layout.has_quotes or len(rows[0][1]) > 1) and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
+        rows.pop()
     return rows
 
 
-def heading(path: str, layout: Layout, column: str) -> str:
-    """Returns what a file calls a column, given by its name or by its number from 0; "" if it does not name columns."""
-    if layout.format == "jsonl":
-        return column
-    if not layout.has_header:
-        return ""
-    lines, delimiter = decoded_lines(path), "," if layout.format == "csv" else "\t"
-    quoted = layout.format == "csv" or bool(layout.quoted)
-    _, row = next(_quoted_rows(path, list(lines), delimiter) if quoted else plain_rows(lines, delimiter))
-    header = [name.strip() for name in row]
-    return header[column_index(path, column, header, True, delimiter, quoted)]
+def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...]:
+    for column in columns:
+        if column not in entries:
+            have = ", ".join(entries) or "none"
+            raise MissingColumn(f"{place}: there is no field {column!r}; the line has {have}")
+    return tuple(entries[column] for column in columns)
 
 
 def decoded_lines(path: str) -> Iterator[str]:
@@ -166,8 +160,7 @@ def decoded_lines(path: str) -> Iterator[str]:
     Raises:
       InputError: the file is missing or not UTF-8.
     """
-    if not tf.io.gfile.exists(path):
-        raise InputError(f"{path}: no such file; check --data_dir")
+    require_file(path)
     for number, line in enumerate(_lines(path), 1):
         if number == 1:
             refuse_binary(path, line)
@@ -175,6 +168,14 @@ def decoded_lines(path: str) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise not_utf8(f"{path}, line {number}", error) from error
+
+
+def require_file(path: str) -> None:
+    """Raises an InputError unless there is a file."""
+    if not tf.io.gfile.exists(path):
+        raise InputError(f"{path}: no such file; check its path")
+    if tf.io.gfile.isdir(path):
+        raise InputError(f"{path}: is a folder, not a file; check its path")
 
 
 def refuse_binary(path: str, beginning: bytes) -> None:
@@ -198,31 +199,6 @@ def _lines(path: str) -> Iterator[bytes]:
             yield from lines
     if rest:
         yield rest
-
-
-def _read_delimited(
-    path: str, lines: Sequence[str], layout: Layout, columns: Sequence[str]
-) -> list[tuple[int, tuple[str, ...]]]:
-    delimiter = "," if layout.format == "csv" else "\t"
-    quoted = layout.format == "csv" or layout.quoted
-    rows = list(_quoted_rows(path, lines, delimiter) if quoted else plain_rows(lines, delimiter))
-    # Blank lines at the end; in a file of one column without quotes, they could be empty texts.
-    while rows and (quoted or len(rows[0][1]) > 1) and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
-        rows.pop()
-    if len(rows) <= layout.has_header:
-        return []
-    header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
-    places = [column_index(path, column, header, layout.has_header, delimiter, quoted) for column in columns]
-    refuse_same(path, columns, places)
-    for line, row in rows:
-        check_width(path, line, row, len(header), delimiter, quoted)
-    selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
-    if layout.quoted is None and not quoted and all(_is_quoted(cells[0]) for _, cells in selected):
-        raise InputError(
-            f"{path}: every text stands in double quotes; give --quoted to remove them, or --noquoted if they belong "
-            "to the texts"
-        )
-    return selected
 
 
 def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
@@ -283,7 +259,8 @@ def column_index(
     """Returns the place of a column, given by its name or by its number from 0.
 
     Raises:
-      InputError: there is none, or several have the name.
+      MissingColumn: there is none.
+      InputError: several have the name.
     """
     if not any(map(str.strip, header)):
         raise InputError(f"{path}, line 1: is blank; remove blank lines, and add a line for each text")
@@ -295,7 +272,7 @@ def column_index(
     if column.isascii() and column.isdigit() and int(column) < len(header):
         return int(column)
     have = ", ".join(header) if has_header else f"{len(header)} columns, counted from 0"
-    raise InputError(
+    raise MissingColumn(
         f"{path}, line 1: there is no column {column!r}; the file has {have}{_hint(header, delimiter, quoted)}"
     )
 

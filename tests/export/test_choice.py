@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
 from tests.export.exports import PAIRS, ask, export, padded, put_together
@@ -21,7 +21,7 @@ EXAMPLES = [
 @pytest.fixture(scope="module")
 def chooser(vocab_file, tmp_path_factory):
     """An export, and the trainer's scores and probabilities of EXAMPLES."""
-    folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask("", {})
+    folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask(ChoiceSource("", {}))
     model, tokenizer = put_together(folder / "run", vocab_file, task, spread=0.3), BertTokenizer(vocab_file)
     split = encoded_split(task, EXAMPLES, tokenizer, 24)
     scores = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
@@ -68,7 +68,7 @@ def test_rows_without_choices_and_empty_batches_are_answered(chooser):
 
 def test_tokens_are_chosen_among_as_texts_are(chooser):
     model, expected, split, tokenizer = chooser
-    inputs = ChoiceTask("", {}).model_inputs(split.columns, tokenizer, 24)
+    inputs = ChoiceTask(ChoiceSource("", {})).model_inputs(split.columns, tokenizer, 24)
     rows = {name: tf.stack([value[:3], tf.pad(value[3:5], [[0, 1], [0, 0]])]) for name, value in inputs.items()}
     answers = model.signatures["tokens"](**rows)
     np.testing.assert_allclose(answers["probabilities"][0], expected[0], atol=1e-5)

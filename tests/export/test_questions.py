@@ -14,6 +14,7 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from export.kinds.questions import ServedQuestions
@@ -33,7 +34,7 @@ QUESTIONS = [(question, context) for context in CONTEXTS for question in ("what 
 def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
     """An export and the trainer's answers to QUESTIONS."""
     sizes = settings.get("n_best_size", 20), settings.get("max_answer_length", 30)
-    task = SquadTask((), "", Decoding(*sizes, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
+    task = SquadTask(QuestionSource(), Decoding(*sizes, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
     model = put_together(run, vocab_file, task, LENGTH, bilstm_head, spread=0.6)
     tokenizer = BertTokenizer(vocab_file)
     questions = [Question(str(number), *pair, ()) for number, pair in enumerate(QUESTIONS)]
@@ -110,7 +111,7 @@ def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
 
 
 def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(vocab_file, tmp_path):
-    task = SquadTask((), "", Decoding(), STRIDE, QUERY)
+    task = SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY)
     run, described = tmp_path / "run", description.describe(task, True, LENGTH)
     run.mkdir()
     put_together(run, vocab_file, task, LENGTH)
@@ -128,7 +129,7 @@ def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(vocab_file
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
-    task = SquadTask((), "", Decoding(), STRIDE, QUERY)
+    task = SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY)
     (tmp_path / "run").mkdir()
     put_together(tmp_path / "run", vocab_file, task, LENGTH)
     with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; drop the"):
@@ -143,7 +144,7 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
     """The export itself compares what the file and the model answer."""
     options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
     if kind == "span":
-        put_together(tmp_path / "run", vocab_file, SquadTask((), "", Decoding(), STRIDE, QUERY), LENGTH)
+        put_together(tmp_path / "run", vocab_file, SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY), LENGTH)
     else:
         write_pretrained(tmp_path / "run", vocab_file)
         options["task_name"] = kind
@@ -152,7 +153,8 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
 
 def test_a_lost_threshold_is_refused(tmp_path):
     settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1")
-    described = description.describe(SquadTask((), "", Decoding(has_unanswerable=True), STRIDE, QUERY), True, LENGTH)
+    task = SquadTask(QuestionSource(), Decoding(has_unanswerable=True), STRIDE, QUERY)
+    described = description.describe(task, True, LENGTH)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.write_threshold(str(tmp_path), -1.5, 7)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5

@@ -1,22 +1,18 @@
-"""Reads examples with several choices: SWAG's comma-separated files, and JSON Lines.
+"""Reads examples with several choices: tables in SWAG's columns, and JSON Lines.
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
 Inference", 2018.
 """
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
+from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of a split's file, without extension.
-_FILE_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
 # Names of the columns; the first that a file has counts.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
@@ -47,72 +43,30 @@ class ChoiceExample:
     id: str | None = None
 
     @property
-    def text_a(self) -> str:
-        """The text that the choices share."""
-        return self.context
-
-    @property
-    def text_b(self) -> str:
-        """The start and all choices."""
-        return "\n".join([self.start, *self.choices])
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads."""
+        return self.context, self.start, *self.choices
 
 
-def files_in(folder: str, split: str) -> list[str]:
-    """Returns the names of a folder's files that are a split's."""
-    return [name for name in _names(split) if folder and tf.io.gfile.exists(os.path.join(folder, name))]
+class ChoiceSource(FileSource):
+    """A file for each split: each `Placed` has a `ChoiceExample`."""
+
+    def read_file(self, path: str, split: str) -> list[Placed]:
+        """Reads a table, or a .jsonl or .json file with one object a line.
+
+        Raises:
+          InputError: an example is damaged, has fewer than two choices, an empty one, or a label that is none of them.
+            The message names file and line.
+        """
+        read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
+
+        def read_checked(has_labels: bool) -> list[Placed]:
+            return [_checked(f"{path}, line {line}", example) for line, example in read(path, has_labels)]
+
+        return with_labels_if_right(path, split, read_checked)
 
 
-def _names(split: str) -> list[str]:
-    extensions = [*tables.EXTENSIONS["csv"], *tables.EXTENSIONS["jsonl"]]
-    return [name + extension for name in _FILE_NAMES[split] for extension in extensions]
-
-
-def find_file(folder: str, split: str) -> str:
-    """Returns the path of a split's file in a folder.
-
-    Raises:
-      InputError: there is no such file, or more than one.
-    """
-    names, found = _names(split), files_in(folder, split)
-    if len(found) > 1:
-        raise InputError(f"{folder}: has {' and '.join(found)}; remove one, or name the files by flags")
-    if not found:
-        raise InputError(
-            f"{os.path.join(folder, names[0])}: no such file (nor one named {', '.join(names[1:])}); "
-            f"check --data_dir{tables.without_file(split)}"
-        )
-    return os.path.join(folder, found[0])
-
-
-def read_choices(path: str, has_labels: bool) -> list[ChoiceExample]:
-    """Reads a file.
-
-    Args:
-      path: of a .csv file, or of a .jsonl or .json file with one object a line.
-      has_labels: whether the labels are read.
-
-    Raises:
-      InputError: the file is missing or empty; or an example is damaged, has fewer than two choices, an empty one, a
-        label that is none of them, or the id of another. The message names file and line.
-    """
-    format = tables.format_of(path)
-    if format == "tsv":
-        raise InputError(f"{path}: is tab-separated; save it as .csv, or as .jsonl")
-    read = _read_csv if format == "csv" else _read_json_lines
-    examples, first_lines = [], {}
-    for line, example in read(path, has_labels):
-        _check(f"{path}, line {line}", example)
-        if example.id is not None and (first := first_lines.setdefault(example.id, line)) != line:
-            raise InputError(
-                f"{path}, line {line}: the id {example.id!r} is also on line {first}; remove one, or give them own ids"
-            )
-        examples.append(example)
-    if not examples:
-        raise InputError(f"{path}: holds no example; add a line for each")
-    return examples
-
-
-def _check(place: str, example: ChoiceExample) -> None:
+def _checked(place: str, example: ChoiceExample) -> Placed:
     if not example.context.strip():
         raise InputError(f"{place}: the context is empty; mend or remove the line")
     if len(example.choices) < 2:
@@ -126,6 +80,7 @@ def _check(place: str, example: ChoiceExample) -> None:
         )
     if example.id is not None and not example.id.isprintable():
         raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
+    return Placed(place, example)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,12 +96,12 @@ class _Columns:
 
 
 def _columns(path: str, header: Sequence[str]) -> _Columns:
-    """Finds the columns of a .csv file by its first line.
+    """Finds the columns of a table by its first line.
 
     Raises:
       InputError: a column is missing or there twice.
     """
-    names = [name.strip().lower() for name in header]
+    names = [name.lower() for name in header]
     place = f"{path}, line 1"
 
     def find(wanted: Sequence[str]) -> int | None:
@@ -180,8 +135,10 @@ def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[in
     return tuple(column for _, column in found)
 
 
-def _read_csv(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
-    header, rows = tables.read_table(path)
+def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
+    header, rows = tables.read_columns(path, tables.Layout(tables.format_of(path)))
+    if not rows:
+        return
     columns = _columns(path, header)
     if has_labels and not columns.is_full and columns.label is None:
         raise InputError(f"{path}, line 1: there is no column {_LABEL!r}; the file has {_told(header)}")
@@ -190,7 +147,7 @@ def _read_csv(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]
         for column, choice in zip(columns.choices, choices, strict=True):
             if not choice.strip():
                 raise InputError(
-                    f"{path}, line {line}: {header[column]} is empty, and each example of a .csv has {len(choices)} "
+                    f"{path}, line {line}: {header[column]} is empty, and each example of a table has {len(choices)} "
                     "choices; mend the line, or write examples with fewer choices as JSON Lines"
                 )
         label = (
@@ -212,7 +169,7 @@ def _number(place: str, cell: str) -> int:
 
 
 def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
-    for line, entries in json_lines.read_objects(path, list(tables.decoded_lines(path))):
+    for line, entries in json_lines.read_objects(path, tables.decoded_lines(path)):
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
         start = _text(place, entries, _START, is_needed=False)

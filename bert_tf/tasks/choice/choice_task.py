@@ -13,20 +13,18 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
-from absl import logging
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, tokenize
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks import evaluation_file, example_checks
-from bert_tf.tasks.choice import choice_files
-from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks import evaluation_file
+from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
+from bert_tf.tasks.source_task import SourceTask
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -38,23 +36,19 @@ NAME = "SWAG"
 def choice_task(command: Command) -> "ChoiceTask":
     """Returns the task over the files that the flags of `run_swag` name."""
     settings = command.settings
-    paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
-    task = ChoiceTask(settings.data_dir, {split: path for split, path in paths.items() if path})
-    return with_dev_share(task, command)
+    return with_dev_share(ChoiceTask(ChoiceSource(settings.data_dir, settings.data_paths)), command)
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceTask(Task):
+class ChoiceTask(SourceTask):
     """Chooses how a text goes on, or the answer to a question about it.
 
     Attributes:
-      data_dir: folder of the splits' files.
-      paths: of the splits whose file is not in it.
+      source: of the examples.
       held_out: see `Task`.
     """
 
-    data_dir: str
-    paths: Mapping[str, str]
+    source: ChoiceSource
     held_out: HeldOut | None = None
     kind = CHOICE
     name = NAME
@@ -66,34 +60,9 @@ class ChoiceTask(Task):
         """Refuses a model without a second segment."""
         require_segments(config, settings.bert_config_file)
 
-    @property
-    def has_dev_files(self) -> bool:
-        """See `Task`."""
-        return bool(self.paths.get("dev") or choice_files.files_in(self.data_dir, "dev"))
-
-    def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
-        return [self.paths.get(split) or choice_files.find_file(self.data_dir, split)]
-
-    def read_files(self, split: str) -> list[ChoiceExample]:
-        """See `Task`."""
-        (path,) = self.files_of(split)
-        try:
-            return choice_files.read_choices(path, has_labels=True)
-        except InputError as error:
-            if split != "test":
-                raise
-            examples = choice_files.read_choices(path, has_labels=False)  # also says what else is wrong
-            logging.info("%s: is predicted without scores (%s)", path, error)
-            return examples
-
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
         """Returns the contexts, so that all choices and questions on one stay together; there are no classes."""
         return [content_of(example.context) for example in examples], [None] * len(examples)
-
-    def check_examples(self, examples: Mapping[str, Sequence[ChoiceExample]]) -> None:
-        """See `Task`."""
-        example_checks.warn_of_texts(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples to one row for each choice.

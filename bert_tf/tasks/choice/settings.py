@@ -15,8 +15,8 @@ class SwagSettings(FineTuningSettings):
     script: ClassVar[str] = "run_swag"
 
     data_dir: str = setting(
-        "folder with train, dev (also named val or validation) and test, as .csv in SWAG's columns, or as .jsonl or "
-        ".json, one object a line with context, choices and label", "", first=True,
+        "folder with train, dev (also named val or validation) and test, as .csv or .tsv in SWAG's columns, or as "
+        ".jsonl or .json, one object a line with context, choices and label", "", first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", alias="train_file", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", alias="validation_file", first=True)
@@ -24,5 +24,4 @@ class SwagSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        paths = {"do_train": "train_data_path", "do_eval": "eval_data_path", "do_predict": "test_data_path"}
-        self._require_data("data_dir", at=paths)
+        self._require_data("data_dir")

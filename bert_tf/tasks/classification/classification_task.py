@@ -54,6 +54,11 @@ class Example:
     id: str | None = None
     group: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads."""
+        return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
+
 
 def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
     """Returns a head with an output for each label; one output for a regression."""

@@ -9,7 +9,6 @@ from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.classification_task import ClassificationTask
-from bert_tf.tasks.classification.example_sources import ExampleSource
 from bert_tf.tasks.classification.glue_task import GlueTask
 from bert_tf.tasks.classification.joint import JointTask, check_joint
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
@@ -27,9 +26,10 @@ from bert_tf.tasks.classification.settings import (
     XNLI,
     ClassifierSettings,
 )
+from bert_tf.tasks.classification.table_source import TextSource
 
 
-def find_task(command: Command, source: ExampleSource | None = None) -> ClassificationTask | JointTask:
+def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
     """Returns the task that `--task_name` names, in any case of letters, with or without hyphens.
 
     With `--joint_tasks`, the task is trained together with these.

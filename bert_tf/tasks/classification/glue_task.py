@@ -20,6 +20,7 @@ from bert_tf.tasks.classification import scores, submission
 from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.tasks.classification.tsv import Columns, read_examples
+from bert_tf.tasks.example_source import refuse_repeated_ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,16 +105,16 @@ class GlueTask(ClassificationTask):
     def _read_file(self, split: str, file: SplitFile) -> list[Example]:
         path = file.path(self.data_dir)
         skip = self.skips_incomplete and split != "test"  # a prediction is due for each line of a test file
-        numbered = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
-        for line, example in numbered:
+        placed = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
+        for place, example in placed:
             try:
                 if example.label is not None:
                     self.label_value(example.label)
             except InputError as error:
-                raise InputError(f"{path}, line {line}: {error}") from error
+                raise InputError(f"{place}: {error}") from error
         if self.ids_differ and split != "train":
-            _check_unique(path, str(file.id_column), numbered)
-        examples = [example for _, example in numbered]
+            refuse_repeated_ids(path, placed)
+        examples = [example for _, example in placed]
         return [dataclasses.replace(e, group=file.group) for e in examples] if file.group else examples
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
@@ -165,13 +166,3 @@ class GlueTask(ClassificationTask):
         """Returns the commonest label of the training data; of several, the first of `labels`."""
         found = [example.label for example in self.read("train")]
         return max(self.labels, key=found.count)
-
-
-def _check_unique(path: str, column: str, numbered: list[tuple[int, Example]]) -> None:
-    first: dict[str, int] = {}
-    for line, example in numbered:
-        if example.id and first.setdefault(example.id, line) != line:
-            raise InputError(
-                f"{path}, line {line}: {column} {example.id} is that of line {first[example.id]} too; remove one of "
-                "the lines, or number them anew"
-            )

@@ -14,8 +14,9 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
-from bert_tf.tasks.classification.example_sources import ExampleSource, Placed, label_text
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+from bert_tf.tasks.classification.table_source import TextSource, label_text
+from bert_tf.tasks.example_source import Placed
 
 _INTEGERS = (numbers.Integral, np.bool_)
 # Floats of at most so many different whole numbers may be meant as classes.
@@ -24,7 +25,7 @@ _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRE
 
 
 @dataclasses.dataclass(frozen=True)
-class MemorySource(ExampleSource):
+class MemorySource(TextSource):
     """Lists of texts and labels.
 
     Attributes:
@@ -39,12 +40,12 @@ class MemorySource(ExampleSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `ExampleSource`."""
+        """See `TextSource`."""
         return next(iter(self.splits.values()))[0].example.text_b is not None
 
     @property
     def has_label_sets(self) -> bool:
-        """See `ExampleSource`."""
+        """See `TextSource`."""
         return self.kind == MULTI_LABEL
 
     @property
@@ -55,10 +56,6 @@ class MemorySource(ExampleSource):
     def files(self, split: str) -> list[str]:
         """Returns no files."""
         return []
-
-    def facts(self) -> Mapping[str, Any]:
-        """See `ExampleSource`."""
-        return {}
 
     def fingerprint(self, split: str) -> list[str]:
         """Returns the number of examples and a hash of their texts and labels."""

@@ -13,12 +13,13 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.runs import run_record
+from bert_tf.tasks import tables
 from bert_tf.tasks.classification import class_checks, class_weights, glue
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score, score_scale
-from bert_tf.tasks.classification.example_sources import ExampleSource, FileSource
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.tasks.classification.own_task import OwnTask
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
+from bert_tf.tasks.classification.table_source import TableSource, TextSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
 # More different numbers than these are hardly classes.
@@ -40,7 +41,7 @@ _SCORES = {
 }
 
 
-def own_task(command: Command, source: ExampleSource | None = None) -> OwnTask:
+def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
     """Returns the task over a user's own data.
 
     Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in the
@@ -64,7 +65,7 @@ def own_task(command: Command, source: ExampleSource | None = None) -> OwnTask:
                 "bert_tf.classifier.TextClassifier.load"
             )
     if not source:
-        source = (_tfds_source if settings.tfds_name else _file_source)(command)
+        source = (_tfds_source if settings.tfds_name else _table_source)(command)
     kind = source.kind or _kind(settings, known)
     official = _glue_scores(settings)
     scores = official or _SCORES[kind]
@@ -93,15 +94,14 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
     return known.kind if known else CLASSIFICATION
 
 
-def _file_source(command: Command) -> FileSource:
+def _table_source(command: Command) -> TableSource:
     settings, facts = command.settings, command.of_reading(**_DEFAULTS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
-    paths = {"train": settings.train_data_path, "dev": settings.eval_data_path, "test": settings.test_data_path}
-    source = FileSource(
+    source = TableSource(
         settings.data_dir,
-        {split: path for split, path in paths.items() if path},
+        settings.data_paths,
         "" if settings.data_format == "auto" else settings.data_format,
         text_a=facts["text_a_column"],
         text_b=facts["text_b_column"],
@@ -112,11 +112,28 @@ def _file_source(command: Command) -> FileSource:
         separator=facts["label_separator"],
         has_label_sets=_kind(settings, command.trained) == MULTI_LABEL,
     )
+    _refuse_unread_flags(settings, source)
     asks_run = settings.id_column is None and settings.do_predict and not settings.do_train
     return _with_ids_of_run(source, settings.output_dir) if asks_run else source
 
 
-def _with_ids_of_run(source: FileSource, folder: str) -> FileSource:
+def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> None:
+    """Refuses flags of tables that no file which is read has a use for.
+
+    Raises:
+      InputError: names the flag and a file.
+    """
+    wanted = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+    paths = [path for split, is_read in wanted.items() if is_read for path in source.found(split)]
+    for flag, formats in {"has_header": ("tsv", "csv"), "quoted": ("tsv",)}.items():
+        value = getattr(settings, flag)
+        if value is not None and paths and not any(source.layout(path).format in formats for path in paths):
+            raise InputError(
+                f"--{flag}={value}: is for .{' and .'.join(formats)} files, not for {paths[0]}; drop the flag"
+            )
+
+
+def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
     """Returns a source with the column of ids that the run's last training named, if the test file has that column.
 
     The column only names predictions, so it does not identify a run, as the columns that a model reads do.
@@ -126,8 +143,8 @@ def _with_ids_of_run(source: FileSource, folder: str) -> FileSource:
         return source
     named = dataclasses.replace(source, id=column)
     try:
-        named.id_name()  # reads the heading
-    except InputError as error:
+        named.id_name()  # reads the test file
+    except tables.MissingColumn as error:
         logging.warning("predictions are numbered, not named by the id column of %s (%s)", folder, error)
         return source
     return named
@@ -147,7 +164,7 @@ def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
     return () if settings.labels or settings.label_file else sets.get(name, ())
 
 
-def _labels(settings: ClassifierSettings, known: TaskDescription | None, source: ExampleSource) -> tuple[str, ...]:
+def _labels(settings: ClassifierSettings, known: TaskDescription | None, source: TextSource) -> tuple[str, ...]:
     named = _named_labels(settings)
     labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
@@ -173,13 +190,13 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
     return tuple(line.strip() for line in lines if line.strip())
 
 
-def _labels_in(source: ExampleSource) -> tuple[str, ...]:
+def _labels_in(source: TextSource) -> tuple[str, ...]:
     """Returns the sorted labels of train.
 
     Raises:
       InputError: the column looks like numbers or texts instead of classes.
     """
-    found = [example.label for _, example in source.read("train")]
+    found = [example.label for example in source.examples("train")]
     labels = tuple(sorted(_counts(found)))
     what = f"{', '.join(source.files('train'))}: column {source.facts().get('label_column')!r} has {len(labels)} "
     what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"

@@ -13,18 +13,18 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Split
-from bert_tf.tasks import example_checks
 from bert_tf.tasks.classification import class_checks
 from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
-from bert_tf.tasks.classification.example_sources import ExampleSource
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.tasks.classification.table_source import TextSource
+from bert_tf.tasks.source_task import SourceTask
 
 # float32 holds these and their squares' gradients.
 LARGEST_SCORE = 1e30
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnTask(ClassificationTask):
+class OwnTask(SourceTask, ClassificationTask):
     """One label, or a score, for each example of a user's data.
 
     Attributes:
@@ -43,7 +43,7 @@ class OwnTask(ClassificationTask):
     """
 
     name: str
-    source: ExampleSource
+    source: TextSource
     labels: tuple[str, ...]
     score_names: tuple[str, ...]
     score_range: tuple[float, float] = (-LARGEST_SCORE, LARGEST_SCORE)
@@ -68,27 +68,6 @@ class OwnTask(ClassificationTask):
         if (self.mean, self.deviation) != (0.0, 1.0):
             found |= {"mean": self.mean, "deviation": self.deviation}
         return found
-
-    def data_facts(self) -> dict[str, Any]:
-        """See `Task`."""
-        return super().data_facts() | dict(self.source.facts())
-
-    @property
-    def has_dev_files(self) -> bool:
-        """See `Task`."""
-        return self.source.has_dev
-
-    def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
-        return self.source.files(split)
-
-    def data_name_of(self, split: str) -> str:
-        """See `ExampleSource`."""
-        return self.source.name_of(split)
-
-    def fingerprint_of(self, split: str) -> list[str]:
-        """See `Task`."""
-        return self.source.fingerprint(split)
 
     def read_files(self, split: str) -> list[Example]:
         """Reads train, dev or test and checks every label. Test data with a label that cannot be right has none.
@@ -117,7 +96,7 @@ class OwnTask(ClassificationTask):
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         """See `Task`."""
-        example_checks.warn_of_texts(examples)
+        super().check_examples(examples)
         if not self.is_regression:
             class_checks.check_classes(examples, self.labels, bool(self.class_weights))
 

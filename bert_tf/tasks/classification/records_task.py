@@ -21,6 +21,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task import Columns
 from bert_tf.settings import FineTuningSettings
+from bert_tf.settings.finetuning import PATH_FLAGS
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
@@ -28,7 +29,6 @@ from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from tfrecords import reader
 
-_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _ROWS_PER_CALL = 1024
 
@@ -114,7 +114,7 @@ class RecordsTask(ClassificationTask):
 
     def files_of(self, split: str) -> list[str]:
         """See `Task`."""
-        return reader.expand_files(self.paths[split], _FLAGS[split])
+        return reader.expand_files(self.paths[split], PATH_FLAGS[split])
 
     def digest(self, examples: Rows) -> str:
         """See `Task`."""
@@ -153,7 +153,7 @@ class RecordsTask(ClassificationTask):
                     f"{path}: does not fit {self.meta_file} ({error.message.split(chr(10))[0]}); create both again"
                 ) from error
         if not parts:
-            raise InputError(f"--{_FLAGS[split]}={self.paths[split]}: holds no example; create the data again")
+            raise InputError(f"--{PATH_FLAGS[split]}={self.paths[split]}: holds no example; create the data again")
         types = {name: np.int32 if name in _INPUTS else np.float32 for name in features}
         columns = {name: np.concatenate([part[name] for part in parts]).astype(kind) for name, kind in types.items()}
         self._check_labels(split, columns["label_ids"])
@@ -218,7 +218,7 @@ def records_task(command: Command) -> RecordsTask:
     task = RecordsTask(
         name,
         settings.input_meta_data_path,
-        {split: getattr(settings, flag) for split, flag in _FLAGS.items()},
+        {split: getattr(settings, flag) for split, flag in PATH_FLAGS.items()},
         () if is_regression else tuple(map(str, range(meta["num_labels"]))),
         official.get(name.upper(), default),
         meta.get("label_type") == "float",

@@ -193,14 +193,9 @@ class ClassifierSettings(FineTuningSettings):
             object.__setattr__(self, name, value)
 
     def _check_data(self) -> None:
-        paths = {
-            "do_train": "train_data_path",
-            "do_eval": "eval_data_path",
-            "do_predict": "test_data_path",
-        }
-        has_paths = any(getattr(self, path) for path in paths.values())
+        paths, has_paths = self.path_flags.values(), bool(self.data_paths)
         if self.task_name == IN_MEMORY:
-            named = [name for name in (*paths.values(), *_SOURCES) if getattr(self, name)]
+            named = [name for name in (*paths, *_SOURCES) if getattr(self, name)]
             require(not named, f"--{''.join(named[:1])} and texts in memory are two sets of data; drop one")
             return
         if self.tfds_name:
@@ -212,9 +207,9 @@ class ClassifierSettings(FineTuningSettings):
                 "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
             )
         elif not (self.data_dir.strip() or has_paths):
-            had = self._of_run(*_SOURCES, *paths.values())
+            had = self._of_run(*_SOURCES, *paths)
             raise InputError(f"--data_dir is empty; name the folder with the data{had}")
-        self._require_data("data_dir", at=paths)
+        self._require_data("data_dir")
 
     def _check_tfds(self, has_paths: bool) -> None:
         require(

@@ -10,8 +10,9 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
-from bert_tf.tasks.classification.example_sources import ExampleSource, Placed, label_text
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+from bert_tf.tasks.classification.table_source import TextSource, label_text
+from bert_tf.tasks.example_source import Placed
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
 # The usual order of two texts, by the names of their features.
@@ -23,7 +24,7 @@ _PAIRS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class TfdsSource(ExampleSource):
+class TfdsSource(TextSource):
     """Splits of a prepared set.
 
     Attributes:
@@ -50,12 +51,12 @@ class TfdsSource(ExampleSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `ExampleSource`."""
+        """See `TextSource`."""
         return bool(self.text_b)
 
     @property
     def has_label_sets(self) -> bool:
-        """See `ExampleSource`."""
+        """See `TextSource`."""
         return self.kind == MULTI_LABEL
 
     def files(self, split: str) -> list[str]:

@@ -9,6 +9,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.example_source import Placed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Columns:
 
 def read_examples(
     path: str, columns: Columns, *, id_column: str | None = None, skip_incomplete: bool = False
-) -> list[tuple[int, Example]]:
+) -> list[Placed]:
     """Reads a tab-separated file; quotes are text, as in GLUE's files.
 
     Args:
@@ -40,7 +41,7 @@ def read_examples(
       skip_incomplete: whether lines that lack cells or a label are skipped with a warning rather than refused.
 
     Returns:
-      The number of the line on which each example starts, from 1, and the example.
+      Each example, an `Example`, and its place.
 
     Raises:
       InputError: the file is missing, empty, not UTF-8 or lacks a column; or a line has another number of columns than
@@ -58,7 +59,8 @@ def read_examples(
         )
         for line, row in rows if columns.has_header else itertools.chain([first], rows):
             try:
-                examples.append((line, _example(path, line, row, len(header), wanted)))
+                example = _example(path, line, row, len(header), wanted)
+                examples.append(Placed(f"{path}, line {line}", example))
             except InputError:
                 if not skip_incomplete:
                     raise
@@ -78,4 +80,4 @@ def _example(path: str, line: int, row: Sequence[str], width: int, wanted: Seque
     text = None if label is None else row[label].strip()
     if text == "":
         raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
-    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids])
+    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids] or None)

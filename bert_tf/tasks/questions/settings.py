@@ -19,6 +19,7 @@ class SquadSettings(FineTuningSettings):
     flag_group = "Evaluation"
     script: ClassVar[str] = "run_squad"
 
+    path_flags: ClassVar[dict[str, str]] = {"train": "train_file", "dev": "predict_file", "test": "predict_file"}
     default_max_seq_length: ClassVar[int] = 384
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
 
@@ -86,8 +87,9 @@ class SquadSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        self._require_data(at={"do_train": "train_file", "do_eval": "predict_file", "do_predict": "predict_file"})
-        require(not self.do_train or bool(self.train_files), f"--train_file={self.train_file}: names no file; give one")
+        self._require_data()
+        has_files = not self.do_train or bool(self.data_paths["train"])
+        require(has_files, f"--train_file={self.train_file}: names no file; give one")
         threshold = self.null_score_diff_threshold
         require(
             threshold is None or math.isfinite(threshold), f"--null_score_diff_threshold={threshold}: must be finite"
@@ -115,9 +117,10 @@ class SquadSettings(FineTuningSettings):
         )
 
     @property
-    def train_files(self) -> tuple[str, ...]:
-        """Paths of `train_file`."""
-        return items(self.train_file)
+    def data_paths(self) -> dict[str, tuple[str, ...]]:
+        """The files that flags name, by split; several of the training data."""
+        found = super().data_paths
+        return found | {"train": items(self.train_file)} if self.train_file else found
 
     @property
     def ensemble_members(self) -> tuple[str, ...]:

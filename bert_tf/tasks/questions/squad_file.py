@@ -9,20 +9,19 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
+from bert_tf.tasks.example_source import Placed
 
 # The original's white space between the words of a context.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 # Half a surrogate pair has no UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MOST_NAMED = 10
 
 
 class Answer(NamedTuple):
@@ -49,6 +48,16 @@ class Question:
     context: str
     answers: tuple[Answer, ...] | None
     is_impossible: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads."""
+        return self.context, self.text
+
+    @property
+    def label(self) -> Answer | None:
+        """The answer that the model learns; None for none."""
+        return self.answers[0] if self.answers and not self.is_impossible else None
 
 
 class Words(NamedTuple):
@@ -88,36 +97,26 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     return (first, end) if first >= 0 and " ".join(answer.text.split()) in touched else None
 
 
-def read_questions(path: str) -> list[Question]:
-    """Reads a file.
+def read_questions(path: str) -> list[Placed]:
+    """Reads a file: each `Placed` has a `Question`.
 
     Raises:
-      InputError: the file is missing, is not JSON, lacks a key, holds no question, or holds an id twice.
+      InputError: the file is missing, is not JSON, lacks a key, or holds no question.
     """
-    questions, places = [], {}
+    questions = []
     for number, article in enumerate(_list(_parsed(path), "data", path)):
         place = f"{path}, data[{number}]"
         for at, paragraph in enumerate(_list(article, "paragraphs", place)):
-            for question, where in _questions_of(paragraph, f"{place}.paragraphs[{at}]"):
-                if question.id in places:
-                    raise InputError(
-                        f"{where}: the id {question.id!r} is that of {places[question.id]} too; give each question an "
-                        "id of its own"
-                    )
-                places[question.id] = where.removeprefix(f"{path}, ")
-                questions.append(question)
+            questions += _questions_of(paragraph, f"{place}.paragraphs[{at}]")
     if not questions:
         raise InputError(f"{path}: holds no question; give each paragraph its questions in 'qas'")
-    if not any(question.context.strip() for question in questions):
+    if not any(question.context.strip() for _, question in questions):
         raise InputError(f"{path}: every context is empty; give each paragraph its text in 'context'")
     return questions
 
 
 def _parsed(path: str) -> Any:
-    if not tf.io.gfile.exists(path):
-        raise InputError(f"{path}: no such file; check the path")
-    if tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: is a folder, not a file; check the path")
+    tables.require_file(path)
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     if not content.removeprefix(codecs.BOM_UTF8).strip():
@@ -143,8 +142,7 @@ def _not_json(path: str, error: json.JSONDecodeError) -> InputError:
     return InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again")
 
 
-def _questions_of(paragraph: Any, place: str) -> list[tuple[Question, str]]:
-    """Returns the questions of a paragraph, and the place of each for messages."""
+def _questions_of(paragraph: Any, place: str) -> list[Placed]:
     context = _text(paragraph, "context", place)
     found = []
     for number, entry in enumerate(_list(paragraph, "qas", place)):
@@ -157,7 +155,8 @@ def _questions_of(paragraph: Any, place: str) -> list[tuple[Question, str]]:
             raise InputError(f"{where}: is_impossible is {is_impossible!r}; it must be true or false")
         if answers is None and entry.get("is_impossible"):
             answers = ()
-        found.append((Question(id_, _text(entry, "question", where), context, answers, is_impossible), where))
+        question = Question(id_, _text(entry, "question", where), context, answers, is_impossible)
+        found.append(Placed(where, question))
     return found
 
 
@@ -196,44 +195,3 @@ def _text(entry: Any, key: str, place: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{place}: {key!r} is {type(value).__name__}, not a text; the file must have SQuAD's layout")
     return _SURROGATE.sub("\ufffd", value)
-
-
-def trainable(path: str, questions: Sequence[Question], has_unanswerable: bool) -> list[Question]:
-    """Returns the questions that can be trained on: those whose answer is where the file says, and those without one.
-
-    A warning counts and names the others.
-
-    Args:
-      path: of their file, for messages.
-      questions: of one file.
-      has_unanswerable: whether questions may lack an answer.
-
-    Raises:
-      InputError: answers are missing, or none is where the file says.
-    """
-    kept, wrong = [], []
-    for question in questions:
-        if question.answers is None:
-            raise InputError(f"{path}: question {question.id} has no answers; training needs them")
-        if question.is_impossible and has_unanswerable:
-            kept.append(question)
-        elif not question.answers:
-            remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
-            raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
-        else:
-            (kept if answer_words(question.context, question.answers[0]) else wrong).append(question)
-    if not kept:
-        raise InputError(f"{path}: no answer stands at its answer_start; count characters of the context from 0")
-    warn_of_offsets(path, wrong, len(questions), "are left out of training")
-    return kept
-
-
-def warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
-    """Warns of questions whose answer is not at its answer_start, by their ids."""
-    if wrong:
-        named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
-        more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
-        logging.warning(
-            "%s: the answers of %d of %d questions are not at their answer_start and %s: %s%s",
-            path, len(wrong), total, consequence, named, more,
-        )  # fmt: skip

@@ -19,13 +19,15 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks.questions import squad_file, squad_results
+from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_windows import encode_questions, windows_of
+from bert_tf.tasks.source_task import SourceTask
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training.metrics import Form, Metric
@@ -40,12 +42,11 @@ _NO_TOKEN = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadTask(Task):
+class SquadTask(SourceTask):
     """Marks the answer to a question in its context.
 
     Attributes:
-      train_files: read together.
-      predict_file: the dev data, or the test data.
+      source: of the questions.
       decoding: how logits become answers.
       doc_stride, max_query_length: see `encode_questions`.
       run_folder: whose tuned null threshold decides, if `null_threshold` is None.
@@ -54,8 +55,7 @@ class SquadTask(Task):
       held_out: see `Task`.
     """
 
-    train_files: tuple[str, ...]
-    predict_file: str
+    source: QuestionSource
     decoding: Decoding
     doc_stride: int = 128
     max_query_length: int = 64
@@ -72,7 +72,7 @@ class SquadTask(Task):
 
     @property
     def test_is_dev(self) -> bool:
-        """Both are `predict_file`, unless the dev data is held out."""
+        """Both are `--predict_file`, unless the dev data is held out."""
         return not (self.held_out and self.held_out.is_dev)
 
     @property
@@ -103,63 +103,6 @@ class SquadTask(Task):
                 f"--max_seq_length={settings.max_seq_length}: a question of --max_query_length="
                 f"{self.max_query_length} leaves no room for its context; raise the one or lower the other"
             )
-
-    @property
-    def has_dev_files(self) -> bool:
-        """See `Task`."""
-        return bool(self.predict_file)
-
-    def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
-        return list(self.train_files) if split == "train" else [self.predict_file]
-
-    def read_files(self, split: str) -> list[Question]:
-        """Reads the questions of train, dev or test.
-
-        Raises:
-          InputError: see `squad_file.read_questions`; or answers are missing where they are needed.
-        """
-        if split == "train":
-            return self._read_train()
-        questions = self._questions(self.predict_file)
-        if split == "dev":
-            self._check_dev(questions)
-        return questions
-
-    def _questions(self, path: str) -> list[Question]:
-        questions = squad_file.read_questions(path)
-        if self.decoding.has_unanswerable:
-            return questions
-        return [dataclasses.replace(question, is_impossible=False) for question in questions]
-
-    def _read_train(self) -> list[Question]:
-        found: list[Question] = []
-        for path in self.train_files:
-            questions = self._questions(path)
-            known = {question.id for question in found}
-            if again := [question.id for question in questions if question.id in known]:
-                logging.warning(
-                    "%s: %d ids are those of questions in the files before, such as %s; if that is a mistake, drop a "
-                    "file", path, len(again), again[0],
-                )  # fmt: skip
-            found += squad_file.trainable(path, questions, self.decoding.has_unanswerable)
-        return found
-
-    def _check_dev(self, questions: Sequence[Question]) -> None:
-        path, accepts_none = self.predict_file, self.decoding.has_unanswerable
-        for question in questions:
-            if question.answers is None:
-                raise InputError(
-                    f"{path}: question {question.id} has no answers; give --do_predict without --do_eval, or a file "
-                    "with answers"
-                )
-            if not question.answers and not accepts_none:
-                raise InputError(
-                    f"{path}: question {question.id} has no answer; give --version_2_with_negative, or --do_predict "
-                    "without --do_eval"
-                )
-        wrong = [q for q in questions if q.answers and not squad_file.answer_words(q.context, q.answers[0])]
-        squad_file.warn_of_offsets(path, wrong, len(questions), "do not count in the loss, but in the metrics")
 
     def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
         """Returns the contexts, so that the questions on one stay together, and whether they have an answer."""
@@ -306,8 +249,7 @@ def squad_task(command: Command) -> SquadTask:
         settings.verbose_logging,
     )
     task = SquadTask(
-        settings.train_files,
-        settings.predict_file,
+        QuestionSource(paths=settings.data_paths, has_unanswerable=has_unanswerable),
         decoding,
         of_model["doc_stride"],
         of_model["max_query_length"],

@@ -1,27 +1,23 @@
 """Files of CoNLL: a word and its tag a line, a blank line after each sentence, -DOCSTART- before each document."""
 
 import dataclasses
-import os
 import re
 from collections.abc import Sequence
 
-import tensorflow as tf
-
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.tables import decoded_lines, without_file
+from bert_tf.tasks.tables import decoded_lines
 from bert_tf.tasks.tagging import tag_schemes
 
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r\n"
 _LANGUAGES = ("eng", "esp", "ned", "deu")
 # Names of the files of CoNLL-2003 and CoNLL-2002, official and as most copies have them.
-_NAMES = {
+FILE_NAMES = {
     "train": ("train.txt", *(f"{language}.train" for language in _LANGUAGES), "train.conll"),
     "dev": ("valid.txt", "dev.txt", *(f"{language}.testa" for language in _LANGUAGES), "dev.conll"),
     "test": ("test.txt", *(f"{language}.testb" for language in _LANGUAGES), "test.conll"),
 }
-_PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +36,16 @@ class Sentence:
     line: int
     starts_document: bool = False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads."""
+        return self.words
+
+    @property
+    def label(self) -> tuple[str, ...] | None:
+        """The right answer."""
+        return self.tags
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -54,28 +60,6 @@ class Layout:
     tag: int = -1
 
 
-def files_in(folder: str, split: str) -> list[str]:
-    """Returns the names of a folder's files that are a split's."""
-    return [name for name in _NAMES[split] if folder and tf.io.gfile.exists(os.path.join(folder, name))]
-
-
-def find_file(folder: str, split: str) -> str:
-    """Returns the path of a split's file in a folder.
-
-    Raises:
-      InputError: there is none, or more than one.
-    """
-    found = files_in(folder, split)
-    if not found:
-        raise InputError(
-            f"--data_dir={folder}: has none of {', '.join(_NAMES[split])}; check the folder, or give "
-            f"--{_PATH_FLAGS[split]}{without_file(split)}"
-        )
-    if len(found) > 1:
-        raise InputError(f"--data_dir={folder}: has {' and '.join(found)}; choose one with --{_PATH_FLAGS[split]}")
-    return os.path.join(folder, found[0])
-
-
 def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
     """Reads a file. Columns are separated by tabs, or in lines without a tab by spaces.
 
@@ -88,10 +72,6 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
       InputError: the file is missing, empty or not UTF-8; a line has another number of columns than the first one, or
         no tag; or the words are numbers. The message names file and line.
     """
-    if tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: is a folder, not a file; check its path")
-    if not tf.io.gfile.exists(path):
-        raise InputError(f"{path}: no such file; check its path")
     reader = _Reader(path, layout, with_tags)
     for number, line in enumerate(decoded_lines(path), 1):
         reader.take(number, line.strip(_BLANK))

@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.core.errors import InputError
 from bert_tf.settings.finetuning import FineTuningSettings
 
 # Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.heads` too.
@@ -16,7 +15,6 @@ FEATURE_LAYERS = (
     "concat_last_four",
     "weighted_sum_all",
 )
-_PATHS = {"do_train": "train_data_path", "do_eval": "eval_data_path", "do_predict": "test_data_path"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +77,7 @@ class NerSettings(FineTuningSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        has_paths = any(getattr(self, path) for path in _PATHS.values())
-        if not (self.data_dir.strip() or has_paths):
-            had = self._of_run("data_dir", *_PATHS.values())
-            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
-        self._require_data("data_dir", at=_PATHS)
+        self._require_data("data_dir")
         if self.feature_layers not in ("", "fine_tuning"):
             frozen = self.frozen_layers or self.layer_learning_rate_decay != 1.0
             require(
@@ -99,9 +93,3 @@ class NerSettings(FineTuningSettings):
         if self.feature_layers == "fine_tuning":
             unread = self.lstm_size is not None or bool(self.activations_dir)
             require(not unread, "--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")
-
-    @property
-    def data_paths(self) -> dict[str, str]:
-        """The given paths of files by split."""
-        named = {"train": self.train_data_path, "dev": self.eval_data_path, "test": self.test_data_path}
-        return {split: path for split, path in named.items() if path}

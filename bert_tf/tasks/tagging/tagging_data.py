@@ -44,7 +44,7 @@ def tagging_task(command: Command) -> TaggingTask:
     task = TaggingTask(
         source,
         _types(settings, known, source),
-        parameters["tag_scheme"] if known else source.scheme_of("train"),
+        parameters["tag_scheme"] if known else source.scheme_of(source.examples("train")),
         of_model["document_context"],
         features if uses_features else "",
         of_model["lstm_size"] if uses_features else 0,
@@ -67,11 +67,11 @@ def _types(settings: NerSettings, known: TaskDescription | None, source: Tagging
     elif known:
         types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in known.labels if tag != tag_schemes.OUTSIDE}))
     else:
-        tags = {tag for sentence in source.read("train") for tag in sentence.tags}
+        tags = {tag for sentence in source.examples("train") for tag in sentence.tags}
         types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in tags if tag != tag_schemes.OUTSIDE}))
     if not types:
         raise InputError(
-            f"{source.file('train')}: every tag is O, so there is nothing to learn; check --tag_column and the file"
+            f"{source.files('train')[0]}: every tag is O, so there is nothing to learn; check --tag_column and the file"
         )
     if not known:
         logging.info("%d types of entities: %s", len(types), ", ".join(type_ or "(no name)" for type_ in types))

@@ -1,13 +1,13 @@
 """Reads the tagged sentences of a run's splits, and checks their tags."""
 
 import dataclasses
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.tasks.example_source import FileSource, Placed
 from bert_tf.tasks.tagging import conll_files, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 
@@ -17,33 +17,26 @@ _LONGEST_SENTENCE = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingSource:
-    """The files of a run.
+class TaggingSource(FileSource):
+    """A file for each split: each `Placed` has a `Sentence`.
 
     Attributes:
-      data_dir: folder of the files.
-      paths: of the splits whose file is not the one in `data_dir`.
+      data_dir: see `FileSource`.
+      paths: see `FileSource`.
       layout: of their lines.
       scheme: of the tags; "auto" to recognize it in each file.
       repairs: whether sequences that the scheme does not allow are read as the official scorer does.
       test_has_tags: whether tags of the test data are read, if it has several columns.
     """
 
-    data_dir: str
-    paths: Mapping[str, str]
     layout: Layout
     scheme: str = AUTO
     repairs: bool = False
     test_has_tags: bool = True
 
-    def file(self, split: str) -> str:
-        """Returns the path of a split's file."""
-        return self.paths.get(split) or conll_files.find_file(self.data_dir, split)
-
-    @property
-    def has_dev(self) -> bool:
-        """Whether there is a file of the dev data."""
-        return bool(self.paths.get("dev") or conll_files.files_in(self.data_dir, "dev"))
+    def file_names(self, split: str) -> Sequence[str]:
+        """See `FileSource`."""
+        return conll_files.FILE_NAMES[split]
 
     def facts(self) -> dict[str, Any]:
         """Returns what decides how the files are read, by the names of the flags."""
@@ -54,37 +47,27 @@ class TaggingSource:
             "repair_tags": self.repairs,
         }
 
-    def read(self, split: str) -> Sequence[Sentence]:
-        """Returns the sentences of a split, which are read once. Those of test may have no tags.
+    def scheme_of(self, sentences: Sequence[Sentence]) -> str:
+        """Returns the scheme of the tags of sentences."""
+        if self.scheme != AUTO:
+            return self.scheme
+        return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
+
+    def read_file(self, path: str, split: str) -> list[Placed]:
+        """Reads the sentences of a split; those of test may have no tags.
 
         Raises:
           InputError: names the file and the line; see `conll_files.read_sentences`; or a tag is impossible there.
         """
-        if split not in self._known:
-            self._known[split] = self._read(split)
-        return self._known[split]
-
-    def scheme_of(self, split: str) -> str:
-        """Returns the scheme of a split's tags."""
-        if self.scheme != AUTO:
-            return self.scheme
-        return tag_schemes.recognize(sentence.tags for sentence in self.read(split) if sentence.tags)
-
-    @functools.cached_property
-    def _known(self) -> dict[str, Sequence[Sentence]]:
-        return {}
-
-    def _read(self, split: str) -> Sequence[Sentence]:
-        path = self.file(split)
         with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
         sentences = conll_files.read_sentences(path, self.layout, with_tags)
-        self._known[split] = sentences
+        scheme = self.scheme_of(sentences)
         _warn_of_long(path, sentences)
         if with_tags:
-            self._check_tags(path, sentences, self.scheme_of(split))
+            self._check_tags(path, sentences, scheme)
         logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
-                     f", tags of {self.scheme_of(split).upper()}" if with_tags else "")  # fmt: skip
-        return sentences
+                     f", tags of {scheme.upper()}" if with_tags else "")  # fmt: skip
+        return [Placed(f"{path}, line {sentence.line}", sentence) for sentence in sentences]
 
     def _check_tags(self, path: str, sentences: Sequence[Sentence], scheme: str) -> None:
         faults = []

@@ -20,9 +20,10 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split
 from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.source_task import SourceTask
 from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, make_rows
@@ -39,7 +40,7 @@ METRICS = (LOSS, ACCURACY)
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingTask(Task):
+class TaggingTask(SourceTask):
     """Tags words with entities.
 
     Attributes:
@@ -94,26 +95,13 @@ class TaggingTask(Task):
         except ValueError as error:
             raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
 
-    def data_facts(self) -> dict[str, Any]:
-        """See `Task`."""
-        return super().data_facts() | self.source.facts()
-
-    @property
-    def has_dev_files(self) -> bool:
-        """See `Task`."""
-        return self.source.has_dev
-
-    def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
-        return [self.source.file(split)]
-
     def read_files(self, split: str) -> Sequence[Sentence]:
-        """See `TaggingSource.read`; all types of entities must be the task's.
+        """See `TaggingSource.read_file`; all types of entities must be the task's.
 
         Raises:
           InputError: names the file and the line.
         """
-        sentences = self.source.read(split)
+        sentences = self.source.examples(split)
         for sentence in sentences:
             for number, tag in enumerate(sentence.tags or ()):
                 prefix, type_ = tag_schemes.split_tag(tag)
@@ -139,10 +127,11 @@ class TaggingTask(Task):
         if split == "test":
             remedy += ", or give --notest_has_tags"
         known = ", ".join(self.types)
-        return f"{self.source.file(split)}, line {line}: the tag {tag!r} is of no known type ({known}); {remedy}"
+        return f"{self.source.files(split)[0]}, line {line}: the tag {tag!r} is of no known type ({known}); {remedy}"
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """Warns of types without an entity in train, and of a document context without documents."""
+        """Warns too of types without an entity in train, and of a document context without documents."""
+        super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
             if missing := [type_ for type_ in self.types if type_ not in there]:
@@ -150,7 +139,7 @@ class TaggingTask(Task):
         for split, sentences in examples.items():
             if self.document_context and not any(sentence.starts_document for sentence in sentences):
                 logging.warning("%s: no line begins with %s, so the whole file counts as one document",
-                                self.source.file(split), conll_files.DOCUMENT_START)  # fmt: skip
+                                self.source.files(split)[0], conll_files.DOCUMENT_START)  # fmt: skip
 
     def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """See `make_rows`; without tags, the labeled tokens have the label of O."""
@@ -248,10 +237,6 @@ class TaggingTask(Task):
         """Computes F1, precision and recall of entities, and the accuracy of tags."""
         return self.evaluation(split, predictions).scores
 
-    def is_labeled(self, examples: Sequence[Sentence]) -> bool:
-        """See `Task`."""
-        return all(sentence.tags is not None for sentence in examples)
-
     def baseline(self, split: Split) -> ConstantAnswer:
         """Returns the tag of no entity for every word."""
         outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
@@ -266,8 +251,10 @@ class TaggingTask(Task):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes the predictions and the official scorer's table."""
-        self._write(folder, f"{prefix}_predictions.txt", f"{prefix}_scores.txt", split, predictions)
+        """Writes the predictions and the official scorer's table, which it logs."""
+        names = f"{prefix}_predictions.txt", f"{prefix}_scores.txt"
+        self._write(folder, *names, split, predictions)
+        logging.info("%s:\n%s", names[1], self.evaluation(split, predictions).describe().rstrip())
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes the predictions of the test data; if its tags are known, also the official scorer's table."""
@@ -282,9 +269,7 @@ class TaggingTask(Task):
         conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
         if is_known:
             paths.append(os.path.join(folder, scores))
-            text = self.evaluation(split, predictions).describe()
-            storage.write_text(paths[1], text)
-            logging.info("%s:\n%s", scores, text.rstrip())
+            storage.write_text(paths[1], self.evaluation(split, predictions).describe())
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:

@@ -16,7 +16,7 @@ from bert_tf.report import run_report
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import evaluations
-from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.multi_label import MultiLabelTask
@@ -25,6 +25,7 @@ from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question
+from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.training import metrics_file
@@ -299,18 +300,18 @@ def test_every_kind_of_task_has_its_best_constant_answer():
     assert labels.only_answer(split_of([], targets), np.array([[2.0, -1, -1]] * 4)) == "a"
 
     questions = [Question("1", "who ?", "the man", (Answer("man", 4),)), Question("2", "why ?", "the man", ())]
-    squad = SquadTask((), "dev.json", Decoding(has_unanswerable=True), null_threshold=0.0)
+    squad = SquadTask(QuestionSource(), Decoding(has_unanswerable=True), null_threshold=0.0)
     assert squad.baseline(split_of(questions)).scores["f1"] == 0.5, "the share of the questions without an answer"
     none = np.array([Answers((Candidate("man", 1.0, 0.0), Candidate("", 5.0, 0.0)), 4.0)] * 2, object)
     assert squad.only_answer(split_of(questions), none) == "no answer"
-    assert SquadTask((), "dev.json", Decoding()).baseline(split_of(questions[:1])) is None
+    assert SquadTask(QuestionSource(), Decoding()).baseline(split_of(questions[:1])) is None
 
     tagging = tagging_task()
     sentences = [Sentence(("a", "b", "c", "d"), ("O", f"B-{tagging.types[0]}", "O", "O"), 1)]
     assert tagging.baseline(split_of(sentences)).scores == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 0.75}
 
     choices = [ChoiceExample("a", "", ("b", "c"), label) for label in (1, 1, 0)]
-    choice = ChoiceTask("", {})
+    choice = ChoiceTask(ChoiceSource("", {}))
     assert choice.baseline(split_of(choices)).scores == {"accuracy": pytest.approx(2 / 3)}
     split = Split(choices, {}, np.repeat(np.arange(3), 2))
     assert choice.only_answer(split, np.array([[0.0], [1], [0], [1], [0], [1]])) == "choice 1"

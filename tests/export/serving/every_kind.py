@@ -3,8 +3,10 @@
 import json
 import pathlib
 
+from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -30,9 +32,9 @@ _TASKS = {
     "pairs": lambda: make_task(2),
     "score": lambda: make_task(0, has_pairs=False),
     "sets": lambda: make_task(2, has_pairs=False),
-    "spans": lambda: SquadTask((), "", Decoding(), 8, 10),
+    "spans": lambda: SquadTask(QuestionSource(), Decoding(), 8, 10),
     "tags": tagging.make_task,
-    "choices": lambda: ChoiceTask("", {}),
+    "choices": lambda: ChoiceTask(ChoiceSource("", {})),
 }
 
 

@@ -1,5 +1,6 @@
 """Choices: files, the softmax over the choices of an example, and whole runs of `run_swag`."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.run_swag import main as run_swag
 from bert_tf.runs import latest
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks.choice.choice_files import ChoiceExample, read_choices
+from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model
@@ -31,19 +32,26 @@ def write(path, *lines):
     return str(path)
 
 
+def read(path, split="train"):
+    return ChoiceSource("", {split: (path,)}).examples(split)
+
+
 def test_swags_columns_are_read_with_and_without_labels(tmp_path):
     expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "7")
-    assert read_choices(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0"), True) == [expected]
-    (example,) = read_choices(write(tmp_path / "b.csv", SWAG, ROW), False)
+    assert read(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0")) == [expected]
+    (example,) = read(write(tmp_path / "b.csv", SWAG, ROW), "test")
     assert example.label is None and example.choices == expected.choices
+    table = [SWAG + ",label", ROW.replace('"was, so"', "was so") + ",2.0"]
+    (example,) = read(write(tmp_path / "b.tsv", *(line.replace(",", "\t") for line in table)))
+    assert example == dataclasses.replace(expected, choices=("was so", *expected.choices[1:]))
     path = write(tmp_path / "c.csv", "video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1")
-    assert read_choices(path, True) == [ChoiceExample("so", "", ("a", "b", "c"), 1, "5")]
+    assert read(path) == [ChoiceExample("so", "", ("a", "b", "c"), 1, "5")]
 
 
 def test_the_full_files_name_the_right_ending(tmp_path):
     header = "video-id,fold-ind,startphrase,gold-ending,distractor-0,distractor-1,gold-source,sent1,sent2"
     path = write(tmp_path / "full.csv", header, "v,9,s,right,wrong,bad,gold,first,then")
-    assert read_choices(path, True) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
+    assert read(path) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
 
 
 def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
@@ -52,7 +60,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
         {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
     ]
-    found = read_choices(write(tmp_path / "a.jsonl", *map(json.dumps, lines)), True)
+    found = read(write(tmp_path / "a.jsonl", *map(json.dumps, lines)))
     assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
         ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None),
     ]  # fmt: skip
@@ -66,16 +74,16 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW + ",1.5"], "line 2: the label '1.5' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
-        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a .csv has 4"),
-        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also on line 2"),
+        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a table has"),
+        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is that of line 2 too"),
         ("a.csv", ["sent1,ending0,ending2,label", "a,b,c,0"], "line 1: the columns of the choices are ending0, e"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
         ("a.csv", ["sent1,sent2,label", "a,b,0"], "line 1: there is no column ending0"),
         ("a.csv", [SWAG + ",label"], "holds no example"),
-        ("a.csv", ["", " ", "\t"], "a.csv: is empty; the first line must name the columns"),
-        ("a.csv", [""], "is empty; the first line must name the columns"),
-        ("a.tsv", ["x"], "is tab-separated"),
+        ("a.csv", ["", " ", "\t"], "a.csv: holds no example"),
+        ("a.csv", [""], "holds no example"),
+        ("a.tsv", [SWAG, ROW], "line 1: there is no column sent1 or context"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": -1}'], "line 1: the label -1 is not a number"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is none of"),
@@ -94,7 +102,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
 def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
     path = write(tmp_path / name, *lines)
     with pytest.raises(InputError) as error:
-        read_choices(path, True)
+        read(path)
     assert str(error.value).startswith(path) and message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -107,7 +115,8 @@ def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_examp
         "label_ids": tf.constant(np.concatenate([*right, [1, 1]]), tf.float32),
         "row_weights": tf.constant([1.0] * 11 + [0.0] * 2),
     }  # two more rows only fill the batch
-    task, logits = ChoiceTask("", {}), tf.constant(np.concatenate([*scores, [9.0, 9.0]])[:, None], tf.float32)
+    task = ChoiceTask(ChoiceSource("", {}))
+    logits = tf.constant(np.concatenate([*scores, [9.0, 9.0]])[:, None], tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(logits)
         values, weights = task.losses(logits, batch), task.weights(batch)
@@ -193,7 +202,7 @@ def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
 @pytest.mark.slow
 def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
     export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
-    examples = read_choices(str(folder / "test.jsonl"), False)
+    examples = read(str(folder / "test.jsonl"), "test")
     found = ask(
         tf.saved_model.load(str(tmp_path / "1")),
         context=[example.context for example in examples],

@@ -248,7 +248,7 @@ def test_a_file_is_not_taken_for_the_folder_of_the_data(tmp_path, make, do, flag
          r"the data \(the run had --train_data_path=a --eval_data_path=b\)$"),
         (settings, {"tfds_name": "glue/mrpc"}, r"the data \(the run had --tfds_name=glue/mrpc\)$"),
         (settings, {"data_dir": ""}, "the data$"),
-        (NerSettings, {"data_dir": "ner"}, r"the data \(the run had --data_dir=ner\)$"),
+        (NerSettings, {"data_dir": "ner"}, r"the training data \(the run had --data_dir=ner\)$"),
         (SwagSettings, {"data_dir": "swag"}, r"and the training data \(the run had --data_dir=swag\)$"),
         (SquadSettings, {"predict_file": "v.json"}, r"and the training data \(the run had --predict_file=v.json\)$"),
     ],
@@ -294,7 +294,7 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
     assert find_task(settings("own", "", train_data_path=str(path), data_format="csv")).labels == ("x", "y")
     write(tmp_path, "text,label\na,x\nb,y\n", end="csv")
     write(tmp_path, "text\tlabel\na\tz\nb\tw\n", end="tsv")
-    with pytest.raises(InputError, match=r"has train.tsv and train.csv; remove one, or choose by --data_format"):
+    with pytest.raises(InputError, match=r"has train.tsv and train.csv; choose one with --train_data_path"):
         find_task(settings("own", tmp_path))
     assert find_task(settings("own", tmp_path, data_format="tsv")).labels == ("w", "z")
 
@@ -357,7 +357,7 @@ def test_any_text_survives_csv_and_json_lines(rows):
             )
         for name in ("a.csv", "a.jsonl"):
             layout = tables.Layout(tables.format_of(name))
-            found = tables.read_columns(f"{folder}/{name}", layout, ("text", "label"))
+            found = tables.read_columns(f"{folder}/{name}", layout, ("text", "label")).rows
             assert [cells for _, cells in found] == rows
 
 
@@ -399,7 +399,7 @@ def test_predictions_may_have_the_texts(tmp_path, multi_label):
     given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "0", "multi_label": multi_label}
     texts = [("a", "b c"), ('"a" b', "tab\tand\nline"), ('say "a"', "")]
     task = own(tmp_path, "text\tother\tlabel\na\tb\tx\nb\tc\ty\n", **given)
-    write(tmp_path, "id of it\ttext\tother\n", "test")
+    write(tmp_path, "id of it\ttext\tother\nr0\ta\tb c\n", "test")
     split = Split([Example(*pair, None, f"r{n}") for n, pair in enumerate(texts)], {}, np.arange(3))
     task.write_predictions(str(tmp_path), split, np.zeros([3, 2], np.float32))
     with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
@@ -436,7 +436,7 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
-    with pytest.raises(InputError, match="line 4: the id 'r1' is also on line 2; remove one"):
+    with pytest.raises(InputError, match="line 4: the id 'r1' is that of line 2 too; give each"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
 
 

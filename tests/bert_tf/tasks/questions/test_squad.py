@@ -18,6 +18,7 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_file, squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding, decode
 from bert_tf.tasks.questions.squad_file import Answer, Question
+from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
@@ -112,7 +113,11 @@ def features_of(examples, theirs, training: bool) -> list:
 
 
 def make_task(path, **decoding) -> SquadTask:
-    return SquadTask((path,), path, Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY)
+    files = QuestionSource(
+        paths=dict.fromkeys(("train", "dev", "test"), (path,)),
+        has_unanswerable=decoding.get("has_unanswerable", False),
+    )
+    return SquadTask(files, Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY)
 
 
 def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
@@ -201,7 +206,7 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
 
 def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
     task = make_task(hard, exact_offsets=True, max_answer_length=1000)
-    questions = [q for q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
+    questions = [q for _, q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
     split = encoded_split(task, questions, tokenizers[0], LENGTH)
     columns = {name: split.columns[name].numpy() for name in ("start_positions", "end_positions")}
     logits = np.full([len(split), LENGTH, 2], -5, np.float32)
@@ -325,7 +330,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, r"no such file; check the path"),
+        (None, r"no such file; check its path"),
         ("", "a.json: is empty; give a file of SQuAD's layout"),
         (b"\xef\xbb\xbf\n\n \t\n", "a.json: is empty; give a file of SQuAD's layout"),
         ("question,context\nwho?,a man\n", "a.json: begins with 'question,context', not as JSON; give a file of SQuAD"),
@@ -352,7 +357,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
-    with pytest.raises(InputError, match="is a folder, not a file; check the path"):
+    with pytest.raises(InputError, match="is a folder, not a file; check its path"):
         make_task(str(tmp_path)).read("train")
     path = tmp_path / "a.json"
     if isinstance(content, dict) and "qas" in content:
@@ -391,9 +396,9 @@ def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
 
 def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, caplog):
     first, second = (write(tmp_path / f"{name}.json", paragraph("the man", ["man"], name)) for name in "ab")
-    task = SquadTask((first, second, first), "", Decoding())
+    task = SquadTask(QuestionSource(paths={"train": (first, second, first)}), Decoding())
     assert [question.id for question in task.read("train")] == ["a-0", "b-0", "a-0"]
-    assert "a.json: 1 ids are those of questions in the files before, such as a-0" in caplog.text
+    assert "1 ids are in several of a.json, b.json, a.json, such as a-0" in caplog.text
     assert task.files("train") == [first, second, first]
 
 

@@ -86,14 +86,15 @@ def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path
 
 
 def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
+    files = TaggingSource(str(tmp_path), {}, Layout())
     with pytest.raises(InputError, match=r"has none of train.txt, eng.train, .*; check the folder, or give --train_da"):
-        conll_files.find_file(str(tmp_path), "train")
+        files.files("train")
     for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):
         (tmp_path / name).write_text("a O\n")
-        assert conll_files.find_file(str(tmp_path), split) == str(tmp_path / name)
+        assert files.files(split) == [str(tmp_path / name)]
     (tmp_path / "train.txt").write_text("a O\n")
     with pytest.raises(InputError, match=r"has train.txt and esp.train; choose one with --train_data_path"):
-        conll_files.find_file(str(tmp_path), "train")
+        files.files("train")
 
 
 def test_predictions_are_what_the_official_scorer_reads(tmp_path):

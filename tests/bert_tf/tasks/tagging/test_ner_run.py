@@ -129,7 +129,7 @@ def test_the_report_shows_each_type_and_the_script(trained):
     )
 
 
-def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path):
+def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path, caplog):
     folder, scores = trained
     again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
     assert again == pytest.approx(scores, rel=1e-5)
@@ -137,6 +137,9 @@ def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, traine
     (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
     out = shutil.copytree(folder, tmp_path / "run")
     expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
+    caplog.clear()
+    run_ner(settings(inputs, out, "--do_predict"))
+    assert caplog.text.count("PER: precision:") == 1
     (out / "test_scores.txt").unlink()
     run_ner(settings(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/words.txt"))
     lines = (out / "test_predictions.txt").read_text().splitlines()
@@ -170,7 +173,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
         (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir are for --feature_layers"),
         (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "trains no layer of the encoder; drop"),
         (None, ["--feature_layers=last_hidden", "--bilstm_head"], "has a BiLSTM of its own, and --bilstm_head"),
-        (None, ["--data_dir="], "--data_dir is empty"),
+        (None, ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
     ],
 )  # fmt: skip
 def test_bad_data_and_flags_are_refused_before_anything_is_written(inputs, tmp_path, content, more, message):

@@ -1,99 +1,48 @@
-"""Where the examples of a user's own task come from: files of several formats.
+"""Where the texts of a user's own task come from, and their labels: files with columns."""
 
-A source reads; what is learned from the examples is the task's concern.
-"""
-
-import abc
 import dataclasses
-import functools
 import json
 import math
-import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-from absl import logging
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf.core.errors import InputError
-from bert_tf.runs import run_folder
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.example_source import ExampleSource, FileSource, Placed, with_labels_if_right
 from bert_tf.tasks.json_lines import meaning
 
 _PYTHON_LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
-class Placed(NamedTuple):
-    """An example and its place, as messages name it: file and line."""
-
-    place: str
-    example: Example
-
-
-class ExampleSource(abc.ABC):
-    """Examples by split.
+class TextSource(ExampleSource):
+    """Texts and their labels by split: each `Placed` has an `Example`.
 
     Attributes:
       has_pairs: whether there are two texts.
       kind: of the task, if the source knows it; else "".
       labels: names of the classes, if the source knows them; else ().
       has_label_sets: whether an example has a tuple of labels instead of one.
-      has_dev: whether there is dev data.
     """
 
     has_pairs: bool
-    has_dev: bool = True
     kind: str = ""
     labels: tuple[str, ...] = ()
     has_label_sets: bool = False
-
-    @abc.abstractmethod
-    def files(self, split: str) -> list[str]:
-        """Returns the paths of the files of a split."""
-
-    def name_of(self, split: str) -> str:
-        """Returns how messages and reports name the data of a split; by default, the names of its files."""
-        return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
 
     def id_name(self) -> str:
         """Returns what heads the names of examples in tables."""
         return "index"
 
-    @abc.abstractmethod
-    def facts(self) -> Mapping[str, Any]:
-        """Returns what decides how the data is read, as JSON: names of flags and their values."""
-
-    def fingerprint(self, split: str) -> list[str]:
-        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
-        return run_folder.fingerprint(self.files(split))
-
-    def read(self, split: str) -> Sequence[Placed]:
-        """Returns the examples of a split, which are read once; those of "test" may have no label.
-
-        Raises:
-          InputError: names the place in the data.
-        """
-        if split not in self._known:
-            self._known[split] = self._read(split)
-        return self._known[split]
-
-    @functools.cached_property
-    def _known(self) -> dict[str, Sequence[Placed]]:
-        return {}
-
-    @abc.abstractmethod
-    def _read(self, split: str) -> Sequence[Placed]:
-        """Reads the examples of a split."""
-
 
 @dataclasses.dataclass(frozen=True)
-class FileSource(ExampleSource):
+class TableSource(FileSource, TextSource):
     """A file for each split: tab-separated, comma-separated or JSON Lines.
 
     Attributes:
-      data_dir: folder of train.tsv, dev.csv or the like.
-      paths: of the splits whose file is not the one in `data_dir`.
+      data_dir: see `FileSource`.
+      paths: see `FileSource`.
       format: of all files; "" for what the extension says.
       text_a: column of the first or only text, by name or by number from 0.
       text_b: column of the second text; "" for none.
@@ -105,8 +54,6 @@ class FileSource(ExampleSource):
       has_label_sets: whether a label cell has any number of labels.
     """
 
-    data_dir: str
-    paths: Mapping[str, str]
     format: str
     text_a: str
     text_b: str
@@ -119,22 +66,23 @@ class FileSource(ExampleSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `ExampleSource`."""
+        """See `TextSource`."""
         return bool(self.text_b)
 
     def id_name(self) -> str:
-        """See `ExampleSource`; what the test file, whose heading is read, calls the column of the ids, if it does."""
-        (path,) = self.files("test") if self.id else ("",)
-        return (tables.heading(path, self._layout(path), self.id) if path else "") or super().id_name()
+        """See `TextSource`; what the test file, which is read, calls the column of the ids, if it does."""
+        if not self.id:
+            return super().id_name()
+        (path,) = self.files("test")
+        return tables.read_columns(path, self.layout(path), (self.id,)).names[0] or super().id_name()
 
-    @property
-    def has_dev(self) -> bool:
-        """See `ExampleSource`."""
-        return bool(self.paths.get("dev") or tables.files_in(self.data_dir, "dev", self.format))
+    def file_names(self, split: str) -> list[str]:
+        """See `FileSource`."""
+        return tables.file_names(split, self.format)
 
-    def files(self, split: str) -> list[str]:
-        """See `ExampleSource`."""
-        return [self.paths.get(split) or tables.find_file(self.data_dir, split, self.format)]
+    def layout(self, path: str) -> tables.Layout:
+        """Returns how a file is read."""
+        return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
 
     def facts(self) -> Mapping[str, Any]:
         """See `ExampleSource`."""
@@ -147,31 +95,20 @@ class FileSource(ExampleSource):
             "label_separator": self.separator,
         }
 
-    def _read(self, split: str) -> list[Placed]:
-        (path,) = self.files(split)
-        texts = {"text_a": self.text_a, "text_b": self.text_b}
-        if split != "test":
-            return self._placed(path, texts | {"label": self.label})
-        texts["id"] = self.id
-        try:
-            return self._placed(path, texts | {"label": self.label})
-        except InputError as error:
-            placed = self._placed(path, texts)  # also says what else is wrong
-            logging.info("%s: is predicted without scores (%s)", path, error)
+    def read_file(self, path: str, split: str) -> list[Placed]:
+        """See `FileSource`."""
+        columns = {"text_a": self.text_a, "text_b": self.text_b, "id": self.id if split == "test" else ""}
+
+        def read(with_labels: bool) -> list[Placed]:
+            named = columns | {"label": self.label} if with_labels else columns
+            wanted = {field: column for field, column in named.items() if column}
+            placed = []
+            for line, cells in tables.read_columns(path, self.layout(path), tuple(wanted.values())).rows:
+                place = f"{path}, line {line}"
+                placed.append(Placed(place, self._example(place, dict(zip(wanted, cells, strict=True)))))
             return placed
 
-    def _layout(self, path: str) -> tables.Layout:
-        return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
-
-    def _placed(self, path: str, columns: Mapping[str, str]) -> list[Placed]:
-        layout = self._layout(path)
-        wanted = {field: column for field, column in columns.items() if column}
-        placed = []
-        for line, cells in tables.read_columns(path, layout, tuple(wanted.values())):
-            place = f"{path}, line {line}"
-            placed.append(Placed(place, self._example(place, dict(zip(wanted, cells, strict=True)))))
-        _refuse_repeated_ids(path, placed)
-        return placed
+        return with_labels_if_right(path, split, read)
 
     def _example(self, place: str, cells: Mapping[str, Any]) -> Example:
         for name in ("text_a", "text_b"):
@@ -247,11 +184,3 @@ def label_text(place: str, cell: Any) -> str:
     if not cell.strip().isprintable():
         raise InputError(f"{place}: the label {cell.strip()!r} has a newline, tab or control character; rename it")
     return cell.strip()
-
-
-def _refuse_repeated_ids(path: str, placed: Sequence[Placed]) -> None:
-    first: dict[str, str] = {}
-    for place, example in placed:
-        if example.id is not None and first.setdefault(example.id, place) != place:
-            where = first[example.id].removeprefix(f"{path}, ")
-            raise InputError(f"{place}: the id {example.id!r} is also on {where}; remove one, or give them own ids")

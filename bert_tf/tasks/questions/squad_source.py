@@ -1,0 +1,105 @@
+"""The questions of a run's splits, and whether their answers are what the run needs.
+
+Paper: sections 4.2 and 4.3.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.example_source import FileSource, Placed
+from bert_tf.tasks.questions.squad_file import Question, answer_words, read_questions
+
+_MOST_NAMED = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionSource(FileSource):
+    """Files of SQuAD's layout: each `Placed` has a `Question`. Those of train are read together.
+
+    Attributes:
+      data_dir: "", because flags name all files.
+      paths: see `FileSource`.
+      has_unanswerable: whether questions may lack an answer.
+    """
+
+    data_dir: str = ""
+    paths: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    has_unanswerable: bool = False
+
+    def read_file(self, path: str, split: str) -> list[Placed]:
+        """Reads the questions of a file; of train, those that can be learned.
+
+        Raises:
+          InputError: see `squad_file.read_questions`; or answers are missing where they are needed.
+        """
+        placed = read_questions(path)
+        if not self.has_unanswerable:
+            placed = [Placed(place, dataclasses.replace(q, is_impossible=False)) for place, q in placed]
+        if split == "train":
+            return _trainable(path, placed, self.has_unanswerable)
+        if split == "dev":
+            self._check_dev(path, [question for _, question in placed])
+        return placed
+
+    def _read(self, split: str) -> list[Placed]:
+        placed = super()._read(split)
+        counts = Counter(question.id for _, question in placed)
+        if again := [id for id, count in counts.items() if count > 1]:
+            logging.warning("%d ids are in several of %s, such as %s; if that is a mistake, drop a file", len(again),
+                            self.name_of(split), again[0])  # fmt: skip
+        return placed
+
+    def _check_dev(self, path: str, questions: Sequence[Question]) -> None:
+        for question in questions:
+            if question.answers is None:
+                raise InputError(
+                    f"{path}: question {question.id} has no answers; give --do_predict without --do_eval, or a file "
+                    "with answers"
+                )
+            if not question.answers and not self.has_unanswerable:
+                raise InputError(
+                    f"{path}: question {question.id} has no answer; give --version_2_with_negative, or --do_predict "
+                    "without --do_eval"
+                )
+        wrong = [q for q in questions if q.answers and not answer_words(q.context, q.answers[0])]
+        _warn_of_offsets(path, wrong, len(questions), "do not count in the loss, but in the metrics")
+
+
+def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> list[Placed]:
+    """Returns the questions that can be trained on: those whose answer is where the file says, and those without one.
+
+    A warning counts and names the others.
+
+    Raises:
+      InputError: answers are missing, or none is where the file says.
+    """
+    kept, wrong = [], []
+    for place, question in placed:
+        if question.answers is None:
+            raise InputError(f"{path}: question {question.id} has no answers; training needs them")
+        if not question.answers and not (question.is_impossible and has_unanswerable):
+            remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
+            raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
+        if question.is_impossible or answer_words(question.context, question.answers[0]):
+            kept.append(Placed(place, question))
+        else:
+            wrong.append(question)
+    if not kept:
+        raise InputError(f"{path}: no answer stands at its answer_start; count characters of the context from 0")
+    _warn_of_offsets(path, wrong, len(placed), "are left out of training")
+    return kept
+
+
+def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
+    """Warns of questions whose answer is not at its answer_start, by their ids."""
+    if wrong:
+        named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
+        more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
+        logging.warning(
+            "%s: the answers of %d of %d questions are not at their answer_start and %s: %s%s",
+            path, len(wrong), total, consequence, named, more,
+        )  # fmt: skip

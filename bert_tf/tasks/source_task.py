@@ -1,0 +1,51 @@
+"""A task over the examples of a source."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_tf.finetuning.task import Task
+from bert_tf.tasks import example_checks
+from bert_tf.tasks.example_source import ExampleSource
+
+
+class SourceTask(Task):
+    """A task over a user's own examples, whose files are its source's concern.
+
+    Attributes:
+      source: of the examples.
+    """
+
+    source: ExampleSource
+
+    @property
+    def has_dev_files(self) -> bool:
+        """See `Task`."""
+        return self.source.has_dev
+
+    def data_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return super().data_facts() | dict(self.source.facts())
+
+    def files_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.files(split)
+
+    def data_name_of(self, split: str) -> str:
+        """See `ExampleSource`."""
+        return self.source.name_of(split)
+
+    def fingerprint_of(self, split: str) -> list[str]:
+        """See `Task`."""
+        return self.source.fingerprint(split)
+
+    def read_files(self, split: str) -> Sequence[Any]:
+        """Reads the examples of a split.
+
+        Raises:
+          InputError: names the place in the data.
+        """
+        return self.source.examples(split)
+
+    def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
+        """See `example_checks.warn_of_texts`."""
+        example_checks.warn_of_texts(examples)
