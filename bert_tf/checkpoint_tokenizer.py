@@ -14,7 +14,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tokenizer_config import Casing
-from bert_tf.config import read_json
+from bert_tf.config import BertConfig, read_json
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
@@ -244,17 +244,18 @@ def copy_vocabulary(vocab_file: str, target: str) -> None:
         tf.io.gfile.copy(vocab_file, temporary)
 
 
-def keep(folder: str, vocab_file: str, do_lower_case: bool | None, max_length: int) -> None:
-    """Copies the vocabulary and writes the casing into a run's folder, if they are known.
+def keep(folder: str, config: BertConfig, vocab_file: str, do_lower_case: bool | None) -> None:
+    """Writes the model's configuration into a run's folder, and vocabulary and casing if they are known.
 
     Args:
       folder: the run's folder.
+      config: shape of the model.
       vocab_file: the vocabulary; "" if unknown.
       do_lower_case: the casing; None if unknown.
-      max_length: number of positions of the model.
     """
+    storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
     target = os.path.join(folder, checkpoints.VOCABULARY_NAME)
     if vocab_file and os.path.abspath(vocab_file) != os.path.abspath(target):
         copy_vocabulary(vocab_file, target)
     if do_lower_case is not None:
-        tokenizer_config.write(folder, do_lower_case, max_length)
+        tokenizer_config.write(folder, do_lower_case, config.max_position_embeddings)

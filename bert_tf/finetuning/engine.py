@@ -6,20 +6,17 @@ Paper: section 3.2 and appendix A.3.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.core import storage
+from bert_tf import checkpoints
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
-    activations,
     data_summary,
-    description,
     evaluated_data,
     lower_layers,
     prediction_files,
@@ -125,7 +122,7 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
         return {}
     step = _restore(run, model)
     run.keep_caches()
-    run = _with_activations(run, model, ("dev", "test"))
+    run = run.with_activations(model, ("dev", "test"))
     scores = _evaluate(run, objective, step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
         _predict(run, objective, step)
@@ -204,7 +201,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             lock.make_folder()
         if found.prefix:
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
-    run = _with_activations(run, objective.model)
+    run = run.with_activations(objective.model)
     plan = run.training_plan(num_train_steps)
     rows = (
         (plan.shape.rows * run.train_parts, plan.shape.width)
@@ -215,7 +212,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
-        _write_description(run)
+        run.keep_files()
         run.keep_caches()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
 
@@ -247,22 +244,6 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     evaluate()
 
 
-def _with_activations(
-    run: PreparedRun, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")
-) -> PreparedRun:
-    """Returns the run with the activations of a frozen encoder in splits; as it is if the task trains its encoder."""
-    if not run.task.activations_dir:
-        return run
-    splits = {
-        name: activations.with_activations(
-            split, name, run.task, model, run.tokenizer, run.settings.max_seq_length, run.strategy
-        )
-        for name, split in run.splits.items()
-        if name in names
-    }
-    return dataclasses.replace(run, splits=splits)
-
-
 def _make_trainer(
     run: PreparedRun, objective: FineTuningObjective, plan: RowPlan, start: Position, num_train_steps: int
 ) -> Trainer:
@@ -285,14 +266,6 @@ def _make_trainer(
             compile_gradients=settings.enable_xla,
             parts=run.train_parts,
         )
-
-
-def _write_description(run: PreparedRun) -> None:
-    """Writes beside the checkpoints what evaluation and export need: configuration, vocabulary, task."""
-    settings, folder = run.settings, run.settings.output_dir
-    storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), run.config.to_json_string())
-    checkpoint_tokenizer.keep(folder, settings.vocab_file, settings.do_lower_case, run.config.max_position_embeddings)
-    description.write(folder, run.described())
 
 
 def _predictions(

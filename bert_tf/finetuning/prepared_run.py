@@ -4,23 +4,23 @@ import dataclasses
 import fractions
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import description, encoded_cache, evaluated_data, lower_layers
+from bert_tf.finetuning import activations, description, encoded_cache, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.initial import check_initial
-from bert_tf.finetuning.model import head_maker
+from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
-from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task import SPLITS, Split, Task
 from bert_tf.input.record_order import Position
 from bert_tf.runs import latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
@@ -85,6 +85,24 @@ class PreparedRun:
     def train_parts(self) -> int:
         """The parts of a micro-batch of training."""
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
+
+    def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
+        """Returns the run with a frozen encoder's activations in these splits; itself if the encoder is trained."""
+        if not self.task.activations_dir:
+            return self
+        shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
+        splits = {
+            name: activations.with_activations(split, name, *shared)
+            for name, split in self.splits.items()
+            if name in names
+        }
+        return dataclasses.replace(self, splits=splits)
+
+    def keep_files(self) -> None:
+        """Writes into the run's folder what evaluation and export need: configuration, tokenizer, task."""
+        settings, folder = self.settings, self.settings.output_dir
+        checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
+        description.write(folder, self.described())
 
     def keep_caches(self) -> None:
         """Writes the caches that are missing."""

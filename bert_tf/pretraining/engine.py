@@ -14,7 +14,6 @@ import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
@@ -172,9 +171,8 @@ def _train_phase(
         if chief:
             lock.make_folder()
             run_folder.begin(folder, phase.facts, found.step)
-            storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
             lower = data.vocabulary.do_lower_case if data.vocabulary else None
-            checkpoint_tokenizer.keep(folder, data.vocab_file, lower, config.max_position_embeddings)
+            checkpoint_tokenizer.keep(folder, config, data.vocab_file, lower)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
