@@ -138,8 +138,8 @@ def _write_tokenizer(
         description.write(folder, task)
         step = latest.step_of(tokenizer.source) if latest.step_of(tokenizer.source) >= 0 else None
         kind = registry.of_task(task, tokenizer.folder)
-        if _tuned_file(kind, tokenizer.folder):
-            kind.copy_tuned(tokenizer.folder, folder, task, step)
+        if kind.tuned and kind.tuned.path(tokenizer.folder):
+            kind.tuned.write(folder, kind.tuned.read(tokenizer.folder, step, task.labels), None, task.labels)
     if settings.format != "hugging_face":
         return
     if not vocab_file:
@@ -224,17 +224,11 @@ def _check_kind(format: str, source: str, task: TaskDescription) -> None:
     """Refuses a task that the format's own code would always answer differently; warns if it sometimes would."""
     kind = registry.of_task(task, os.path.dirname(source))
     kind.check_format(format, source, task)
-    if path := _tuned_file(kind, os.path.dirname(source)):
+    if kind.tuned and (path := kind.tuned.path(os.path.dirname(source))):
         logging.warning(
             "--format=%s: has no place for %s, so its answers will differ, though its scores do not; --format=bert_tf "
             "keeps it", format, path,
         )  # fmt: skip
-
-
-def _tuned_file(kind: registry.Kind, folder: str) -> str:
-    """Returns the path of what an evaluation of a run has tuned; "" for nothing."""
-    path = os.path.join(folder, kind.tuned_file)
-    return path if kind.tuned_file and tf.io.gfile.exists(path) else ""
 
 
 def _require_moments(contents: Contents, paths: list[str]) -> None:

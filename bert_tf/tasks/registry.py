@@ -20,6 +20,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.report_parts import Part
+from bert_tf.tasks.tuned_file import TunedFile
 
 # The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`: those of one script, which share
 # flags, readers and rows. The module of `export.kinds` that has the folder's name has their served models.
@@ -37,14 +38,14 @@ class Kind(abc.ABC):
     Attributes:
       name: the value of `Task.kind`, which `task.json` keeps.
       settings: the flags of its script.
-      tuned_file: file in a run's folder with what an evaluation has tuned; "" for none.
+      tuned: file in a run's folder with what an evaluation has tuned; None for none.
       hidden_scores: those that are no measures, so that the report leaves them out.
       config_entries: entries of Hugging Face's `config.json` beside the labels.
     """
 
     name: str
     settings: type[FineTuningSettings]
-    tuned_file: str = ""
+    tuned: TunedFile | None = None
     hidden_scores: tuple[str, ...] = ()
     config_entries: Mapping[str, Any] = {}
 
@@ -56,9 +57,6 @@ class Kind(abc.ABC):
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """Returns the head of a trained task, without its data; see `Task.head`."""
-
-    def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:  # noqa: B027
-        """Copies `tuned_file`, of the checkpoint of a step, to a folder that has no other checkpoint."""
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
         """Refuses, or warns, where the code of another format would read texts otherwise; nothing by default.

@@ -3,12 +3,13 @@
 A checksum in the file tells whether it was changed since it was written.
 """
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -21,65 +22,92 @@ _CHECKSUM = "checksum"
 _Tuned = TypeVar("_Tuned")
 
 
-def write(folder: str, name: str, step: int | None, key: str, tuned: float | Mapping[str, float]) -> None:
-    """Writes thresholds, for the checkpoint of a step; None is for any, where there is only one.
+@dataclasses.dataclass(frozen=True)
+class TunedFile(Generic[_Tuned]):
+    """A file of a run's folder with one threshold, or that of each label.
 
-    Args:
-      folder: of the run.
+    Attributes:
       name: of the file.
-      step: of the checkpoint.
       key: of the thresholds in the file.
-      tuned: one threshold, or that of each label.
-    """
-    path = os.path.join(folder, name)
-    if tf.io.gfile.exists(path) and _is_changed(path):
-        names = (f"{path}.edited-{number}" for number in itertools.count())
-        kept = next(each for each in names if not tf.io.gfile.exists(each))
-        tf.io.gfile.copy(path, kept)
-        logging.warning("%s: was changed since it was tuned; it is tuned again, and the changed one is %s", path, kept)
-    entries = {"step": step, key: tuned}
-    text = json.dumps(entries | {_CHECKSUM: _checksum(entries)}, indent=2, ensure_ascii=False)
-    storage.write_text(path, text + "\n")
-
-
-def read(
-    folder: str, name: str, step: int | None, key: str, parse: Callable[[Any], _Tuned], flag: str, remedy: str = ""
-) -> _Tuned | None:
-    """Reads what `write` wrote; None without a file.
-
-    Args:
-      folder: of the run.
-      name: of the file.
-      step: of the checkpoint that is used; None does not compare.
-      key: of the thresholds in the file.
-      parse: checks and returns them; raises ValueError, KeyError or TypeError.
       flag: tunes them.
-      remedy: another remedy, for the message.
-
-    Raises:
-      InputError: the file is damaged, or of another checkpoint.
+      default: returns them where nothing was tuned, given the labels.
+      parse: returns them from JSON, given the labels; raises ValueError, KeyError or TypeError.
+      to_json: the other way, given the labels.
+      is_evaluated: whether the last evaluation of a folder tells of tuned thresholds.
+      remedy: what else to do about a file that cannot be used, for messages.
     """
-    path = os.path.join(folder, name)
-    if not folder or not tf.io.gfile.exists(path):
-        return None
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
-        tuned, tuned_on = parse(entries[key]), entries["step"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); evaluate with --{flag} again") from error
-    if None not in (step, tuned_on) and step != tuned_on:
-        raise InputError(
-            f"{path}: was tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run --do_eval "
-            f"--{flag} with this checkpoint first (--use_checkpoint names it){remedy}"
-        )
-    return tuned
 
+    name: str
+    key: str
+    flag: str
+    default: Callable[[Sequence[str]], _Tuned]
+    parse: Callable[[Any, Sequence[str]], _Tuned]
+    to_json: Callable[[_Tuned, Sequence[str]], Any]
+    is_evaluated: Callable[[str], bool]
+    remedy: str = ""
 
-def was_asked_for(folder: str, flag: str) -> bool:
-    """Whether the settings of a run say that thresholds are tuned."""
-    phases = run_record.read_phases(folder) if run_record.exists(folder) else []
-    return any(phase.settings.get(flag) for phase in phases)
+    def path(self, folder: str) -> str:
+        """Returns the path in a run's folder; "" if the file is not there."""
+        path = os.path.join(folder, self.name)
+        return path if folder and tf.io.gfile.exists(path) else ""
+
+    def write(self, folder: str, tuned: _Tuned, step: int | None, labels: Sequence[str] = ()) -> None:
+        """Writes thresholds, for the checkpoint of a step; None is for any, where there is only one."""
+        path = os.path.join(folder, self.name)
+        if tf.io.gfile.exists(path) and _is_changed(path):
+            names = (f"{path}.edited-{number}" for number in itertools.count())
+            kept = next(each for each in names if not tf.io.gfile.exists(each))
+            tf.io.gfile.copy(path, kept)
+            logging.warning(
+                "%s: was changed since it was tuned; it is tuned again, and the changed one is %s", path, kept
+            )
+        entries = {"step": step, self.key: self.to_json(tuned, labels)}
+        text = json.dumps(entries | {_CHECKSUM: _checksum(entries)}, indent=2, ensure_ascii=False)
+        storage.write_text(path, text + "\n")
+
+    def read(self, folder: str, step: int | None = None, labels: Sequence[str] = ()) -> _Tuned:
+        """Reads what `write` wrote; the default without a file.
+
+        Args:
+          folder: of the run.
+          step: of the checkpoint that is used; None does not compare.
+          labels: those of the task.
+
+        Raises:
+          InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is
+            given.
+        """
+        if not (path := self.path(folder)):
+            if step is not None:
+                self.check_not_lost(folder)
+            return self.default(labels)
+        try:
+            with tf.io.gfile.GFile(path) as file:
+                entries = json.load(file)
+            tuned, tuned_on = self.parse(entries[self.key], labels), entries["step"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: is damaged ({error!r}); evaluate with --{self.flag} again") from error
+        if None not in (step, tuned_on) and step != tuned_on:
+            raise InputError(
+                f"{path}: was tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run --do_eval "
+                f"--{self.flag} with this checkpoint first (--use_checkpoint names it){self.remedy}"
+            )
+        return tuned
+
+    def check_not_lost(self, folder: str) -> None:
+        """Refuses a run's folder that lacks the file, though its settings or its last evaluation tell of it.
+
+        Raises:
+          InputError: the file is lost.
+        """
+        if self.path(folder):
+            return
+        phases = run_record.read_phases(folder) if run_record.exists(folder) else []
+        if any(phase.settings.get(self.flag) for phase in phases) or self.is_evaluated(folder):
+            raise InputError(
+                f"{os.path.join(folder, self.name)}: no such file, though the run has tuned it; copy the run's folder "
+                f"again, or tune it again with --do_eval --{self.flag}{self.remedy}"
+            )
 
 
 def _checksum(entries: Mapping[str, Any]) -> str:

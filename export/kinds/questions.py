@@ -37,8 +37,7 @@ class ServedQuestions(ServedTask):
         parameters = dict(description.parameters) | _decoding_flags(settings, folder)
         if parameters["version_2_with_negative"]:
             if threshold is None:
-                squad_results.check_not_lost(folder)
-                threshold = squad_results.read_threshold(folder, step)
+                threshold = squad_results.NULL_THRESHOLD.read(folder, step)
             parameters["null_threshold"] = threshold
         elif threshold is not None:
             raise InputError(

@@ -411,7 +411,7 @@ def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
     description.write(str(run), TaskDescription("span", "squad", (), True, 8, {}))
-    squad_results.write_threshold(str(run), 1.5, 3)
+    squad_results.NULL_THRESHOLD.write(str(run), 1.5, 3)
 
     path = "encoder/pooler/kernel"
     best, newest = checkpoints.open_checkpoint(f"{run}/ckpt-3").read([path]), last.encoder.pooler.kernel.numpy()

@@ -30,7 +30,7 @@ def pair(tmp_path_factory, vocab_file):
     data, steps = {"max_seq_length": described["max_seq_length"]}, {"num_train_steps": 1, "num_schedule_steps": 1}
     run_record.write(str(run), [run_record.Phase({}, model, data, steps)])
     ranked = np.sort(TextClassifier.load(str(run)).probabilities(TEXTS), axis=0)
-    multi_label.write_thresholds(str(run), described["labels"], (ranked[1:4] + ranked[2:5]).diagonal() / 2, step=1)
+    multi_label.THRESHOLDS.write(str(run), (ranked[1:4] + ranked[2:5]).diagonal() / 2, 1, described["labels"])
     return TextClassifier.load(str(run)), export(run)
 
 

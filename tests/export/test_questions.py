@@ -156,11 +156,11 @@ def test_a_lost_threshold_is_refused(tmp_path):
     task = SquadTask(QuestionSource(), Decoding(has_unanswerable=True), STRIDE, QUERY)
     described = description.describe(task, True, LENGTH)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
-    squad_results.write_threshold(str(tmp_path), -1.5, 7)
+    squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 7)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
     (tmp_path / "eval_results.txt").write_text("eval_tuned_null_threshold = -1.5\n")
-    (tmp_path / squad_results.THRESHOLD_NAME).unlink()
-    with pytest.raises(InputError, match=r"null_threshold.json: no such file, though the run's null threshold was"):
+    (tmp_path / squad_results.NULL_THRESHOLD.name).unlink()
+    with pytest.raises(InputError, match=r"null_threshold.json: no such file, though the run has tuned it"):
         ServedQuestions.completed(settings, described, str(tmp_path), 7)
     given = dataclasses.replace(settings, null_score_diff_threshold=0.5)
     assert ServedQuestions.completed(given, described, str(tmp_path), 7).parameters["null_threshold"] == 0.5

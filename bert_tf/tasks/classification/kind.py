@@ -92,19 +92,14 @@ class LabelSets(TextKind):
     name = multi_label.MULTI_LABEL
     report_entries = staticmethod(report.label_sets)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "multi_label_classification"}
-    tuned_file = multi_label.THRESHOLDS_NAME
+    tuned = multi_label.THRESHOLDS
     probabilities = staticmethod(multi_label.sigmoid)
 
     def answers(self, outputs: np.ndarray, model: Trained) -> list[tuple[str, ...]]:
         """See `TextKind`."""
         labels = model.description.labels
-        above = multi_label.sigmoid(outputs) > multi_label.read_thresholds(model.folder, labels, model.checkpoint.step)
+        above = multi_label.sigmoid(outputs) > multi_label.THRESHOLDS.read(model.folder, model.checkpoint.step, labels)
         return [tuple(itertools.compress(labels, row)) for row in above]
-
-    def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:
-        """See `Kind`."""
-        thresholds = multi_label.read_thresholds(folder, described.labels, step)
-        multi_label.write_thresholds(target, described.labels, thresholds, step=None)
 
 
 KINDS = [Classes(), Scores(), LabelSets()]

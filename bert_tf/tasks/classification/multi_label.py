@@ -16,14 +16,14 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
-from bert_tf.tasks import evaluation_file, example_checks, tuned_file
+from bert_tf.tasks import evaluation_file, example_checks
 from bert_tf.tasks.classification import class_checks
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.training.metrics import Form, Metric
 
 MULTI_LABEL = "multi_label"
-THRESHOLDS_NAME = "thresholds.json"
 LABEL_SCORES_NAME = "eval_labels.tsv"
 _DEFAULT_THRESHOLD = 0.5
 _SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
@@ -91,7 +91,7 @@ class MultiLabelTask(OwnTask):
     def _chosen(self, labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
         if self.tune_thresholds:
             return best_thresholds(labels, probabilities)
-        return read_thresholds(self.run_folder, self.labels)
+        return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
         """See `Task`; data without any label has unknown ones."""
@@ -125,7 +125,7 @@ class MultiLabelTask(OwnTask):
         chosen = self._chosen(labels, probabilities)
         evaluation_file.write(folder, split, predictions, self.labels, chosen, prefix)
         if self.tune_thresholds:
-            write_thresholds(folder, self.labels, chosen, step)
+            THRESHOLDS.write(folder, chosen, step, self.labels)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
         lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
         values = label_scores(labels, probabilities > chosen)
@@ -140,7 +140,7 @@ class MultiLabelTask(OwnTask):
           InputError: says of which step they are.
         """
         if not self.tune_thresholds:
-            read_thresholds(folder, self.labels, step)
+            THRESHOLDS.read(folder, step, self.labels)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
@@ -149,7 +149,7 @@ class MultiLabelTask(OwnTask):
         thresholds, as a JSON list.
         """
         probabilities = sigmoid(predictions)
-        above = probabilities > read_thresholds(folder, self.labels)
+        above = probabilities > THRESHOLDS.read(folder, labels=self.labels)
         results = [list(map(repr, row.tolist())) for row in probabilities]
         named = [["index", "labels", *(f"probability of {label}" for label in self.labels)]]
         for number, row in enumerate(results):
@@ -158,58 +158,38 @@ class MultiLabelTask(OwnTask):
         return self.write_tables(folder, split, results, named)
 
 
-def write_thresholds(folder: str, labels: Sequence[str], thresholds: np.ndarray, step: int | None) -> None:
-    """Writes the threshold of each label, for the checkpoint of a step; None is for any, where there is only one.
-
-    The numbers have as few digits as float32 needs.
-    """
-    values = {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
-    tuned_file.write(folder, THRESHOLDS_NAME, step, "thresholds", values)
+def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
+    found = np.array([float(values[label]) for label in labels], np.float32)
+    if not np.all((found >= 0) & (found <= 1)):
+        raise ValueError("a threshold is not between 0 and 1")
+    return found
 
 
-def read_thresholds(folder: str, labels: Sequence[str], step: int | None = None) -> np.ndarray:
-    """Returns the threshold of each label that a run's folder holds, float32 [C]; 0.5 without a file.
-
-    Args:
-      folder: of the run.
-      labels: C names.
-      step: of the checkpoint that they are for; None does not compare.
-
-    Raises:
-      InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is given.
-    """
-
-    def parse(values: Mapping[str, float]) -> np.ndarray:
-        found = np.array([float(values[label]) for label in labels], np.float32)
-        if not np.all((found >= 0) & (found <= 1)):
-            raise ValueError("a threshold is not between 0 and 1")
-        return found
-
-    found = tuned_file.read(folder, THRESHOLDS_NAME, step, "thresholds", parse, "tune_thresholds")
-    if found is not None:
-        return found
-    if step is not None and _was_tuned(folder):
-        raise InputError(
-            f"{os.path.join(folder, THRESHOLDS_NAME)}: no such file, though the run's thresholds were tuned; copy the "
-            "run's folder again, or tune them again with --do_eval --tune_thresholds"
-        )
-    return np.full(len(labels), _DEFAULT_THRESHOLD, np.float32)
+def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
+    # as few digits as float32 needs
+    return {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
 
 
-def _was_tuned(folder: str) -> bool:
-    """Whether a run's settings or its last evaluation tell of thresholds other than the default."""
+def _is_evaluated(folder: str) -> bool:
+    """Whether the last evaluation of a folder had thresholds other than the default."""
     path = os.path.join(folder, LABEL_SCORES_NAME)
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as file:
-            rows = [line.split("\t") for line in file.read().splitlines()[1:]]
-        if any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows):
-            return True
-    return tuned_file.was_asked_for(folder, "tune_thresholds")
+    if not tf.io.gfile.exists(path):
+        return False
+    with tf.io.gfile.GFile(path) as file:
+        rows = [line.split("\t") for line in file.read().splitlines()[1:]]
+    return any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows)
+
+
+# The threshold of each label, float32 [C].
+THRESHOLDS = TunedFile(
+    "thresholds.json", "thresholds", "tune_thresholds",
+    lambda labels: np.full(len(labels), _DEFAULT_THRESHOLD, np.float32), _parse, _to_json, _is_evaluated,
+)  # fmt: skip
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
     """Returns a description whose parameters hold the `thresholds` of a run's folder, for its checkpoint of a step."""
-    thresholds = read_thresholds(folder, description.labels, step).tolist()
+    thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 
 

@@ -15,17 +15,13 @@ class Questions(Kind):
     """See `SquadTask`."""
 
     name, settings, make_task = SPAN, SquadSettings, staticmethod(squad_task)
-    tuned_file = squad_results.THRESHOLD_NAME
+    tuned = squad_results.NULL_THRESHOLD
     hidden_scores = ("null_threshold", squad_results.TUNED_THRESHOLD)
     report_entries = staticmethod(report.questions)
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""
         return SpanHead(config)
-
-    def copy_tuned(self, folder: str, target: str, described: TaskDescription, step: int | None) -> None:
-        """See `Kind`."""
-        squad_results.write_threshold(target, squad_results.read_threshold(folder, step), step=None)
 
 
 KINDS = [Questions()]

@@ -11,19 +11,17 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.core import storage
-from bert_tf.core.errors import InputError
-from bert_tf.tasks import evaluation_file, tuned_file
+from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.questions.squad_answers import Answers
 from bert_tf.tasks.questions.squad_file import Question
+from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.training import metrics_file
 
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-THRESHOLD_NAME = "null_threshold.json"
 # The score that an evaluation with a tuned threshold has, so that a lost file is noticed.
 TUNED_THRESHOLD = "tuned_null_threshold"
 # Characters of the context that an evaluation keeps, and how many of them come before the answer.
@@ -98,52 +96,19 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     return float(candidates[np.argmax(totals)])
 
 
-def write_threshold(folder: str, threshold: float, step: int | None) -> None:
-    """Writes the threshold for the checkpoint of a step; None is for an ensemble."""
-    tuned_file.write(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", threshold)
+def _parse(value: float, labels: Sequence[str]) -> float:
+    if not math.isfinite(threshold := float(value)):
+        raise ValueError("it is not finite")
+    return threshold
 
 
-def has_threshold(folder: str) -> bool:
-    """Whether a run's folder holds a tuned threshold."""
-    return tf.io.gfile.exists(os.path.join(folder, THRESHOLD_NAME))
-
-
-def check_not_lost(folder: str) -> None:
-    """Refuses a run's folder that lacks the threshold, though its settings or its last evaluation tell of a tuned one.
-
-    Raises:
-      InputError: the file is lost.
-    """
-    if has_threshold(folder):
-        return
-    was_tuned = tuned_file.was_asked_for(folder, "tune_null_threshold")
-    if was_tuned or f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder):
-        raise InputError(
-            f"{os.path.join(folder, THRESHOLD_NAME)}: no such file, though the run's null threshold was tuned; copy "
-            "the run's folder again, tune it again with --do_eval --tune_null_threshold, or give "
-            "--null_score_diff_threshold"
-        )
-
-
-def read_threshold(folder: str, step: int | None = None) -> float:
-    """Returns the threshold that a run's folder holds; 0 without a file.
-
-    Args:
-      folder: of the run.
-      step: of the checkpoint that it is for; None does not compare.
-
-    Raises:
-      InputError: the file is damaged, or of another checkpoint.
-    """
-
-    def parse(value: float) -> float:
-        if not math.isfinite(threshold := float(value)):
-            raise ValueError("it is not finite")
-        return threshold
-
-    flag, remedy = "tune_null_threshold", ", or give --null_score_diff_threshold"
-    found = tuned_file.read(folder, THRESHOLD_NAME, step, "null_score_diff_threshold", parse, flag, remedy)
-    return _DEFAULT_THRESHOLD if found is None else found
+# The score of no answer, less that of the best answer, above which there is none.
+NULL_THRESHOLD = TunedFile(
+    "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
+    _parse, lambda threshold, labels: threshold,
+    lambda folder: f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder),
+    ", or give --null_score_diff_threshold",
+)  # fmt: skip
 
 
 def write_predictions(

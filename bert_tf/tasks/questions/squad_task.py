@@ -167,7 +167,7 @@ class SquadTask(SourceTask):
         if not self.decoding.has_unanswerable:
             return found
         is_given = self.null_threshold is not None
-        if not is_given and (self.tune_null_threshold or squad_results.has_threshold(self.run_folder)):
+        if not is_given and (self.tune_null_threshold or squad_results.NULL_THRESHOLD.path(self.run_folder)):
             found[squad_results.TUNED_THRESHOLD] = threshold
         return found | {"null_threshold": threshold}
 
@@ -180,7 +180,7 @@ class SquadTask(SourceTask):
 
     def _known_threshold(self, folder: str) -> float:
         known = self.null_threshold
-        return squad_results.read_threshold(folder) if known is None else known
+        return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
         """See `Task`; a question without an answer has one only in SQuAD 2.0."""
@@ -209,14 +209,14 @@ class SquadTask(SourceTask):
         has_none = self.decoding.has_unanswerable
         squad_results.keep_answers(folder, split.examples, predictions, threshold, has_none, prefix)
         if self.tune_null_threshold:
-            squad_results.write_threshold(folder, threshold, step)
+            squad_results.NULL_THRESHOLD.write(folder, threshold, step)
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
         """Refuses a threshold that was tuned on another checkpoint or is lost, unless it is tuned anew or given."""
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
-            squad_results.check_not_lost(folder)
-            squad_results.read_threshold(folder, step)
+            squad_results.NULL_THRESHOLD.check_not_lost(folder)
+            squad_results.NULL_THRESHOLD.read(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """See `squad_results.write_predictions`."""

@@ -20,7 +20,7 @@ from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
 from bert_tf.runs import latest, run_checkpoints, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks.classification.multi_label import read_thresholds
+from bert_tf.tasks.classification.multi_label import THRESHOLDS
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
@@ -273,7 +273,7 @@ def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(
     own = ["--task_name=own", f"--data_dir={tmp_path}", "--multi_label", "--tune_thresholds", "--max_seq_length=8"]
     run_classifier.main(parse(ClassifierSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
     (trial,) = (tmp_path / "out/trials").iterdir()
-    thresholds = read_thresholds(str(trial), ("a", "b"), step=1)
+    thresholds = THRESHOLDS.read(str(trial), 1, ("a", "b"))
     header, *rows = [line.split("\t") for line in (trial / "test_predictions.tsv").read_text().splitlines()]
     found = np.array([row[2:] for row in rows], float) > thresholds
     assert header[1] == "labels" and [json.loads(row[1]) for row in rows] == [
@@ -291,7 +291,7 @@ def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(f
            "--max_query_length=4", "--version_2_with_negative", "--tune_null_threshold"]  # fmt: skip
     scores = run_squad.main(parse(SquadSettings, [*files, *own, *THREE, *SWEEP_ONCE]))
     (trial,) = (tmp_path / "out/trials").iterdir()
-    assert squad_results.read_threshold(str(trial), step=1) == scores["null_threshold"]
+    assert squad_results.NULL_THRESHOLD.read(str(trial), step=1) == scores["null_threshold"]
     odds, answers = (json.loads((trial / name).read_text()) for name in ("null_odds.json", "predictions.json"))
     assert {id_: value <= scores["null_threshold"] for id_, value in odds.items()} == {
         id_: bool(text) for id_, text in answers.items()

@@ -10,12 +10,12 @@ from bert_tf.tasks.questions import squad_results
 
 
 def of_labels(folder, value, step):
-    multi_label.write_thresholds(folder, ["x", "y"], np.array([0.5, value]), step)
+    multi_label.THRESHOLDS.write(folder, np.array([0.5, value]), step, ["x", "y"])
 
 
 @pytest.mark.parametrize(
     ("write", "name"),
-    [(of_labels, multi_label.THRESHOLDS_NAME), (squad_results.write_threshold, squad_results.THRESHOLD_NAME)],
+    [(of_labels, multi_label.THRESHOLDS.name), (squad_results.NULL_THRESHOLD.write, squad_results.NULL_THRESHOLD.name)],
 )
 def test_a_changed_file_is_kept_and_warned_of_and_no_other(write, name, tmp_path, caplog):
     path = tmp_path / name

@@ -160,7 +160,7 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
         (tmp_path / "thresholds.json").write_text(f'{{"step": 5, "thresholds": {values}}}')
         with pytest.raises(InputError, match=r"thresholds.json: is damaged .*evaluate with --tune_thresholds again"):
-            multi_label.read_thresholds(str(tmp_path), ("x", "y"))
+            multi_label.THRESHOLDS.read(str(tmp_path), labels=("x", "y"))
     (tmp_path / "thresholds.json").unlink()
     _assert_lost_thresholds_are_refused(plain, task, tmp_path)
 
@@ -170,8 +170,8 @@ def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
     dataclasses.replace(task, run_folder=str(folder)).keep_evaluation(str(folder), dev, logits, 5)
     rows = (folder / "eval_labels.tsv").read_text().splitlines()[1:]
     assert [row.split("\t")[1] for row in rows] == ["0.99", "0.3"]
-    chosen = multi_label.read_thresholds(str(folder), ("x", "y"))
-    multi_label.write_thresholds(str(folder), ("x", "y"), chosen, 5)
+    chosen = multi_label.THRESHOLDS.read(str(folder), labels=("x", "y"))
+    multi_label.THRESHOLDS.write(str(folder), chosen, 5, ("x", "y"))
     assert json.loads((folder / "thresholds.json").read_text())["thresholds"] == {"x": 0.99, "y": 0.3}
 
 

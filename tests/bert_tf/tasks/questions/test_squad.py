@@ -295,14 +295,14 @@ def test_the_tuned_threshold_has_the_best_f1():
 
 def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
     folder = str(tmp_path)
-    assert squad_results.read_threshold(folder, 7) == 0.0
-    squad_results.write_threshold(folder, -1.25, 7)
-    assert squad_results.read_threshold(folder, 7) == squad_results.read_threshold(folder) == -1.25
+    assert squad_results.NULL_THRESHOLD.read(folder, 7) == 0.0
+    squad_results.NULL_THRESHOLD.write(folder, -1.25, 7)
+    assert squad_results.NULL_THRESHOLD.read(folder, 7) == squad_results.NULL_THRESHOLD.read(folder) == -1.25
     with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not on that of step 8"):
-        squad_results.read_threshold(folder, 8)
-    (tmp_path / squad_results.THRESHOLD_NAME).write_text('{"step": 7, "null_score_diff_threshold": NaN}')
+        squad_results.NULL_THRESHOLD.read(folder, 8)
+    (tmp_path / squad_results.NULL_THRESHOLD.name).write_text('{"step": 7, "null_score_diff_threshold": NaN}')
     with pytest.raises(InputError, match="is damaged"):
-        squad_results.read_threshold(folder)
+        squad_results.NULL_THRESHOLD.read(folder)
 
 
 def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
