@@ -11,12 +11,13 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import engine
+from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.classification import find
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 
@@ -111,8 +112,10 @@ def test_evaluation_and_prediction_show_their_progress(inputs, vocab_file, train
 def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
     written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
     left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
-    assert run_finetuning(left_out, lambda _: task, written.append) == pytest.approx(trained[1], rel=1e-5)
-    assert written == [str(trained[0])]
+    read, records = description.read, []
+    monkeypatch.setattr(description, "read", lambda folder: records.append(folder) or read(folder))
+    assert run_finetuning(left_out, find.find_task, written.append) == pytest.approx(trained[1], rel=1e-5)
+    assert written == [str(trained[0])] == records, "the record is read once"
     run_finetuning(settings(inputs, vocab_file, trained[0], "--do_predict"), lambda _: task, written.append)
     assert written == [str(trained[0])], "a prediction changes nothing that the report shows"
     with pytest.raises(InputError, match=r"--max_seq_length=16: .* was trained with 24; leave the flag out"):

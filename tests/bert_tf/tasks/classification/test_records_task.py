@@ -11,6 +11,7 @@ from official.nlp.tools import tokenization
 from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
@@ -77,6 +78,15 @@ def test_the_rows_are_those_that_our_own_encoder_makes(records, vocab_file):
         found = task.model_inputs(columns, tokenizer, 16)[name]
         assert found.dtype == np.int32
         np.testing.assert_array_equal(found, values, err_msg=name)
+
+
+def test_a_trained_run_knows_whether_there_are_pairs_without_its_training_data(records, tmp_path):
+    task = find_task(settings(records, "--do_train"))
+    description.write(str(tmp_path), description.describe(task, True, 16))
+    (tmp_path / "ckpt-1.index").touch()
+    assert find_task(settings(records, "--do_eval", f"--model_dir={tmp_path}", "--train_data_path=none")).has_pairs
+    with pytest.raises(InputError, match="none"):
+        find_task(settings(records, "--do_train", "--train_data_path=none"))
 
 
 def test_scores_and_weights_are_read(tmp_path, vocab_file):
