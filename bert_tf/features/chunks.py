@@ -1,15 +1,17 @@
-"""What is written of some texts, in the columns that every output format has.
+"""What is written of some texts, in the columns that every output format has, and what a format does.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
 
+import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bert_tf.features.rows import Rows
-from bert_tf.jobs import parts
+from bert_tf.jobs import local_files, parts
+from bert_tf.settings.features import FeaturesSettings
 
 # Columns with an entry for each token.
 TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")
@@ -33,29 +35,6 @@ class Chunk:
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
-    """What a writer must know of the whole output.
-
-    Attributes:
-      vocabulary: tokens by id.
-      layers: the layers as the user named them.
-      hidden_size: H.
-      dtype: "float32" or "float16".
-      is_pooled: whether a text has one vector.
-      has_ids: whether texts have ids.
-      alignment: whether JSON Lines have the alignment.
-    """
-
-    vocabulary: Sequence[str]
-    layers: tuple[int, ...]
-    hidden_size: int
-    dtype: str
-    is_pooled: bool
-    has_ids: bool
-    alignment: bool
-
-
-@dataclasses.dataclass(frozen=True)
 class Facts(parts.Facts):
     """Counts of a part of the output.
 
@@ -72,3 +51,35 @@ class Facts(parts.Facts):
     def __add__(self, other: "Facts") -> "Facts":
         """Returns the counts of both parts together."""
         return dataclasses.replace(super().__add__(other), longest_id=max(self.longest_id, other.longest_id))
+
+
+class Format(abc.ABC):
+    """How vectors are stored; by default the parts of a shard need only be concatenated.
+
+    Args:
+      settings: those of the set.
+      hidden_size: H.
+      vocabulary: tokens by id, for `write`.
+    """
+
+    def __init__(self, settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str] = ()):
+        self.settings, self.hidden_size, self.vocabulary = settings, hidden_size, vocabulary
+        self.layers, self.is_pooled, self.has_ids = settings.layer_numbers, settings.is_pooled, bool(settings.id_field)
+
+    @abc.abstractmethod
+    def write(self, path: str, chunks: Iterable[Chunk]) -> None:
+        """Writes the part of a task, atomically."""
+
+    def files(self, path: str) -> list[str]:
+        """Returns the files of a part."""
+        return [path]
+
+    def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
+        """Joins parts to a shard, atomically.
+
+        Args:
+          path: the shard.
+          parts: the paths of its parts, in order.
+          facts: the sum of the parts' facts.
+        """
+        local_files.concatenate(path, parts)

@@ -11,9 +11,9 @@ from absl import logging
 
 from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.features import model
-from bert_tf.features.chunks import Chunk, Facts, Output
+from bert_tf.features.chunks import Chunk, Facts
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.features.formats import find_format
+from bert_tf.features.formats import format_of
 from bert_tf.features.rows import Rows
 from bert_tf.features.texts import Text, read_texts
 from bert_tf.jobs import parts
@@ -36,7 +36,7 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
         existing set has other settings.
     """
     settings = model.resolve(settings)
-    find_format(settings.output_format)
+    format_of(settings)  # whose library may be missing
     identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
         "weights_sha256": model.encoder_sha256(settings),
@@ -53,7 +53,7 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
 def _write(task: PartTask) -> Facts:
     """Writes the vectors of a source."""
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
-    output = _output(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
+    output = format_of(settings)(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
     counts = {"facts": Facts(lines=task.source.lines)}
 
     def chunks() -> Iterator[Chunk]:
@@ -63,7 +63,7 @@ def _write(task: PartTask) -> Facts:
             ids = [text.id for text in texts] if output.has_ids else None
             yield Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
 
-    find_format(settings.output_format).write(task.path, chunks(), output)
+    output.write(task.path, chunks())
     return counts["facts"]
 
 
@@ -77,26 +77,14 @@ def _count(texts: Sequence[Text], rows: Rows) -> Facts:
     )
 
 
-def _output(settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str]) -> Output:
-    return Output(
-        vocabulary,
-        settings.layer_numbers,
-        hidden_size,
-        settings.dtype,
-        settings.is_pooled,
-        bool(settings.id_field),
-        settings.alignment,
-    )
-
-
 def _files(task: PartTask) -> list[str]:
-    return find_format(task.settings.output_format).files(task.path, _output(task.settings, 0, ()))
+    return format_of(task.settings)(task.settings, 0).files(task.path)
 
 
 def _join(task: ShardTask) -> None:
     """Joins parts to a shard."""
-    output = _output(task.settings, model.config_of(task.settings).hidden_size, ())
-    find_format(task.settings.output_format).join(task.path, task.parts, task.facts, output)
+    hidden_size = model.config_of(task.settings).hidden_size
+    format_of(task.settings)(task.settings, hidden_size).join(task.path, task.parts, task.facts)
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:

@@ -4,61 +4,31 @@ Parts and shards are written in bounded memory, chunk by chunk and block by bloc
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Format
 from bert_tf.features.rows import NOWHERE
 from bert_tf.jobs import local_files
+from bert_tf.settings.features import FeaturesSettings
 
 # The original's.
 _DIGITS = 6
 
 
-class Format(Protocol):
-    """How vectors are stored."""
-
-    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
-        """Writes the part of a task, atomically."""
-
-    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
-        """Joins parts to a shard, atomically.
-
-        Args:
-          path: the shard.
-          parts: the paths of its parts, in order.
-          facts: the sum of the parts' facts.
-          output: of the whole set.
-        """
-
-    def files(self, path: str, output: Output) -> list[str]:
-        """Returns the files of a part."""
-
-
-class _Concatenated:
-    """A format whose parts need only be concatenated."""
-
-    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
-        local_files.concatenate(path, parts)
-
-    def files(self, path: str, output: Output) -> list[str]:
-        return [path]
-
-
-class JsonLines(_Concatenated):
+class JsonLines(Format):
     """The original's format: a JSON object a text."""
 
-    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+    def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""
         with local_files.written(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             for chunk in chunks:
-                file.writelines(json.dumps(entry) + "\n" for entry in _objects(chunk, output))
+                file.writelines(json.dumps(entry) + "\n" for entry in _objects(chunk, self))
 
 
-def _objects(chunk: Chunk, output: Output) -> Iterator[dict]:
+def _objects(chunk: Chunk, output: Format) -> Iterator[dict]:
     rows = chunk.rows
     splits = np.arange(len(chunk.lines) + 1) if output.is_pooled else rows.splits
     for number, line in enumerate(chunk.lines.tolist()):
@@ -71,7 +41,7 @@ def _objects(chunk: Chunk, output: Output) -> Iterator[dict]:
             entry["layers"] = vectors[0]
         else:
             tokens = [{"token": output.vocabulary[id_]} for id_ in rows.input_ids[taken].tolist()]
-            if output.alignment:
+            if output.settings.alignment:
                 for token, where in zip(tokens, _alignments(rows, taken), strict=True):
                     token.update(where)
             entry["features"] = [token | {"layers": each} for token, each in zip(tokens, vectors, strict=True)]
@@ -83,7 +53,7 @@ def _rounded(values: np.ndarray) -> list:
     return np.round(values.astype(np.float64), _DIGITS).tolist()
 
 
-def _layers(values: list[list[float]], output: Output) -> list[dict]:
+def _layers(values: list[list[float]], output: Format) -> list[dict]:
     return [{"index": layer, "values": each} for layer, each in zip(output.layers, values, strict=True)]
 
 
@@ -93,18 +63,18 @@ def _alignments(rows, taken: slice) -> Iterator[dict]:
         yield {name: None if value == NOWHERE else value for name, value in zip(names, values, strict=True)}
 
 
-class TFRecord(_Concatenated):
+class TFRecord(Format):
     """A `tf.train.Example` a text, with the values as bytes."""
 
-    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
+    def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""
         with local_files.written(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
             for chunk in chunks:
                 for number in range(len(chunk.lines)):
-                    file.write(_example(chunk, number, output))
+                    file.write(_example(chunk, number, self))
 
 
-def _example(chunk: Chunk, number: int, output: Output) -> bytes:
+def _example(chunk: Chunk, number: int, output: Format) -> bytes:
     start, end = chunk.rows.splits[number : number + 2].tolist()
     values = chunk.values[number] if output.is_pooled else chunk.values[start:end]
     feature = {
@@ -129,18 +99,18 @@ def _bytes(value: bytes) -> tf.train.Feature:
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 
 
-def find_format(name: str) -> Format:
+def format_of(settings: FeaturesSettings) -> type[Format]:
     """Returns the format of `--output_format`.
 
     Raises:
       InputError: its library is not installed.
     """
-    if name == "parquet":
+    if settings.output_format == "parquet":
         from bert_tf.features.parquet import Parquet
 
-        return Parquet()
-    if name == "npz":
+        return Parquet
+    if settings.output_format == "npz":
         from bert_tf.features.npz import Npz
 
-        return Npz()
-    return {"jsonl": JsonLines, "tfrecord": TFRecord}[name]()
+        return Npz
+    return {"jsonl": JsonLines, "tfrecord": TFRecord}[settings.output_format]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Format
 from bert_tf.jobs import local_files
 
 _BLOCK_BYTES = 1 << 20
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-class Npz:
+class Npz(Format):
     """Arrays of all texts of a shard.
 
     `lines` int64 [N]; `layers` int64 [L]; `values` [T, L, H], or pooled [N, L, H]; `id` [N], strings, if texts have
@@ -27,29 +27,36 @@ class Npz:
     `words`, `starts`, `ends`, int32 [T].
     """
 
-    def files(self, path: str, output: Output) -> list[str]:
+    def files(self, path: str) -> list[str]:
         """Returns the files of a part: one for each column, with the bare values."""
-        return [f"{path}.{name}" for name in _columns(output)]
+        return [f"{path}.{name}" for name in self._columns()]
 
-    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
-        """See `formats.Format`."""
+    def _columns(self) -> dict[str, np.dtype]:
+        """Returns the columns of a part."""
+        columns = {"lines": np.dtype(np.int64), "values": np.dtype(self.settings.dtype)}
+        if not self.is_pooled:
+            columns |= {"lengths": np.dtype(np.int64)} | dict.fromkeys(TOKEN_COLUMNS, np.dtype(np.int32))
+        return columns | ({"id": np.dtype("U1")} if self.has_ids else {})
+
+    def write(self, path: str, chunks: Iterable[Chunk]) -> None:
+        """See `Format`."""
         with contextlib.ExitStack() as stack:
             files = {
                 name: stack.enter_context(_opened(file))
-                for name, file in zip(_columns(output), self.files(path, output), strict=True)
+                for name, file in zip(self._columns(), self.files(path), strict=True)
             }
             for chunk in chunks:
                 for name, file in files.items():
                     file.write(_values(chunk, name))
 
-    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
-        """See `formats.Format`."""
-        columns = _columns(output)
+    def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
+        """See `Format`."""
+        columns = self._columns()
         shapes = dict.fromkeys(TOKEN_COLUMNS, (facts.tokens,))
-        vectors = facts.texts if output.is_pooled else facts.tokens
-        shapes["values"] = (vectors, len(output.layers), output.hidden_size)
+        vectors = facts.texts if self.is_pooled else facts.tokens
+        shapes["values"] = (vectors, len(self.layers), self.hidden_size)
         with local_files.written(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-            _add(archive, "layers", np.dtype(np.int64), (len(output.layers),), [np.array(output.layers).tobytes()])
+            _add(archive, "layers", np.dtype(np.int64), (len(self.layers),), [np.array(self.layers).tobytes()])
             for name, dtype in columns.items():
                 blocks = _blocks([f"{part}.{name}" for part in parts])
                 if name == "lengths":
@@ -59,14 +66,6 @@ class Npz:
                     _add(archive, name, text, (facts.texts,), _strings([f"{part}.id" for part in parts], text))
                 else:
                     _add(archive, name, dtype, shapes.get(name, (facts.texts,)), blocks)
-
-
-def _columns(output: Output) -> dict[str, np.dtype]:
-    """Returns the columns of a part."""
-    columns = {"lines": np.dtype(np.int64), "values": np.dtype(output.dtype)}
-    if not output.is_pooled:
-        columns |= {"lengths": np.dtype(np.int64)} | dict.fromkeys(TOKEN_COLUMNS, np.dtype(np.int32))
-    return columns | ({"id": np.dtype("U1")} if output.has_ids else {})
 
 
 def _values(chunk: Chunk, name: str) -> bytes:

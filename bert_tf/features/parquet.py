@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bert_tf.core.errors import InputError
-from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Output
+from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Format
 from bert_tf.jobs import local_files
 
 try:
@@ -17,27 +17,23 @@ except ImportError as error:
     ) from error
 
 
-class Parquet:
+class Parquet(Format):
     """A row a text: `line`, `id`, and for each layer a column of vectors, such as `layer_-1`.
 
     Of tokens, each column is a list with an entry for each token, and `input_ids`, `segment_ids`, `words`, `starts` and
     `ends` stand beside the vectors.
     """
 
-    def files(self, path: str, output: Output) -> list[str]:
-        """Returns the one file of a part."""
-        return [path]
-
-    def write(self, path: str, chunks: Iterable[Chunk], output: Output) -> None:
-        """See `formats.Format`."""
-        schema = _schema(output)
+    def write(self, path: str, chunks: Iterable[Chunk]) -> None:
+        """See `Format`."""
+        schema = _schema(self)
         with local_files.written(path) as temporary, _writer(temporary, schema) as file:
             for chunk in chunks:
-                file.write_table(pyarrow.Table.from_arrays(_arrays(chunk, output), schema=schema))
+                file.write_table(pyarrow.Table.from_arrays(_arrays(chunk, self), schema=schema))
 
-    def join(self, path: str, parts: Sequence[str], facts: Facts, output: Output) -> None:
-        """See `formats.Format`."""
-        with local_files.written(path) as temporary, _writer(temporary, _schema(output)) as file:
+    def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
+        """See `Format`."""
+        with local_files.written(path) as temporary, _writer(temporary, _schema(self)) as file:
             for part in parts:
                 with local_files.read(part) as local, pyarrow.parquet.ParquetFile(local) as source:
                     for group in range(source.num_row_groups):
@@ -49,12 +45,12 @@ def _writer(path: str, schema: pyarrow.Schema) -> pyarrow.parquet.ParquetWriter:
     return pyarrow.parquet.ParquetWriter(path, schema, use_dictionary=False)
 
 
-def _vector(output: Output) -> pyarrow.DataType:
-    kind = pyarrow.float16() if output.dtype == "float16" else pyarrow.float32()
+def _vector(output: Format) -> pyarrow.DataType:
+    kind = pyarrow.float16() if output.settings.dtype == "float16" else pyarrow.float32()
     return pyarrow.list_(kind, output.hidden_size)
 
 
-def _schema(output: Output) -> pyarrow.Schema:
+def _schema(output: Format) -> pyarrow.Schema:
     fields = [("line", pyarrow.int64()), *([("id", pyarrow.string())] if output.has_ids else [])]
     vector = _vector(output)
     if not output.is_pooled:
@@ -63,7 +59,7 @@ def _schema(output: Output) -> pyarrow.Schema:
     return pyarrow.schema([*fields, *((f"layer_{layer}", vector) for layer in output.layers)])
 
 
-def _arrays(chunk: Chunk, output: Output) -> list[pyarrow.Array]:
+def _arrays(chunk: Chunk, output: Format) -> list[pyarrow.Array]:
     arrays = [pyarrow.array(chunk.lines)]
     if output.has_ids:
         arrays.append(pyarrow.array([str(each) for each in chunk.ids], pyarrow.string()))

@@ -4,21 +4,6 @@ import dataclasses
 
 from bert_tf.core.command_line import check_values, require, require_folder, setting
 
-# Accepted names of the formats.
-FORMATS = {
-    "bert_tf": "bert_tf",
-    "tf1": "tf1",
-    "tf_models": "tf_models",
-    "hugging_face": "hugging_face",
-    "tf2": "bert_tf",
-    "original": "tf1",
-    "official": "tf_models",
-    "tf_models_official": "tf_models",
-    "huggingface": "hugging_face",
-    "hf": "hugging_face",
-    "safetensors": "hugging_face",
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class ConversionSettings:
@@ -30,6 +15,7 @@ class ConversionSettings:
     output: str = setting("folder to write; new or empty", group="Output")
     format: str = setting(
         "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face",
+        choices=("bert_tf", "tf1", "tf_models", "hugging_face"),
         group="Output",
     )
     bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
@@ -57,14 +43,12 @@ class ConversionSettings:
 
     def __post_init__(self):
         check_values(self)
-        format = FORMATS.get(self.format.lower().replace("-", "_"))
-        require(format, f"--format={self.format}: must be bert_tf, tf1, tf_models or hugging_face")
-        object.__setattr__(self, "format", format)
         require(self.input and self.output, "--input and --output must not be empty")
         require_folder("output", self.output)
         require(
-            not self.keep_optimizer or format in ("bert_tf", "tf1"),
-            f"--keep_optimizer: {format} cannot store Adam's moments; remove the flag, or give --format=bert_tf or tf1",
+            not self.keep_optimizer or self.format in ("bert_tf", "tf1"),
+            f"--keep_optimizer: {self.format} cannot store Adam's moments; remove the flag, or give --format=bert_tf "
+            "or tf1",
         )
         require(
             not (self.keep_optimizer and self.extended_vocab_file),

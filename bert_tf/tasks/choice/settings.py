@@ -18,9 +18,9 @@ class SwagSettings(FineTuningSettings):
         "folder with train, dev (also named val or validation) and test, as .csv or .tsv in SWAG's columns, or as "
         ".jsonl or .json, one object a line with context, choices and label", "", first=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", alias="train_file", first=True)
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", alias="validation_file", first=True)
-    test_data_path: str = setting("test data, if it is not in --data_dir", "", alias="test_file", first=True)
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
 
     def __post_init__(self):
         super().__post_init__()
