@@ -1,4 +1,4 @@
-"""Contexts to windows and logits to answers, in graph ops: what `squad_windows` and `squad_answers` do in NumPy.
+"""Contexts to windows and spans to answers, in graph operations.
 
 Paper: sections 4.2 and 4.3.
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks.questions.squad_answers import NULL_WITHOUT_WINDOW, Decoding
-from bert_tf.tasks.questions.squad_windows import LENGTH_FACTOR
+from bert_tf.tasks.questions.squad_answers import NULL_WITHOUT_WINDOW, Decoding, Spans, best_spans
+from bert_tf.tasks.questions.squad_windows import Windows
 from export.kinds.characters import NOWHERE, Characters
 
 
@@ -31,20 +31,6 @@ class Contexts(NamedTuple):
     characters: Characters
 
 
-class Windows(NamedTuple):
-    """The windows of contexts, one row each.
-
-    Attributes:
-      questions: int64 [N], the question of each window, ascending.
-      tokens: RaggedTensor int64 [N, (tokens)], indices of the window's tokens among all D.
-      offsets: int64 [N], position in the row of the window's first token.
-    """
-
-    questions: tf.Tensor
-    tokens: tf.RaggedTensor
-    offsets: tf.Tensor
-
-
 def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
     """Cuts contexts, [B, (tokens)], into windows beside questions of so many tokens, int64 [B], as training does."""
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
@@ -57,41 +43,6 @@ def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: 
     first = tf.gather(contexts.row_starts(), questions) + start
     offsets = tf.gather(question_lengths, questions) + 2  # behind [CLS], the question and [SEP]
     return Windows(questions, tf.ragged.range(first, first + size), offsets)
-
-
-def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds the window in which each token has the most context on its shorter side; of equal ones, the first.
-
-    Args:
-      tokens: int64 [N, (tokens)], see `Windows`.
-      num_tokens: int64 [], D.
-
-    Returns:
-      bool [M], whether a window is the best one for its token.
-    """
-    windows, flat = tokens.value_rowids(), tokens.values
-    lengths = tf.gather(tokens.row_lengths(), windows)
-    left = tf.range(tf.size(flat, tf.int64)) - tf.gather(tokens.row_starts(), windows)
-    scores = tf.cast(tf.minimum(left, lengths - 1 - left), tf.float64)
-    scores += tf.constant(LENGTH_FACTOR, tf.float64) * tf.cast(lengths, tf.float64)
-    is_best = scores == tf.gather(tf.math.unsorted_segment_max(scores, flat, num_tokens), flat)
-    candidates = tf.where(is_best, windows, windows.dtype.max)
-    return windows == tf.gather(tf.math.unsorted_segment_min(candidates, flat, num_tokens), flat)
-
-
-class _Spans(NamedTuple):
-    """Spans of windows that may be answers, by question, the best first.
-
-    Attributes:
-      questions: int64 [K], ascending.
-      logits: float64 [K, 2], of start and end; their sum is the score.
-      starts, ends: int64 [K], characters of the context.
-    """
-
-    questions: tf.Tensor
-    logits: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
 
 
 def decode(
@@ -135,30 +86,11 @@ def decode(
     return found | ({"null_odds": tf.cast(odds, tf.float32)} if decoding.has_unanswerable else {})
 
 
-def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: Decoding) -> _Spans:
-    """Finds the valid spans in logits [N, S, 2]; of equal ones, those of an earlier window come first."""
-    # Of equal logits, the first comes first.
-    count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
-    values, positions = tf.math.top_k(tf.transpose(logits, [0, 2, 1]), count)  # [N, 2, n]
-    places = tf.cast(positions, tf.int64) - windows.offsets[:, tf.newaxis, tf.newaxis]
-    is_inside = (places >= 0) & (places < windows.tokens.row_lengths()[:, tf.newaxis, tf.newaxis])
-    places = tf.where(is_inside, places, 0) + windows.tokens.row_starts()[:, tf.newaxis, tf.newaxis]  # among all M
-    is_best = in_best_window(windows.tokens, tf.size(contexts.ids.values, tf.int64))
-    starts, ends = places[:, 0, :, tf.newaxis], places[:, 1, tf.newaxis, :]  # [N, n, 1] and [N, 1, n]
-    is_start = is_inside[:, 0, :, tf.newaxis] & tf.gather(is_best, starts)
-    lengths = ends - starts + 1  # [N, n, n]
-    fits = (lengths > 0) & (lengths <= decoding.max_answer_length)
-    window, first, last = tf.unstack(tf.where(is_start & is_inside[:, 1, tf.newaxis, :] & fits), axis=1)  # [K] each
-    side = tf.zeros_like(window)
-    start, end = tf.stack([window, side, first], 1), tf.stack([window, side + 1, last], 1)
-    scores = tf.stack([tf.gather_nd(values, start), tf.gather_nd(values, end)], 1)  # [K, 2]
-    tokens = [tf.gather(windows.tokens.values, tf.gather_nd(places, at)) for at in (start, end)]
-    questions, scores = tf.gather(windows.questions, window), tf.cast(scores, tf.float64)
-    # Both sorts are stable.
-    order = tf.argsort(tf.reduce_sum(scores, 1), direction="DESCENDING", stable=True)
-    order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
-    columns = questions, scores, tf.gather(contexts.starts, tokens[0]), tf.gather(contexts.ends, tokens[1])
-    return _Spans(*(tf.gather(column, order) for column in columns))
+def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: Decoding) -> Spans:
+    """Finds the valid spans in logits [N, S, 2]; starts and ends are characters of the context."""
+    found = best_spans(logits, windows, tf.size(contexts.ids.values, tf.int64), decoding)
+    first, last = (tf.gather(windows.tokens.values, at) for at in (found.starts, found.ends))
+    return found._replace(starts=tf.gather(contexts.starts, first), ends=tf.gather(contexts.ends, last))
 
 
 def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Tensor:
@@ -169,7 +101,7 @@ def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Ten
     return tf.where(counts > 0, lowest, NULL_WITHOUT_WINDOW)
 
 
-def _distinct(spans: _Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[_Spans, tf.Tensor]:
+def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[Spans, tf.Tensor]:
     """Keeps the best spans of each question whose texts differ, and returns their texts."""
     texts = characters.texts(spans.questions, spans.starts, spans.ends)
     number = tf.range(tf.size(texts))
@@ -180,7 +112,7 @@ def _distinct(spans: _Spans, characters: Characters, null: tf.Tensor, decoding: 
     if decoding.has_unanswerable:  # "no answer" is a candidate before those with a lower score
         before += tf.cast(tf.reduce_sum(spans.logits, 1) < tf.gather(null, spans.questions), tf.int32)
     kept = tf.where(is_first & (before < decoding.n_best_size))[:, 0]
-    return _Spans(*(tf.gather(column, kept) for column in spans)), tf.gather(texts, kept)
+    return Spans(*(tf.gather(column, kept) for column in spans)), tf.gather(texts, kept)
 
 
 def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tensor:

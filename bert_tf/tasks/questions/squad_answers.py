@@ -2,23 +2,31 @@
 
 Paper: sections 4.2 and 4.3; what the original's evaluation writes.
 
-Letters: W windows of a context, S sequence length.
+Letters: N rows, which are the windows of all contexts, W those of a context, S sequence length, D tokens of all
+contexts, M tokens of all windows, K spans of all windows, n starts and ends that are tried.
 """
 
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
+from bert_tf.finetuning.task import Columns
 from bert_tf.tasks.questions.squad_file import Question, words_of
-from bert_tf.tasks.questions.squad_windows import Window, in_best_window
+from bert_tf.tasks.questions.squad_windows import Tokens, Windows, in_best_window, windows_of
 from bert_tf.tokenization import BertTokenizer
 
 # The original's score of "no answer" before it has seen a window.
 NULL_WITHOUT_WINDOW = 1e6
 # What the original answers where no span is valid.
 _NO_SPAN = "empty"
+# The columns of a window's tokens, in the order of `Tokens`.
+_TOKENS = ("segment_b", "token_starts", "token_ends")
+# Questions that are decoded at once: the pairs of starts and ends of all their windows are in memory together.
+_AT_ONCE = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,30 +100,100 @@ class Answers:
         return [score / sum(scores) for score in scores]
 
 
-def decode(
-    question: Question, windows: Sequence[Window], logits: np.ndarray, tokenizer: BertTokenizer, decoding: Decoding
-) -> Answers:
-    """Finds the best answers to a question.
+class Spans(NamedTuple):
+    """Spans of windows that may be answers: by question, the best first; of equal ones, those of an earlier window.
+
+    Attributes:
+      questions: int64 [K], ascending.
+      logits: float64 [K, 2], of start and end; their sum is the score.
+      starts, ends: int64 [K], indices of their first and last token among all M.
+    """
+
+    questions: tf.Tensor
+    logits: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+
+def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decoding: Decoding) -> Spans:
+    """Finds the valid spans of the highest logits, in operations of a graph; the served model calls it too.
 
     Args:
-      question: the question and its context.
-      windows: of its context, W.
-      logits: float32 [W, S, 2], start and end.
-      tokenizer: that encoded the windows.
+      logits: float32 [N, S, 2], start and end; low where a row has no token.
+      windows: N.
+      num_tokens: int64 [], D.
       decoding: see `Decoding`.
     """
-    logits = logits.astype(np.float64)
-    nulls = logits[:, 0].sum(axis=1)  # [W]
-    window, start, end = _spans(windows, logits, decoding)
-    start_logits, end_logits = logits[window, start, 0], logits[window, end, 1]
+    # Of equal logits, the first comes first.
+    count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
+    values, positions = tf.math.top_k(tf.transpose(logits, [0, 2, 1]), count)  # [N, 2, n]
+    places = tf.cast(positions, tf.int64) - windows.offsets[:, tf.newaxis, tf.newaxis]
+    is_inside = (places >= 0) & (places < windows.tokens.row_lengths()[:, tf.newaxis, tf.newaxis])
+    places = tf.where(is_inside, places, 0) + windows.tokens.row_starts()[:, tf.newaxis, tf.newaxis]  # among all M
+    is_best = in_best_window(windows.tokens, num_tokens)
+    starts, ends = places[:, 0, :, tf.newaxis], places[:, 1, tf.newaxis, :]  # [N, n, 1] and [N, 1, n]
+    is_start = is_inside[:, 0, :, tf.newaxis] & tf.gather(is_best, starts)
+    lengths = ends - starts + 1  # [N, n, n]
+    fits = (lengths > 0) & (lengths <= decoding.max_answer_length)
+    window, first, last = tf.unstack(tf.where(is_start & is_inside[:, 1, tf.newaxis, :] & fits), axis=1)  # [K] each
+    side = tf.zeros_like(window)
+    start, end = tf.stack([window, side, first], 1), tf.stack([window, side + 1, last], 1)
+    scores = tf.cast(tf.stack([tf.gather_nd(values, start), tf.gather_nd(values, end)], 1), tf.float64)  # [K, 2]
+    questions = tf.gather(windows.questions, window)
+    # Both sorts are stable.
+    order = tf.argsort(tf.reduce_sum(scores, 1), direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
+    columns = questions, scores, tf.gather_nd(places, start), tf.gather_nd(places, end)
+    return Spans(*(tf.gather(column, order) for column in columns))
+
+
+def decode(
+    questions: Sequence[Question],
+    columns: Columns,
+    example_ids: np.ndarray,
+    logits: np.ndarray,
+    tokenizer: BertTokenizer,
+    decoding: Decoding,
+) -> list[Answers]:
+    """Finds the best answers to questions.
+
+    Args:
+      questions: with their contexts.
+      columns: of `encode_questions`, N rows.
+      example_ids: int64 [N], the question of each row, ascending.
+      logits: float32 [N, S, 2], start and end.
+      tokenizer: that encoded the rows.
+      decoding: see `Decoding`.
+    """
+    bounds = np.searchsorted(example_ids, np.arange(len(questions) + 1)).tolist()
+    answers = []
+    for begin in range(0, len(questions), _AT_ONCE):
+        end = min(begin + _AT_ONCE, len(questions))
+        rows = slice(bounds[begin], bounds[end])
+        part = {name: columns[name][rows] for name in (*_TOKENS, "segment_a", "window_starts")}
+        windows, num_tokens = windows_of(part, example_ids[rows] - begin)
+        spans = Spans(*(value.numpy() for value in best_spans(logits[rows], windows, num_tokens, decoding)))
+        tokens = Tokens(*(part[name].values.numpy() for name in _TOKENS))
+        ends = np.searchsorted(spans.questions, np.arange(end - begin + 1))
+        for number, question in enumerate(questions[begin:end]):
+            own = slice(ends[number], ends[number + 1])
+            columns_of_spans = spans.starts[own], spans.ends[own], *spans.logits[own].T
+            found = zip(*(column.tolist() for column in columns_of_spans), strict=True)
+            nulls = logits[bounds[begin + number] : bounds[begin + number + 1], 0].astype(np.float64)  # [W, 2]
+            answers.append(_answers(found, nulls, question, tokens, tokenizer, decoding))
+    return answers
+
+
+def _answers(
+    spans: Iterator[tuple], nulls: np.ndarray, question: Question, tokens: Tokens, tokenizer: BertTokenizer,
+    decoding: Decoding,
+) -> Answers:  # fmt: skip
+    """Returns the answers to a question from its best spans and from the logits of [CLS] in its windows, [W, 2]."""
     null = None
     if decoding.has_unanswerable:
-        lowest = int(np.argmin(nulls)) if len(nulls) else None
-        start_null, end_null = logits[lowest, 0].tolist() if lowest is not None else (NULL_WITHOUT_WINDOW, 0.0)
-        null = Candidate("", start_null, end_null)
-    order = np.argsort(-(start_logits + end_logits), kind="stable").tolist()
-    found = ((windows[window[i]], start[i], end[i], float(start_logits[i]), float(end_logits[i])) for i in order)
-    candidates = _best(_with_null(found, null), question, tokenizer, decoding)
+        lowest = nulls[np.argmin(nulls.sum(axis=1))].tolist() if len(nulls) else (NULL_WITHOUT_WINDOW, 0.0)
+        null = Candidate("", *lowest)
+    candidates = _best(_with_null(spans, null), question, tokens, tokenizer, decoding)
     if null is not None and all(candidate.text for candidate in candidates):
         candidates.append(null)
     if not candidates:
@@ -128,33 +206,10 @@ def decode(
     return Answers(tuple(candidates), odds)
 
 
-def _spans(
-    windows: Sequence[Window], logits: np.ndarray, decoding: Decoding
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns window, start and end position of each valid span, int [spans], in the original's order."""
-    best = in_best_window([w.start for w in windows], [len(w.tokens.ids) for w in windows])
-    found = [np.zeros((3, 0), np.int64)]
-    for number, (window, is_best) in enumerate(zip(windows, best, strict=True)):
-        first, count = window.offset, len(window.tokens.ids)
-        starts, ends = (_highest(logits[number, :, side], decoding.n_best_size) for side in (0, 1))
-        starts, ends = (at[(at >= first) & (at < first + count)] for at in (starts, ends))
-        starts = starts[is_best[starts - first]]
-        length = ends - starts[:, np.newaxis] + 1
-        pairs = np.nonzero((length > 0) & (length <= decoding.max_answer_length))
-        found.append(np.stack([np.full(len(pairs[0]), number), starts[pairs[0]], ends[pairs[1]]]))
-    window, start, end = np.concatenate(found, axis=1)
-    return window, start, end
-
-
-def _highest(logits: np.ndarray, count: int) -> np.ndarray:
-    """Returns the positions of the highest logits; of equal ones, the first comes first."""
-    return np.argsort(-logits, kind="stable")[:count]
-
-
 def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple | Candidate]:
     """Inserts "no answer" behind the spans whose score is not lower."""
     for span in spans:
-        if null is not None and null.score > span[3] + span[4]:
+        if null is not None and null.score > span[2] + span[3]:
             yield null
             null = None
         yield span
@@ -163,7 +218,11 @@ def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple
 
 
 def _best(
-    spans: Iterator[tuple | Candidate], question: Question, tokenizer: BertTokenizer, decoding: Decoding
+    spans: Iterator[tuple | Candidate],
+    question: Question,
+    tokens: Tokens,
+    tokenizer: BertTokenizer,
+    decoding: Decoding,
 ) -> list[Candidate]:
     """Returns the first candidates whose texts differ."""
     found: list[Candidate] = []
@@ -175,25 +234,24 @@ def _best(
             found.append(span)
             seen.add("")
             continue
-        window, start, end, start_logit, end_logit = span
-        part = slice(start - window.offset, end - window.offset + 1)
+        first, last, start_logit, end_logit = span
         if decoding.exact_offsets:
-            offsets = int(window.tokens.starts[part][0]), int(window.tokens.ends[part][-1])
+            offsets = int(tokens.starts[first]), int(tokens.ends[last])
             text = question.context[slice(*offsets)]
         else:
-            offsets, text = None, _aligned(question.context, window, part, tokenizer, decoding.verbose)
+            offsets, text = None, _aligned(question.context, tokens, first, last, tokenizer, decoding.verbose)
         if text not in seen:
             found.append(Candidate(text, start_logit, end_logit, offsets))
             seen.add(text)
     return found
 
 
-def _aligned(context: str, window: Window, part: slice, tokenizer: BertTokenizer, verbose: bool) -> str:
+def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
     """Returns the text of tokens as the original does: their words, less the characters that are not of the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
-    tokens = " ".join(tokenizer.to_tokens(window.tokens.ids[part]))
-    text = " ".join(tokens.replace(" ##", "").replace("##", "").split())
+    text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))
+    text = " ".join(text.replace(" ##", "").replace("##", "").split())
     words = words_of(context)
-    first, last = words.at(int(window.tokens.starts[part][0])), words.at(int(window.tokens.starts[part][-1]))
-    return get_final_text(text, " ".join(words.texts[first : last + 1]), tokenizer.do_lower_case, verbose=verbose)
+    begin, end = words.at(int(tokens.starts[first])), words.at(int(tokens.starts[last]))
+    return get_final_text(text, " ".join(words.texts[begin : end + 1]), tokenizer.do_lower_case, verbose=verbose)

@@ -26,7 +26,7 @@ from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_source import QuestionSource
-from bert_tf.tasks.questions.squad_windows import encode_questions, windows_of
+from bert_tf.tasks.questions.squad_windows import encode_questions
 from bert_tf.tasks.source_task import SourceTask
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
@@ -150,12 +150,9 @@ class SquadTask(SourceTask):
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Decodes the logits [N, S, 2] of all windows to `Answers`, one for each question."""
-        windows = list(windows_of(split.columns))
-        bounds = np.searchsorted(split.example_ids, np.arange(len(split.examples) + 1))
-        answers = np.empty(len(split.examples), object)
-        for index, question in enumerate(split.examples):
-            rows = slice(bounds[index], bounds[index + 1])
-            answers[index] = decode(question, windows[rows], predictions[rows], split.tokenizer, self.decoding)
+        found = decode(split.examples, split.columns, split.example_ids, predictions, split.tokenizer, self.decoding)
+        answers = np.empty(len(found), object)
+        answers[:] = found
         ids = np.arange(len(split.examples))
         return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
 

@@ -2,11 +2,12 @@
 
 Paper: section 4.2; the windows are those of the original.
 
-Letters: N rows, D tokens of a context, W windows of a context.
+Letters: N rows, which are the windows of all contexts, D tokens of a context or of all, M tokens of all windows.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,7 @@ from bert_tf.tokenization import BertTokenizer
 
 _TEXTS_PER_CALL = 1024
 # The share of a window's length in the score of its context, as in the original.
-LENGTH_FACTOR = 0.01
+_LENGTH_FACTOR = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,24 +37,18 @@ class Tokens:
     ends: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """The part of a context in one row.
+class Windows(NamedTuple):
+    """The windows of contexts, one row each.
 
     Attributes:
-      start: index of its first token in the context.
-      question_length: number of tokens of the question in the row.
-      tokens: those of the window.
+      questions: int64 [N], the question of each window, ascending.
+      tokens: RaggedTensor int64 [N, (tokens)], indices of the window's tokens among all D.
+      offsets: int64 [N], position in the row of the window's first token.
     """
 
-    start: int
-    question_length: int
-    tokens: Tokens
-
-    @property
-    def offset(self) -> int:
-        """Position of the first token in the row, behind [CLS], the question and [SEP]."""
-        return self.question_length + 2
+    questions: tf.Tensor
+    tokens: tf.RaggedTensor
+    offsets: tf.Tensor
 
 
 def window_starts(length: int, room: int, stride: int) -> list[int]:
@@ -70,26 +65,24 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
     return starts
 
 
-def in_best_window(starts: Sequence[int], lengths: Sequence[int]) -> list[np.ndarray]:
-    """Finds the window in which each token has the most context on its shorter side.
+def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
+    """Finds the window in which each token has the most context on its shorter side; of equal ones, the first.
 
     Args:
-      starts: first token of each of W windows of a context.
-      lengths: number of tokens of each.
+      tokens: int64 [N, (tokens)], see `Windows`.
+      num_tokens: int64 [], D.
 
     Returns:
-      For each window bool [its tokens]: whether it is the best one for the token; of equal ones, the first.
+      bool [M], whether a window is the best one for its token.
     """
-    total = max((start + length for start, length in zip(starts, lengths, strict=True)), default=0)
-    scores = np.full([len(starts), total], -np.inf)
-    for window, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        left = np.arange(length)
-        scores[window, start : start + length] = np.minimum(left, left[::-1]) + LENGTH_FACTOR * length
-    best = np.argmax(scores, axis=0) if total else np.zeros(0, int)
-    return [
-        best[start : start + length] == window
-        for window, (start, length) in enumerate(zip(starts, lengths, strict=True))
-    ]
+    windows, flat = tokens.value_rowids(), tokens.values
+    lengths = tf.gather(tokens.row_lengths(), windows)
+    left = tf.range(tf.size(flat, tf.int64)) - tf.gather(tokens.row_starts(), windows)
+    scores = tf.cast(tf.minimum(left, lengths - 1 - left), tf.float64)
+    scores += tf.constant(_LENGTH_FACTOR, tf.float64) * tf.cast(lengths, tf.float64)
+    is_best = scores == tf.gather(tf.math.unsorted_segment_max(scores, flat, num_tokens), flat)
+    candidates = tf.where(is_best, windows, windows.dtype.max)
+    return windows == tf.gather(tf.math.unsorted_segment_min(candidates, flat, num_tokens), flat)
 
 
 def encode_questions(
@@ -241,12 +234,17 @@ class _Rows:
         return {**ragged, **numbers, "example_ids": np.array(self.example_ids, np.int64)}
 
 
-def windows_of(columns: Columns) -> Iterator[Window]:
-    """Returns the windows of rows, from the columns of `encode_questions`."""
-    names = ("segment_b", "token_starts", "token_ends")
-    values = [columns[name].values.numpy() for name in names]
-    splits = columns["segment_b"].row_splits.numpy()
-    question_lengths = columns["segment_a"].row_lengths().numpy()
-    for row, start in enumerate(columns["window_starts"].numpy().tolist()):
-        own = [array[splits[row] : splits[row + 1]] for array in values]
-        yield Window(start, int(question_lengths[row]), Tokens(*own))
+def windows_of(columns: Columns, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
+    """Returns the windows of rows, from the columns of `encode_questions`, and the number of tokens of all contexts.
+
+    Args:
+      columns: N rows of each column.
+      example_ids: int64 [N], ascending.
+    """
+    starts, lengths = tf.cast(columns["window_starts"], tf.int64), columns["segment_b"].row_lengths()
+    # An unknown number of questions, of which some have no row.
+    sizes = tf.math.segment_max(starts + lengths, example_ids)
+    first = tf.gather(tf.cumsum(sizes, exclusive=True), example_ids) + starts
+    offsets = columns["segment_a"].row_lengths() + 2  # behind [CLS], the question and [SEP]
+    windows = Windows(tf.constant(example_ids), tf.ragged.range(first, first + lengths), offsets)
+    return windows, tf.reduce_sum(sizes)

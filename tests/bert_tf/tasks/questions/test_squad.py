@@ -406,11 +406,9 @@ def test_an_alignment_that_fails_is_logged_by_flag(tokenizers, caplog):
     question = Question("1", "who", "the café\u00b4s man", None)
     task = make_task("")
     split = encoded_split(task, [question], tokenizers[0], LENGTH)
-    from bert_tf.tasks.questions.squad_windows import windows_of
-
     logits = np.zeros([1, LENGTH, 2], np.float32)
     for verbose in (False, True):
-        decode(question, list(windows_of(split.columns)), logits, tokenizers[0], Decoding(verbose=verbose))
+        decode([question], split.columns, split.example_ids, logits, tokenizers[0], Decoding(verbose=verbose))
         assert ("Unable to find text" in caplog.text) == verbose
 
 
