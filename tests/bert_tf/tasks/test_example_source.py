@@ -1,0 +1,66 @@
+"""What reading a user's own data has in common for every kind of task."""
+
+import pytest
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks import example_checks
+from bert_tf.tasks.choice.choice_files import ChoiceSource
+from bert_tf.tasks.classification.table_source import TableSource
+from bert_tf.tasks.questions.squad_source import QuestionSource
+from bert_tf.tasks.tagging.conll_files import Layout
+from bert_tf.tasks.tagging.tagging_source import TaggingSource
+
+QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
+SQUAD = (
+    '{"data": [{"paragraphs": [{"context": "the man", "qas": [' + QUESTION % (1, "man", 4) + f", {QUESTION}]}}]}}]}}"
+)
+
+
+def table(data_dir, paths):
+    columns = {"text_a": "text", "text_b": "", "label": "label", "id": "id"}
+    return TableSource(data_dir, paths, "", **columns, has_header=True, quoted=None, separator=",",
+                       has_label_sets=False)  # fmt: skip
+
+
+# A kind's source, and the content of a file with an example that is there twice, with two right answers.
+KINDS = {
+    "classification": (table, ".csv", "id,text,label\n1,so,x\n%s,so,%s\n", ("y",)),
+    "choice": (ChoiceSource, ".csv", "id,context,choice0,choice1,label\n1,so,a,b,0\n%s,so,a,b,%s\n", ("1",)),
+    "tagging": (lambda *files: TaggingSource(*files, Layout()), ".txt", "so O\n\n%.0sso %s\n", ("B-X",)),
+    "questions": (QuestionSource, ".json", SQUAD, ("the", 0)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaks_and_contradictions_are_warned_of_for_every_kind(tmp_path, kind, caplog):
+    make, end, content, other = KINDS[kind]
+    path = tmp_path / f"a{end}"
+    path.write_text(content % (2, *other))
+    source = make("", {"train": (str(path),), "dev": (str(path),)})
+    assert source.read("train") is source.read("train") and len(source.read("train")) == 2
+    example_checks.warn_of_texts({split: source.examples(split) for split in ("train", "dev")})
+    assert "2 of 2 dev examples are in train too" in caplog.text
+    assert "train: 1 texts occur several times with different labels" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["classification", "choice", "questions"])
+def test_an_id_that_is_there_twice_is_refused_for_every_kind(tmp_path, kind):
+    make, end, content, other = KINDS[kind]
+    path = tmp_path / f"a{end}"
+    path.write_text(content % (1, *other))
+    with pytest.raises(InputError, match=r"the id '1' is that of .* too; give each example a unique id"):
+        make("", {"test": (str(path),)}).read("test")
+
+
+@pytest.mark.parametrize("kind", ["classification", "choice", "tagging"])
+def test_a_folder_has_one_file_for_a_split_unless_a_flag_names_it(tmp_path, kind):
+    make, _, content, other = KINDS[kind]
+    source, names = make(str(tmp_path), {}), {"tagging": ("valid.txt", "dev.txt")}.get(kind, ("dev.csv", "val.csv"))
+    with pytest.raises(InputError, match=r"has none of .*; check the folder, or give --eval_data_path, or --dev_share"):
+        source.files("dev")
+    assert not source.has_dev
+    for name in names:
+        (tmp_path / name).write_text(content % (2, *other))
+    with pytest.raises(InputError, match=f"has {names[0]} and {names[1]}; choose one with --eval_data_path"):
+        source.files("dev")
+    assert make(str(tmp_path), {"dev": ("b.csv",)}).files("dev") == ["b.csv"]
