@@ -54,7 +54,7 @@ def _numbers(served: ServedModel) -> tf.types.experimental.ConcreteFunction:
     """Returns the token signature without outputs of strings."""
 
     def answer(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {name: value for name, value in served.answer_tokens(**rows).items() if value.dtype != tf.string}
+        return {name: value for name, value in served.answer_tokens(rows).items() if value.dtype != tf.string}
 
     spec = served.token_spec()
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name in signatures.TOKEN_INPUTS}

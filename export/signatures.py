@@ -46,7 +46,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
         ]
         with tf.control_dependencies(fits):
             rows = {name: tf.identity(value) for name, value in _alike(rows, 3, "shape").items()}
-        return served.answer_tokens(**rows)
+        return served.answer_tokens(rows)
 
     def answer_examples(**serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = tf.io.parse_example(serialized[EXAMPLES_INPUT], _features(strings))

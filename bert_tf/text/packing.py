@@ -5,6 +5,8 @@ Paper: section 3 ("Input/Output Representations"), Figure 2.
 Letters: B batch, S sequence length.
 """
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 # Values of --long_text: what becomes of a text that is longer than a row.
@@ -125,3 +127,10 @@ def _first_and_last(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTens
     starts, ends = segments.row_starts(), segments.row_limits()
     indices = [tf.ragged.range(starts, starts + head), tf.ragged.range(ends - keep + head, ends)]
     return tf.gather(segments.values, tf.concat(indices, axis=1))
+
+
+def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
+    # An empty batch keeps one column.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
+    return {name: values[:, :longest] for name, values in inputs.items()}

@@ -16,6 +16,7 @@ from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks import evaluation_file
+from bert_tf.text.packing import pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 
@@ -69,12 +70,11 @@ class ServedModel(tf.Module, abc.ABC):
         """Answers a batch of raw strings, given by the names of `inputs`."""
 
     @abc.abstractmethod
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Answers rows of tokens, int32 of the shape of `token_spec`; S is dynamic.
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Answers rows; where an answer needs the text, the outputs are the scores of the tokens.
 
-        Where an answer needs the text, the outputs are the scores of the tokens.
+        Args:
+          inputs: `input_ids`, `input_mask` and `segment_ids`, int32 of the shape of `token_spec`; S is dynamic.
         """
 
     def more_signatures(self) -> MoreSignatures:
@@ -84,6 +84,16 @@ class ServedModel(tf.Module, abc.ABC):
     def token_spec(self) -> tf.TensorSpec:
         """Returns what each input of `answer_tokens` is; [B, S], unless a kind has [B, N, S]."""
         return tf.TensorSpec([None, None], tf.int32)
+
+    @property
+    def length(self) -> int:
+        """Length of a row, S."""
+        return self._description.max_seq_length
+
+    def rows(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None = None) -> dict[str, tf.Tensor]:
+        """Packs token ids, int32 [B, (tokens)], into rows; columns that are padding in every row are dropped."""
+        ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
+        return without_common_padding(pack(segment_a, segment_b, max_seq_length=self.length, **ids))
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the outputs of the signature `examples` for what `answer` returned.
@@ -146,6 +156,11 @@ class ServedTask(ServedModel):
 
 class ServedCheckpoint(ServedModel):
     """A kind that a checkpoint of any format has without fine-tuning; `--task_name` names it."""
+
+    @property
+    def length(self) -> int:
+        """See `ServedModel`."""
+        return self._description.parameters["max_seq_length"]
 
     @staticmethod
     @abc.abstractmethod

@@ -5,13 +5,12 @@ Paper: section 4.4.
 Letters: B batch, N choices, R rows, S sequence length.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.tasks.choice import choice_task
-from bert_tf.tasks.classification.reading import without_common_padding
-from bert_tf.text.packing import pack
 from export.kinds import base, row_groups
 from export.kinds.base import ServedTask
 
@@ -46,27 +45,19 @@ class ServedChoice(ServedTask):
         example = tf.where(is_there)[:, 0]  # [R]
         before = tf.gather(start, example)
         before = tf.where(tf.strings.length(before) > 0, tf.strings.join([before, " "]), "")
-        inputs = pack(
+        rows = self.rows(
             tf.gather(self.tokenizer.encode(context), example),
             self.tokenizer.encode(tf.strings.join([before, tf.boolean_mask(choices, is_there)])),
-            max_seq_length=self._description.max_seq_length,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
         )
-        scores = row_groups.compute(
-            lambda part: self._model(part)["logits"][:, 0], without_common_padding(inputs)
-        )  # [R]
+        scores = row_groups.compute(lambda part: self._model(part)["logits"][:, 0], rows)  # [R]
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Chooses among rows, int32 [B, N, S]; see `answer`. A row without tokens is padding."""
-        shape = tf.shape(input_ids)
-        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        shape = tf.shape(inputs["input_ids"])
         rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
         scores = tf.reshape(self._model(rows)["logits"], shape[:2])
-        return _chosen(scores, tf.reduce_any(input_mask > 0, -1))
+        return _chosen(scores, tf.reduce_any(inputs["input_mask"] > 0, -1))
 
     def token_spec(self) -> tf.TensorSpec:
         """See `ServedModel`."""

@@ -29,17 +29,12 @@ class _ServedClassification(ServedTask):
         """Answers texts; see `answers_of` for the outputs."""
         columns = {name.replace("text", "segment"): text for name, text in texts.items()}
         reading = Reading.of_parameters(self._description.parameters)
-        length = self._description.max_seq_length
         model = functools.partial(row_groups.compute, self._logits)
-        return self.answers_of(reading.logits(columns, self.tokenizer, length, model))
+        return self.answers_of(reading.logits(columns, self.tokenizer, self.length, model))
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Answers rows, int32 [B, S]; see `answers_of` for the outputs. A window of a long text is a row."""
-        return self.answers_of(
-            self._logits({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
-        )
+        return self.answers_of(self._logits(inputs))
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [B, C]."""

@@ -20,8 +20,6 @@ from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
-from bert_tf.tasks.classification.reading import without_common_padding
-from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
@@ -79,8 +77,7 @@ class ServedEmbeddings(ServedCheckpoint):
         Returns:
           `embedding`, float32 [B, H], of several layers [B, L, H].
         """
-        inputs = without_common_padding(self._rows(self.tokenizer.encode(text)))
-        return {"embedding": row_groups.compute(self._pooled, inputs)}
+        return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(text)))}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], [CLS] and [SEP] included.
@@ -92,7 +89,7 @@ class ServedEmbeddings(ServedCheckpoint):
         """
         ids, starts, ends = self.tokenizer.encode_with_offsets(text)
         characters, owners = Characters.of(text), ids.value_rowids()
-        inputs = without_common_padding(self._rows(ids))
+        inputs = self.rows(ids)
         is_token = inputs["input_mask"] > 0
         return {
             "embeddings": row_groups.compute(self._vectors, inputs),
@@ -102,29 +99,18 @@ class ServedEmbeddings(ServedCheckpoint):
             "num_tokens": tf.reduce_sum(inputs["input_mask"], 1),
         }
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the vectors of rows, int32 [B, S].
 
         Returns:
           `embedding`, see `answer`, and `token_embeddings`, float32 [B, S, H] or [B, S, L, H].
         """
-        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         vectors = self._vectors(inputs)
-        return {"embedding": self._pool(vectors, input_mask), "token_embeddings": vectors}
-
-    @property
-    def _length(self) -> int:
-        return self._description.parameters["max_seq_length"]
-
-    def _rows(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        special = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
-        return pack(ids, None, max_seq_length=self._length, **special)
+        return {"embedding": self._pool(vectors, inputs["input_mask"]), "token_embeddings": vectors}
 
     def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
         """Lays values of tokens, [B, (tokens)], behind [CLS]: int32 of the shape of a mask."""
-        values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self._length - 2])
+        values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self.length - 2])
         return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]
 
     def _vectors(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:

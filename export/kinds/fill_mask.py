@@ -15,8 +15,6 @@ from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import scoring
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.tasks.classification.reading import without_common_padding
-from bert_tf.text.packing import pack
 from bert_tf.tokenization import MASK
 from export.kinds import row_groups
 from export.kinds.base import ServedCheckpoint
@@ -73,12 +71,10 @@ class ServedFillMask(ServedCheckpoint):
         """
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
-        found = self.answer_tokens(**self._rows(between))
+        found = self.answer_tokens(self._rows_around(between))
         return found | {"filled": _filled(between, found["tokens"], found["num_masks"])}
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predicts the masked tokens of rows, int32 [B, S].
 
         Returns:
@@ -86,10 +82,10 @@ class ServedFillMask(ServedCheckpoint):
           probabilities, 0 on padding; `positions`, int32 [B, M], of the masks in the row, -1 on padding; `num_masks`,
           int32 [B].
         """
-        is_mask = (input_ids == self.tokenizer.mask_id) & (input_mask > 0)
+        input_ids = inputs["input_ids"]
+        is_mask = (input_ids == self.tokenizer.mask_id) & (inputs["input_mask"] > 0)
         columns = tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1])
         places = tf.ragged.boolean_mask(columns, is_mask)[:, :_MOST_MASKS]  # [B, (masks)]
-        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         found = row_groups.compute(self._likeliest, inputs | {"positions": places.to_tensor()}, _TOKENS_OF_A_PART)
         values, ids = found[:, 0], tf.bitcast(found[:, 1], tf.int32)  # [B, M, K]
         is_there = tf.sequence_mask(places.row_lengths(), tf.shape(ids)[1])[..., tf.newaxis]  # [B, M, 1]
@@ -108,16 +104,14 @@ class ServedFillMask(ServedCheckpoint):
         values, ids = tf.math.top_k(probabilities[..., :size], min(self._description.parameters["top_k"], size))
         return tf.stack([values, tf.bitcast(ids, tf.float32)], 1)
 
-    def _rows(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    def _rows_around(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Packs texts, [B, (masks + 1)] around their masks, into rows."""
         ids = self.tokenizer.encode(between.values)
         mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
         ids = tf.concat([ids, mask], 1)  # a mask behind each part
         splits = tf.gather(ids.row_splits, between.row_splits)
         ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)[:, :-1]
-        special = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
-        length = self._description.parameters["max_seq_length"]
-        return without_common_padding(pack(ids, None, max_seq_length=length, **special))
+        return self.rows(ids)
 
 
 class _MaskedLm(BertPretrainer):

@@ -6,16 +6,15 @@ Letters: B batch, S sequence length.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import run_record
-from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.tasks.questions import squad_results, squad_task
 from bert_tf.tasks.questions.squad_answers import Decoding
-from bert_tf.text.packing import pack
 from export.kinds import row_groups, spans
 from export.kinds.base import ServedTask
 from export.kinds.characters import Characters
@@ -65,36 +64,26 @@ class ServedQuestions(ServedTask):
           answer.
         """
         data, parameters = self._description.data, self._description.parameters
-        length = self._description.max_seq_length
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
         contexts = self._contexts(context)
-        windows = spans.cut(contexts.ids, questions.row_lengths(), length, data["doc_stride"])
-        inputs = pack(
-            tf.gather(questions, windows.questions),
-            tf.gather(contexts.ids.values, windows.tokens),
-            max_seq_length=length,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-        )
-        logits = row_groups.compute(self._logits, without_common_padding(inputs))
+        windows = spans.cut(contexts.ids, questions.row_lengths(), self.length, data["doc_stride"])
+        rows = self.rows(tf.gather(questions, windows.questions), tf.gather(contexts.ids.values, windows.tokens))
+        logits = row_groups.compute(self._logits, rows)
         decoding = Decoding(
             parameters["n_best_size"], parameters["max_answer_length"], parameters["version_2_with_negative"]
         )
         return spans.decode(logits, contexts, windows, decoding, parameters.get("null_threshold", 0.0))
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
           `start_logits` and `end_logits`, float32 [B, S], low on padding.
         """
-        logits = self._logits({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
-        start, end = tf.unstack(logits, axis=-1)
+        start, end = tf.unstack(self._logits(inputs), axis=-1)
         return {"start_logits": start, "end_logits": end}
 
-    def _logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [N, S, 2]; what is no token counts for nothing."""
         return squad_task.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
 

@@ -6,15 +6,14 @@ Letters: B batch, S sequence length, W words of the longest text, N rows, C labe
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.reading import without_common_padding
 from bert_tf.tasks.tagging import conll_files, tagging_task
 from bert_tf.tasks.tagging.conll_files import Layout
-from bert_tf.text.packing import pack
 from export.kinds import row_groups, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
@@ -69,9 +68,7 @@ class ServedTagging(ServedTask):
         """Tags words that are separated by white space, string [B]; see `answer`."""
         return self._answer(of_spaces(words))
 
-    def answer_tokens(
-        self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
@@ -79,12 +76,12 @@ class ServedTagging(ServedTask):
           is the word's. A model on activations of a frozen encoder reads only tokens that begin a word or a punctuation
           mark; the others have 0.
         """
-        inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
         begins = [not token.startswith("##") for token in self.tokenizer.vocabulary]
         begins[self.tokenizer.cls_id] = begins[self.tokenizer.sep_id] = False
-        is_read = (input_mask > 0) & tf.gather(begins, input_ids)
+        input_ids = inputs["input_ids"]
+        is_read = (inputs["input_mask"] > 0) & tf.gather(begins, input_ids)
         places = tf.ragged.boolean_mask(tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1]), is_read)
         logits = self._model(inputs | _read(places))["logits"]
         read = tf.nn.softmax(tf.gather_nd(logits, _indices(tf.ragged.range(places.row_lengths()))))
@@ -117,17 +114,13 @@ class ServedTagging(ServedTask):
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
         """Computes the logits of all words, float32 [words, C], of sentences [B, (words)]."""
-        length = self._description.max_seq_length
-        rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, length - _SPECIAL_TOKENS)
-        ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
-        inputs = pack(rows.tokens, None, max_seq_length=length, **ids)
+        rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, self.length - _SPECIAL_TOKENS)
+        inputs = self.rows(rows.tokens)
         places = rows.words
         if self._reads_words:
             inputs |= _read(places)
             places = tf.ragged.range(places.row_lengths())
-        logits = row_groups.compute(
-            lambda part: self._model(part)["logits"], without_common_padding(inputs)
-        )  # [N, S, C]
+        logits = row_groups.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
 
     def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
@@ -136,7 +129,7 @@ class ServedTagging(ServedTask):
         lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(lacks)], self.tokenizer.unk_id)
         ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
-        return ids[:, : self._description.max_seq_length - _SPECIAL_TOKENS]
+        return ids[:, : self.length - _SPECIAL_TOKENS]
 
 
 def _check_size(words: tf.RaggedTensor) -> None:

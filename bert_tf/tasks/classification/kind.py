@@ -2,7 +2,7 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,13 +73,9 @@ class Classes(TextKind):
 class Scores(TextKind):
     """One number of each text."""
 
-    name = REGRESSION
+    name, score_scale = REGRESSION, staticmethod(score_scale)
     report_entries = staticmethod(report.scores)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "regression"}
-
-    def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float]:
-        """See `Kind`."""
-        return score_scale(parameters)
 
     def answers(self, outputs: np.ndarray, model: Trained) -> np.ndarray:
         """See `TextKind`."""

@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Columns, Split
-from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack
+from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack, without_common_padding
 from bert_tf.text.windows import cut_windows
 from bert_tf.tokenization import BertTokenizer
 
@@ -147,13 +147,6 @@ class Reading:
         means = np.add.reduceat(predictions, first, axis=0) / counts[:, np.newaxis].astype(predictions.dtype)
         columns = {name: tf.gather(column, first) for name, column in split.columns.items()}
         return dataclasses.replace(split, columns=columns, example_ids=split.example_ids[first], lengths=None), means
-
-
-def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
-    # An empty batch keeps one column.
-    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
-    return {name: values[:, :longest] for name, values in inputs.items()}
 
 
 READ_AS_IN_THE_PAPER = Reading()
