@@ -1,16 +1,11 @@
 """Settings of the export script: every field is a flag."""
 
 import dataclasses
-import math
 
-from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.command_line import check_values, refuse_unread, require, require_folder, setting
 
-# Flags that only kinds without a task have.
-_FLAGS_OF_KINDS = (
-    ("pooling", "embeddings"),
-    ("normalize", "embeddings"),
-    ("max_seq_length", "embeddings", "fill_mask"),
-)
+# What only kinds without a task have.
+_EMBEDDINGS, _FILL_MASK = "--task_name=embeddings", "--task_name=fill_mask"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,17 +69,19 @@ class ExportSettings:
     pooling: str | None = setting(
         "--task_name=embeddings: pooled vector, that of [CLS], or mean or maximum of all tokens; default: what "
         "sentence-transformers' files beside the checkpoint say, or mean", None, choices=("cls", "mean", "max"),
-        group="Embeddings and masks", first=True,
+        group="Embeddings and masks", read_by=(_EMBEDDINGS,), first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
         "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false",
         None,
         group="Embeddings and masks",
+        read_by=(_EMBEDDINGS,),
     )
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
         "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
         "of their training", None, group="Embeddings and masks", first=True, above=0,
+        read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 
     def __post_init__(self):
@@ -93,11 +90,5 @@ class ExportSettings:
         require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
         require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
-        odds = self.null_score_diff_threshold
-        require(odds is None or math.isfinite(odds), f"--null_score_diff_threshold={odds}: must be finite")
-        for flag, *names in _FLAGS_OF_KINDS:
-            given = getattr(self, flag)
-            require(
-                given is None or self.task_name.lower() in names,
-                f"--{flag}={given}: is for --task_name={' or '.join(names)}; name the task, or drop the flag",
-            )
+        name = self.task_name.lower()
+        refuse_unread(self, [f"--task_name={name}" if name else "a run of fine-tuning"], ", or name the task")

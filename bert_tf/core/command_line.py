@@ -227,10 +227,11 @@ def check_values(settings) -> None:
             accepted, what = _NUMBERS[kind]
             right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
             require(right, f"--{field.name}={value!r}: must be {what}")
+            require(math.isfinite(value), f"--{field.name}={value}: must be finite")
         if bounds := field.metadata["bounds"]:
-            right = math.isfinite(value) and all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
+            right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             words = " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
-            require(right, f"--{field.name}={value}: must be {words}{' and finite' * math.isinf(value)}")
+            require(right, f"--{field.name}={value}: must be {words}")
 
 
 def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:

@@ -25,11 +25,12 @@ class LocalRunner:
       num_workers: number of processes; 1 runs all tasks in this process; None means one per core.
       preload: modules that the tasks use. They are imported before the workers are forked, which then share their
         memory.
+      own_devices: whether tasks that run in this process use the devices that it has chosen, instead of one core.
     """
 
-    def __init__(self, num_workers: int | None = None, preload: Sequence[str] = ()):
+    def __init__(self, num_workers: int | None = None, preload: Sequence[str] = (), own_devices: bool = False):
         self.num_workers = num_workers or len(os.sched_getaffinity(0))
-        self._preload = list(preload)
+        self._preload, self._own_devices = list(preload), own_devices
         self._context = None
         self._workers: list[_Worker] = []
 
@@ -60,7 +61,8 @@ class LocalRunner:
           Exception: an error that `function` raised.
         """
         if not self._workers:
-            use_one_core()
+            if not self._own_devices:
+                use_one_core()
             yield from map(function, tasks)
             return
         todo = iter(tasks)

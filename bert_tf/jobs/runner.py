@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from bert_tf.core.errors import InputError
+
 _Settings = TypeVar("_Settings")
 
 
@@ -42,12 +44,11 @@ def make_runner(
 
         return SparkRunner(spark_master, num_workers)
     if num_gpus:
-        from bert_tf.jobs.run_here import HereRunner
-
-        return HereRunner()
+        use_gpu()
+        num_workers = 1
     from bert_tf.jobs.run_local import LocalRunner
 
-    return LocalRunner(num_workers, preload=preload)
+    return LocalRunner(num_workers, preload=preload, own_devices=bool(num_gpus))
 
 
 @contextlib.contextmanager
@@ -76,3 +77,19 @@ def use_one_core() -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
     except RuntimeError:
         pass  # TensorFlow is already initialized, as in a process that also does other work.
+
+
+def use_gpu() -> None:
+    """Restricts TensorFlow in this process to the first GPU.
+
+    Raises:
+      InputError: there is no GPU.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise InputError("--num_gpus=1: TensorFlow finds no GPU; drop the flag to use the processor")
+    with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized, as in a process with other work
+        tf.config.set_visible_devices(gpus[:1], "GPU")
+        tf.config.experimental.set_memory_growth(gpus[0], True)

@@ -94,7 +94,10 @@ def test_bad_flags_are_refused(run, tmp_path):
         ({"layers": "-4"}, "the encoder has no layer -4"),
         ({"max_seq_length": 64}, "--max_seq_length=64 is beyond"),
         ({"max_seq_length": 2}, "must be at least 3"),
-        ({"task_name": "", "pooling": "mean"}, "--pooling=mean: is for --task_name=embeddings; name the task"),
+        (
+            {"task_name": "", "pooling": "mean"},
+            "is for --task_name=embeddings, not for a run",
+        ),
         ({"task_name": "fill_mask", "normalize": True}, "--normalize=True: is for --task_name=embeddings"),
     ):
         with pytest.raises(InputError, match=message):

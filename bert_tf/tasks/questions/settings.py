@@ -1,7 +1,6 @@
 """Settings of `run_squad`: every field is a flag."""
 
 import dataclasses
-import math
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
@@ -91,9 +90,6 @@ class SquadSettings(FineTuningSettings):
         has_files = not self.do_train or bool(self.data_paths["train"])
         require(has_files, f"--train_file={self.train_file}: names no file; give one")
         threshold = self.null_score_diff_threshold
-        require(
-            threshold is None or math.isfinite(threshold), f"--null_score_diff_threshold={threshold}: must be finite"
-        )
         require(
             threshold is None or not self.tune_null_threshold,
             f"--tune_null_threshold chooses the threshold; drop it, or --null_score_diff_threshold={threshold}",
