@@ -39,8 +39,9 @@ class ClassifierSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
     data_dir: str = setting(
-        "folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json", "", first=True
-    )
+        "folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json, and dev also named val or "
+        "validation", "", first=True,
+    )  # fmt: skip
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
         "own for your own data; default: the task of the run in --output_dir",
