@@ -244,7 +244,8 @@ import sys
 from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.pretraining.engine import run_pretraining
-from bert_tf.settings import ClassifierSettings, PretrainingSettings
+from bert_tf.settings import PretrainingSettings
+from bert_tf.tasks.classification.settings import ClassifierSettings
 then = sys.argv.index("then")
 workers = sys.argv[-3:]
 run_pretraining(parse(PretrainingSettings, sys.argv[1:then] + workers))
