@@ -16,7 +16,6 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
-FORMATS = tuple(EXTENSIONS)
 # Names of a split's file in a folder, without the extension.
 _SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
 # Longer cells than the csv module accepts by default are ordinary documents.
@@ -43,7 +42,7 @@ class Layout:
     """How a file is read.
 
     Attributes:
-      format: of `FORMATS`.
+      format: of `EXTENSIONS`.
       has_header: whether the first line names the columns; JSON names them in each line.
       quoted: tsv only: whether cells may stand in double quotes, as spreadsheets write them. False keeps quotes as
         text. None also does, but refuses a file whose texts all stand in quotes.
@@ -66,7 +65,7 @@ class Layout:
 
 def file_names(split: str, format: str = "") -> list[str]:
     """Returns the names that a split's file may have, with the extensions of a format or of any."""
-    ends = [end for name in FORMATS if format in ("", name) for end in EXTENSIONS[name]]
+    ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
@@ -232,10 +231,10 @@ def _is_quoted(cell: str) -> bool:
     return len(cell) > 1 and cell.startswith(_QUOTE) and cell.endswith(_QUOTE)
 
 
-def plain_rows(lines: Iterable[str], delimiter: str = "\t") -> Iterator[tuple[int, list[str]]]:
+def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of each line, from 1, and its cells; quotes are text."""
     for number, line in enumerate(lines, 1):
-        yield number, line.rstrip("\r").split(delimiter)
+        yield number, line.rstrip("\r").split("\t")
 
 
 def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
