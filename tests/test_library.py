@@ -11,8 +11,8 @@ import textwrap
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
+from tests.small_configs import small_config
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/library.md"
 # Added to the page's program.
@@ -51,7 +51,7 @@ def printed(folder: pathlib.Path) -> list[str]:
 @pytest.mark.slow
 def test_the_pages_program_runs(vocab_file, tmp_path):
     (tmp_path / "pretrained").mkdir()
-    config = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.1)
+    config = small_config(initializer_range=0.1)
     (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
     (tmp_path / "pretrained/vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")

@@ -13,7 +13,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf import extract_features, glue_submission, run_classifier, run_ner, run_squad, run_swag, score_text
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
@@ -27,6 +26,7 @@ from export.settings import ExportSettings
 from tests.bert_tf.tasks.classification import test_records_task
 from tests.bert_tf.tasks.classification.test_glue_layouts import MNLI, MNLI_DEV, NLI, mnli, write_files
 from tests.bert_tf.tasks.classification.test_glue_results import make_run
+from tests.small_configs import small_config
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
 SCRIPTS = {
@@ -82,7 +82,7 @@ def write(path: str, content: str) -> None:
 
 def write_checkpoint(vocab_file: str) -> None:
     for name in ("uncased", "cased"):
-        config = BertConfig(300, 16, 4, 2, 32, max_position_embeddings=128, initializer_range=0.1)
+        config = small_config(300, 16, 4, max_position_embeddings=128, initializer_range=0.1)
         write(f"{name}/bert_config.json", config.to_json_string())
         write(f"{name}/vocab.txt", pathlib.Path(vocab_file).read_text())
         tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{name}/ckpt")

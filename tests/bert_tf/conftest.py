@@ -2,10 +2,10 @@
 
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
+from tests.small_configs import small_config
 
 
 @pytest.fixture(scope="session")
@@ -20,9 +20,6 @@ def runs(tmp_path_factory, corpus_file, vocab_file):
         with LocalRunner(1) as runner:
             create_pretraining_data(generator, runner)
     for name, rate in (("config", 0.0), ("dropout", 0.1)):
-        config = BertConfig(
-            vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-            max_position_embeddings=64, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate,
-        )  # fmt: skip
+        config = small_config(dropout=rate, max_position_embeddings=64)
         (folder / f"{name}.json").write_text(config.to_json_string())
     return folder

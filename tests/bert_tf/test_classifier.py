@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf import classifier
 from bert_tf.classifier import TextClassifier
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import latest
@@ -18,6 +17,7 @@ from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
+from tests.small_configs import small_config
 
 PAIRS = [
     pair
@@ -30,7 +30,7 @@ LABELS = [7, 10] * 10
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, vocab_file):
     folder = tmp_path_factory.mktemp("pretrained")
-    config = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.2)
+    config = small_config(initializer_range=0.2)
     (folder / "bert_config.json").write_text(config.to_json_string())
     (folder / "vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{folder}/ckpt")

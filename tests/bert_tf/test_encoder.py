@@ -10,6 +10,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.dropout import dropout
 from bert_tf.modeling.layers import LayerNorm
 from tests.bert_tf.reference import CONFIG, random_batch, random_pretrainer, relative_error
+from tests.small_configs import small_config
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +207,7 @@ def test_the_pooler_reads_the_position_that_has_seen_the_whole_row(direction, pl
     ],
 )
 def test_inputs_that_would_be_ignored_or_misread_are_refused(inputs, message):
-    encoder = BertEncoder(BertConfig(10, 8, 1, 1, 8, max_position_embeddings=4))
+    encoder = BertEncoder(small_config(10, 8, 1, 1, max_position_embeddings=4, intermediate_size=8))
     with pytest.raises(ValueError, match=message):
         encoder.call({name: tf.constant(rows) for name, rows in inputs.items()})
     with pytest.raises(ValueError, match=r"input_ids is ragged; pad it with .to_tensor\(\)"):

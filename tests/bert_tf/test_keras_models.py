@@ -5,13 +5,10 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=16, initializer_range=0.2,
-)  # fmt: skip
+CONFIG = small_config(50, max_position_embeddings=16, initializer_range=0.2)
 IDS = np.random.default_rng(0).integers(5, 50, (64, 12)).astype(np.int32)
 DATA = {"input_ids": IDS, "input_mask": np.ones_like(IDS), "segment_ids": np.zeros_like(IDS)}
 LABELS = (IDS[:, 1] > 27).astype(np.int32)

@@ -5,22 +5,19 @@ import shutil
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.runs import run_checkpoints
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.small_configs import small_config
 
 PAIRS = [
     ("the man said", "he was there"), ("all of you", "they had"), ("", "word"), ("word", ""), ("", ""),
     ("Ünïcödé ΑΣ \u200b x", "中文 (test)"), ("very " * 40, "long " * 40), ("a", "b c d"),
 ]  # fmt: skip
 
-CONFIG = BertConfig(
-    vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=32, type_vocab_size=2, initializer_range=0.2,
-)  # fmt: skip
+CONFIG = small_config(initializer_range=0.2)
 
 
 def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0, config=CONFIG):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
@@ -21,6 +20,7 @@ from export.kinds import words
 from export.kinds.questions import ServedQuestions
 from export.kinds.tagging import ServedTagging
 from tests.bert_tf.tagging import make_task
+from tests.small_configs import small_config
 
 pytestmark = pytest.mark.real
 _ROWS = 32
@@ -33,7 +33,7 @@ def tokenizer(data_dir):
 
 def predicted(task, examples, tokenizer, length):
     """A model, and what the trainer makes of examples: the split and its predictions."""
-    config = BertConfig(len(tokenizer.vocabulary), 64, 2, 2, 128, max_position_embeddings=384, initializer_range=0.3)
+    config = small_config(len(tokenizer.vocabulary), 64, 2, max_position_embeddings=384, initializer_range=0.3)
     model, split = FineTunedBert(config, task.head), encoded_split(task, examples, tokenizer, length)
     inputs, found = task.model_inputs(split.columns, tokenizer, length), []
     for start in range(0, len(split), _ROWS):

@@ -6,11 +6,9 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from tests.bert_tf.reference import random_pretrainer
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=12, type_vocab_size=2,
-)  # fmt: skip
+CONFIG = small_config(40, 16, 2, max_position_embeddings=12)
 PARTS = {
     "attention/query": "attention/self/query",
     "attention/key": "attention/self/key",

@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
 from bert_tf.core.errors import InputError
+from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, theirs
 from tests.bert_tf.checkpoint_formats.models import random_values
-from tests.bert_tf.checkpoint_formats.test_hugging_face import ENTRIES, theirs
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # answers each line of names with as many lines

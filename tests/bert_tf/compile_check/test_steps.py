@@ -6,14 +6,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.compile_check import programs, steps
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=24, type_vocab_size=2,
-)  # fmt: skip
+CONFIG = small_config(50, max_position_embeddings=24)
 SHAPE = steps.Shape(batch_size=3, length=12, predictions=2)
 SETTINGS = DeviceSettings(dtype="bfloat16")
 

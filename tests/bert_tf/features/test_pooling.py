@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
@@ -14,11 +13,9 @@ from bert_tf.runs import run_checkpoints
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.reading import Reading
 from tests.bert_tf.classification import make_task
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=16, initializer_range=0.2,
-)  # fmt: skip
+CONFIG = small_config(50, max_position_embeddings=16, initializer_range=0.2)
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
 
 

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning import activations
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.tagging import make_task, sentences
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    300, 16, 4, 2, 32, max_position_embeddings=24, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
-    initializer_range=0.3,
-)  # fmt: skip
+CONFIG = small_config(300, 16, 4, max_position_embeddings=24, initializer_range=0.3)
 
 
 @pytest.mark.parametrize("features", ["embeddings", pytest.param("weighted_sum_last_four", marks=pytest.mark.slow)])

@@ -6,7 +6,6 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
@@ -20,6 +19,7 @@ from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_task
+from tests.small_configs import small_config
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def said(caplog, task, tokenizer, length=16, do_train=True, **splits):
         max_seq_length=length, do_train=do_train, sweep=False, train_batch_size=4, num_train_epochs=2.0
     )
     encoded = {name: encoded_split(task, examples, tokenizer, length) for name, examples in splits.items()}
-    config = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=64)
+    config = small_config(300, 8, max_position_embeddings=64)
     caplog.clear()
     data_summary.log(types.SimpleNamespace(settings=settings, task=task, splits=encoded, config=config))
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]

@@ -11,7 +11,7 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
-from tests.bert_tf.finetuning.test_engine import FindTheWord
+from tests.bert_tf.finetuning.word_task import FindTheWord
 
 EXAMPLES = [Example("the man", "", "0"), Example("", "a \u00e9 \n thing", "1"), Example("the the", "man", "1")]
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import evaluated_data
@@ -33,6 +32,7 @@ from export import sources
 from export.model_card import text as model_card
 from export.settings import ExportSettings
 from tests.bert_tf.tagging import make_task as tagging_task
+from tests.small_configs import small_config
 
 WORDS = {"good": "the man was well", "bad": "all of you"}
 
@@ -48,7 +48,7 @@ def inputs(tmp_path_factory):
     (folder / "train.csv").write_text(table(24))
     (folder / "dev.csv").write_text(table(9, 100))
     (folder / "test.csv").write_text(table(12, 200, ("bad", "bad", "good")))
-    config = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=32, initializer_range=0.1)
+    config = small_config(300, 8, initializer_range=0.1)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -16,12 +15,9 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
 from tests.bert_tf.classification import make_objective, make_task
 from tests.bert_tf.reference import loss_of, means_of
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-    max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    initializer_range=0.05,
-)  # fmt: skip
+CONFIG = small_config(400, 32, 2, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
 
 
 @pytest.fixture(scope="module")

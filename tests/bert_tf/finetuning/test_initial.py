@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -25,8 +24,9 @@ from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.export.exports import put_together
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(300, 16, 1, 2, 32, max_position_embeddings=16)
+CONFIG = small_config(max_position_embeddings=16)
 REFUSED = r"has shape \[.*3\], the model needs \[.*2\]; give the task that .*, or --reinitialize_head, which keeps the"
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import lower_layers
@@ -14,12 +13,9 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops, gradients
 from bert_tf.training.optimization import CLIP_NORM, AdamWeightDecay, clipped_update, decays
 from tests.bert_tf.classification import make_objective
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=60, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16,
-    max_position_embeddings=8, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    initializer_range=0.05,
-)  # fmt: skip
+CONFIG = small_config(60, 8, 3, dropout=0.0, max_position_embeddings=8, initializer_range=0.05)
 BATCH = {
     "input_ids": tf.constant([[2, 7, 9, 3], [2, 8, 3, 0]]),
     "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
@@ -22,12 +21,12 @@ from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
 from tests.bert_tf.classification import make_task
-from tests.bert_tf.finetuning.test_engine import FindTheWord
+from tests.bert_tf.finetuning.word_task import FindTheWord
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    400, 32, 2, 4, 48, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    initializer_range=0.3,
-)  # fmt: skip
+CONFIG = small_config(
+    400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, intermediate_size=48, initializer_range=0.3
+)
 
 
 TASKS = {

@@ -21,10 +21,8 @@ from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.latest import ResumePoint
 from bert_tf.runs.location import locate
 from bert_tf.settings import FineTuningSettings
-from tests.bert_tf.finetuning import test_engine
-from tests.bert_tf.finetuning.test_engine import FindTheWord, settings
+from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
-folder = test_engine.folder  # the fixture of its toy task
 SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.5, 12: 0.9}
 EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
 

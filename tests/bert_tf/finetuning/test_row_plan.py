@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.row_order import training_order
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(400, 32, 2, 2, 64, max_position_embeddings=128)
+CONFIG = small_config(400, 32, 2, max_position_embeddings=128)
 
 
 def random_lengths(count, seed=0, longest=100):

@@ -26,11 +26,9 @@ from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
-from tests.bert_tf.finetuning import test_engine
-from tests.bert_tf.finetuning.test_engine import FindTheWord, settings
 from tests.bert_tf.finetuning.test_protocol import Killed, weights
+from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
-folder = test_engine.folder  # the fixture of its toy task
 FACTS = {"model": "toy", "dev": ["dev.txt"]}
 RATES = [1e-3, 2e-3, 3e-3]
 

@@ -7,17 +7,14 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.config import BertConfig
 from bert_tf.input.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
 from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.pretraining.objective import PretrainingObjective
 from tests.bert_tf.reference import means_of, random_pretrainer
+from tests.small_configs import small_config
 
 CLS, SEP = 1, 2
-CONFIG = BertConfig(
-    vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-    max_position_embeddings=24, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-)  # fmt: skip
+CONFIG = small_config(50, 32, 2, 4, dropout=0.0, max_position_embeddings=24, intermediate_size=48)
 
 
 def random_examples(rng, count, length=24, most=4, pairs=True, masked=True) -> dict[str, np.ndarray]:

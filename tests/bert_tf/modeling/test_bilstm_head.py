@@ -30,10 +30,11 @@ from export.settings import ExportSettings
 from tests.bert_tf.finetuning import test_engine
 from tests.bert_tf.finetuning.test_engine import FindTheWord, TokenHead
 from tests.bert_tf.tasks.classification import test_classifier_run
+from tests.small_configs import small_config
 
 inputs = test_classifier_run.inputs  # the fixture of its files
 folder = test_engine.folder
-CONFIG = BertConfig(50, 12, 1, 2, 16, max_position_embeddings=16, hidden_dropout_prob=0.0)
+CONFIG = small_config(50, 12, hidden_dropout_prob=0.0, max_position_embeddings=16, intermediate_size=16)
 LENGTHS = [7, 3, 1, 5]
 
 

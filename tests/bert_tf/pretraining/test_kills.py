@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.runs import best, evaluations, latest, run_checkpoints
 from bert_tf.training import metrics_file
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
 from tests.bert_tf.killable import Server
+from tests.small_configs import small_config
 
 pytestmark = pytest.mark.slow
 STEPS, EVERY = 60, 10
@@ -35,10 +35,7 @@ def data(tmp_path_factory, corpus_file, vocab_file):
         )  # fmt: skip
         with LocalRunner(1) as runner:
             create_pretraining_data(generator, runner)
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=16, type_vocab_size=2,
-    )  # fmt: skip
+    config = small_config(max_position_embeddings=16)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

@@ -4,15 +4,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.training import optimization
 from tests.bert_tf.reference import loss_of, means_of, random_batch, random_pretrainer
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-    max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-)  # fmt: skip
+CONFIG = small_config(60, 32, 2, dropout=0.0, max_position_embeddings=16)
 
 
 def test_losses_and_accuracies_follow_their_definition():

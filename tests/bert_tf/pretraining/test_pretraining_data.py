@@ -20,6 +20,7 @@ from bert_tf.runs import latest
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
+from tests.small_configs import small_config
 from tfrecords import reader
 
 KINDS = {
@@ -45,10 +46,7 @@ def data(tmp_path_factory, corpus_file, vocab_file):
                 GeneratorSettings(input_file=corpus_file, output_file=output, vocab_file=vocab_file, **options), runner
             )
     shutil.copy(vocab_file, folder / "vocab.txt")
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, type_vocab_size=2,
-    )  # fmt: skip
+    config = small_config(max_position_embeddings=64)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

@@ -12,7 +12,6 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
@@ -24,12 +23,10 @@ from bert_tf.settings import PretrainingSettings
 from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
+from tests.small_configs import small_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-CONFIG = BertConfig(
-    vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    max_position_embeddings=32, type_vocab_size=2,
-)  # fmt: skip
+CONFIG = small_config()
 EVALUATED = {
     "loss", "masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_loss",
     "next_sentence_accuracy", "next_sentence_random_share",

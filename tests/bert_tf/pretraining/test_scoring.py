@@ -16,7 +16,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import load_encoder
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
@@ -25,9 +24,10 @@ from bert_tf.settings import ScoringSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.killable import KILLED_JOB
 from tests.bert_tf.reference import random_pretrainer
+from tests.small_configs import small_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-CONFIG = BertConfig(300, 16, 2, 2, 32, max_position_embeddings=24, initializer_range=0.3)
+CONFIG = small_config(300, 16, 2, max_position_embeddings=24, initializer_range=0.3)
 TEXTS = ["The man said so.", "walked", "", "One of the men was there and they walked back to it, all of them"]
 
 

@@ -21,7 +21,7 @@ from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.tagging import tagging_task
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
-from tests.bert_tf.report.test_report import check_stands_alone
+from tests.bert_tf.report.pages import check_stands_alone
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,4 @@
 import dataclasses
-import html.parser
 import json
 import logging
 import os
@@ -14,6 +13,7 @@ from bert_tf.report import charts, run_report
 from bert_tf.report.page import elements
 from bert_tf.runs import run_record
 from bert_tf.training import metrics_file
+from tests.bert_tf.report.pages import check_stands_alone
 
 pytestmark = pytest.mark.usefixtures("curves")
 PHASE = run_record.Phase(
@@ -33,34 +33,6 @@ def entries(split, steps, names, value=0.5):
 def look(step, sure):
     blank = {"at": 1, "right": "man", "guesses": [["man", sure], ["<b>", 0.05]]}
     return {"step": step, "samples": [{"tokens": ["the", "[MASK]", "&", "all"], "blanks": [blank]}]}
-
-
-class Tags(html.parser.HTMLParser):
-    """Whether every element is closed in its order, and what a page refers to."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.references = [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in ("meta", "!doctype"):
-            self.open.append(tag)
-        self.references += [value for name, value in attributes if name.split(":")[-1] in ("href", "src")]
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def check_stands_alone(page):
-    tags = Tags(page)
-    assert tags.open == []
-    assert all(reference.startswith("#") for reference in tags.references)
-    assert not re.findall(r"@import|url\((?!#)", page)
 
 
 def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
@@ -19,6 +18,7 @@ from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from tests.bert_tf.tasks_of_flags import choice_task, find_task, squad_task, tagging_task
+from tests.small_configs import small_config
 
 WORDS = ("man", "woman", "time", "years", "people", "said")
 LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3]) for i in range(60)]
@@ -27,7 +27,7 @@ LABELED = [(f"the {WORDS[i % 6]} number {i // 2}", ("bad", "good", "good")[i % 3
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "config.json"
-    shape = BertConfig(300, 8, 1, 2, 16, max_position_embeddings=32, hidden_dropout_prob=0.0)
+    shape = small_config(300, 8, hidden_dropout_prob=0.0)
     path.write_text(shape.to_json_string())
     return path
 

@@ -8,11 +8,9 @@ from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.training import flops
 from tests.bert_tf.classification import make_classifier, make_task
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    vocab_size=90, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-    max_position_embeddings=24, type_vocab_size=2,
-)  # fmt: skip
+CONFIG = small_config(90, 32, 2, 4, max_position_embeddings=24, intermediate_size=48)
 BATCH, LENGTH, PREDICTIONS = 3, 20, 5
 # as the library has them; while tests run, `conftest.py` replaces them
 MEASURE = {name: getattr(flops, name) for name in ("_measured_on_cpu", "_measure_on_cpu")}

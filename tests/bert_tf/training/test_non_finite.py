@@ -14,8 +14,8 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.runs import latest
 from bert_tf.training import loop, metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
-from tests.bert_tf.training.test_trainer import ROWS, batch, make_trainer
-from tests.bert_tf.training.test_training import data, settings  # noqa: F401  a fixture
+from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer
+from tests.bert_tf.training.run import settings
 
 
 class InfiniteForPiece39(PretrainingObjective):
@@ -120,7 +120,7 @@ def test_weights_that_are_not_finite_are_found_by_name():
 
 
 @pytest.fixture
-def bad_record(data, monkeypatch):  # noqa: F811
+def bad_record(data, monkeypatch):
     """Makes the loss of one record no number, and gives its number in its file."""
     number, records = 20, tf.data.TFRecordDataset(f"{data}/data.tfrecord").as_numpy_iterator()
     record = next(itertools.islice(records, number, None))
@@ -141,7 +141,7 @@ LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_
 
 
 @pytest.mark.slow
-def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_may_skip(data, bad_record, tmp_path):  # noqa: F811
+def test_a_run_stops_and_names_step_records_and_checkpoint_and_goes_on_where_it_may_skip(data, bad_record, tmp_path):
     with pytest.raises(InputError) as stopped:
         run_pretraining(settings(data, tmp_path, *LONG))
     failed = json.loads((tmp_path / "failed_step.json").read_text())
@@ -182,7 +182,7 @@ def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monke
     assert run._described_records(3) == " (its records could not be read: f: corrupted record)"
 
 
-def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):  # noqa: F811
+def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):
     with pytest.raises(
         InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
     ):

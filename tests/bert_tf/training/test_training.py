@@ -14,48 +14,15 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import Terminated, parse
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import latest, run_folder
-from bert_tf.settings import ConversionSettings, DeviceSettings, PretrainingSettings
+from bert_tf.settings import ConversionSettings, DeviceSettings
 from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.optimization import AdamWeightDecay, Lamb
 from bert_tf.training.trainer import make_optimizer
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `data.tfrecord` (32 tokens a row) and `longer.tfrecord` (48), and a configuration."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, length in (("data", 32), ("longer", 48)):
-        generator = GeneratorSettings(
-            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=vocab_file,
-            max_seq_length=length, max_predictions_per_seq=5, dupe_factor=2,
-        )  # fmt: skip
-        with LocalRunner(1) as runner:
-            create_pretraining_data(generator, runner)
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, type_vocab_size=2,
-    )  # fmt: skip
-    (folder / "config.json").write_text(config.to_json_string())
-    return folder
-
-
-def settings(data, output_dir, *more: str) -> PretrainingSettings:
-    return parse(
-        PretrainingSettings,
-        [
-            f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord",
-            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
-            "--train_batch_size=8", "--num_train_steps=6", "--num_warmup_steps=2", "--learning_rate=1e-3",
-            "--save_checkpoints_steps=3", *more,
-        ],
-    )  # fmt: skip
+from tests.bert_tf.training.run import settings
 
 
 def weights(output_dir, step: int) -> dict[str, np.ndarray]:

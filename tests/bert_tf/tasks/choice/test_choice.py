@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -22,6 +21,7 @@ from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.export.exports import ask, padded
+from tests.small_configs import small_config
 
 SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
 ROW = '7,v,3416,The man said. He,The man said.,He,gen,"was, so",is,will,had'
@@ -146,10 +146,7 @@ def folder(tmp_path_factory):
         lines.append(json.dumps(entry | {"label": choices.index(right), "id": f"n{number}"}))
     for split in ("train", "dev", "test"):
         write(folder / f"{split}.jsonl", *lines)
-    config = BertConfig(
-        300, 16, 1, 2, 32, max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        initializer_range=0.1,
-    )  # fmt: skip
+    config = small_config(dropout=0.0, initializer_range=0.1)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

@@ -20,6 +20,7 @@ from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification import find
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
+from tests.small_configs import small_config
 
 ROWS = [("the man said " + "well " * (i % 3), "he was there" if i % 2 else "all of you", str(i % 2)) for i in range(24)]
 
@@ -34,11 +35,7 @@ def inputs(tmp_path_factory):
     (folder / "dev.tsv").write_text(head + body, encoding="utf-8")
     test = "".join(f"{i}\t1\t2\t{a}\t{b}\n" for i, (a, b, _) in enumerate(ROWS[:5]))
     (folder / "test.tsv").write_text("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + test, encoding="utf-8")
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        initializer_range=0.1,
-    )  # fmt: skip
+    config = small_config(dropout=0.0, initializer_range=0.1)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

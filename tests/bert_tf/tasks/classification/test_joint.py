@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -17,11 +16,9 @@ from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import means_of
 from tests.bert_tf.tasks_of_flags import find_task
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    300, 16, 1, 2, 32, max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    initializer_range=0.1,
-)  # fmt: skip
+CONFIG = small_config(dropout=0.0, max_position_embeddings=16, initializer_range=0.1)
 
 
 @pytest.fixture(scope="module")

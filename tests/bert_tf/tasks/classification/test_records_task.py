@@ -8,7 +8,6 @@ import tensorflow as tf
 from official.nlp.data import classifier_data_lib
 from official.nlp.tools import tokenization
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
@@ -18,6 +17,7 @@ from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.tasks_of_flags import find_task
+from tests.small_configs import small_config
 
 TEXTS = [(f"The man said {'well ' * (i % 9)}", "he was there" if i % 2 else "all of you", i % 2) for i in range(12)]
 
@@ -154,10 +154,7 @@ def test_another_vocabulary_and_labels_out_of_range_are_refused(records, tmp_pat
 
 @pytest.mark.slow
 def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file, tmp_path, caplog):
-    config = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1,
-    )  # fmt: skip
+    config = small_config(dropout=0.0, initializer_range=0.1)
     (tmp_path / "config.json").write_text(config.to_json_string())
     common = [f"--bert_config_file={tmp_path}/config.json", f"--vocab_file={vocab_file}", f"--model_dir={tmp_path}/run"]
     training = ["--train_batch_size=4", "--num_train_epochs=20", "--learning_rate=3e-3", "--steps_per_loop=10"]

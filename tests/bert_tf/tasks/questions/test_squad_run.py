@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import open_checkpoint
-from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -23,6 +22,7 @@ from bert_tf.tasks.questions.settings import SquadSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.killable import Server
+from tests.small_configs import small_config
 
 FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
@@ -55,10 +55,7 @@ def inputs(tmp_path_factory):
     for entry in bare:
         del entry["qas"][0]["answers"]
     write(folder / "test.json", *bare)
-    config = BertConfig(
-        300, 16, 1, 2, 32, max_position_embeddings=48, initializer_range=0.1, hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+    config = small_config(dropout=0.0, max_position_embeddings=48, initializer_range=0.1)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
 

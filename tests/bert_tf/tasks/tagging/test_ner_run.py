@@ -29,6 +29,7 @@ from export.settings import ExportSettings
 from tests.bert_tf.tagging import write
 from tests.bert_tf.tasks_of_flags import tagging_task
 from tests.conftest import WORDS
+from tests.small_configs import small_config
 
 
 class Killed(BaseException):
@@ -64,11 +65,7 @@ def inputs(tmp_path_factory):
         )
     )  # fmt: skip
     for name, layers in (("config", 1), ("deep", 4)):
-        config = BertConfig(
-            vocab_size=150, hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
-            max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-            initializer_range=0.1,
-        )  # fmt: skip
+        config = small_config(150, 16, layers, dropout=0.0, initializer_range=0.1)
         (folder / f"{name}.json").write_text(config.to_json_string())
     return folder
 

@@ -10,7 +10,6 @@ from official.nlp.data import tagging_data_lib
 from official.nlp.tools import tokenization as original
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_training
@@ -20,11 +19,11 @@ from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
 from tests.bert_tf.tagging import make_task, sentences
+from tests.small_configs import small_config
 
-CONFIG = BertConfig(
-    400, 32, 2, 4, 48, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    initializer_range=0.3,
-)  # fmt: skip
+CONFIG = small_config(
+    400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, intermediate_size=48, initializer_range=0.3
+)
 # removed by the tokenizer, unknown, long, cut into many tokens, other scripts, emoji, an apostrophe, spaces inside
 ODD_WORDS = [
     "\u200b",

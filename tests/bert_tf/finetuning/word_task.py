@@ -1,0 +1,82 @@
+"""A task of another shape than classification: two rows for each example, a label for each token, its own files."""
+
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core.command_line import parse
+from bert_tf.finetuning.task import LOSS, Task, tokenize
+from bert_tf.modeling.layers import Dense
+from bert_tf.settings import FineTuningSettings
+from bert_tf.text.packing import pack
+from bert_tf.training.metrics import Form, Metric
+
+
+class TokenHead(Dense):
+    reads = "sequence_output"
+
+    def call(self, x, training=False, seed=None):
+        return tf.cast(super().call(x), tf.float32)  # [B, S, 2]
+
+
+class FindTheWord(Task):
+    """Marks the tokens "the" in a line. The two rows of an example are the halves of its line."""
+
+    kind, name, labels = "find", "toy", ("other", "the")
+    metrics = (LOSS, Metric("token_accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def files_of(self, split):
+        return [f"{self.folder}/{split}.txt"]
+
+    def read_files(self, split):
+        return open(self.files_of(split)[0]).read().splitlines()
+
+    def encode(self, examples, tokenizer, max_seq_length):
+        halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]
+        tokens = tokenize(halves, tokenizer)
+        the = tokenizer.vocabulary.index("the")
+        labels = tf.cast(tokens == the, tf.int32).to_tensor(shape=[None, max_seq_length - 2])
+        return {
+            "tokens": tokens,
+            "label_ids": tf.pad(labels, [[0, 0], [1, 1]]),
+            "example_ids": np.arange(len(halves)) // 2,
+        }
+
+    def model_inputs(self, columns, tokenizer, max_seq_length):
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+        return pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+
+    def head(self, config):
+        return TokenHead(config.hidden_size, 2, config)
+
+    def weights(self, batch):
+        return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["input_mask"], tf.float32)
+
+    def losses(self, logits, batch):
+        right = tf.argmax(logits, -1, tf.int32) == batch["label_ids"]
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["label_ids"], logits)
+        return {"loss": loss, "token_accuracy": tf.cast(right, tf.float32)}
+
+    def prediction(self, logits, batch):
+        return tf.argmax(logits, -1, tf.int32) * batch["input_mask"]
+
+    def scores(self, split, predictions):
+        return {"exact_rows": float(np.mean(np.all(predictions == split.columns["label_ids"].numpy(), axis=1)))}
+
+    def write_predictions(self, folder, split, predictions):
+        found = np.bincount(split.example_ids, predictions.sum(axis=1)).astype(int)
+        with open(f"{folder}/found.json", "w") as file:
+            json.dump(dict(zip(split.examples, found.tolist(), strict=True)), file)
+        return [f"{folder}/found.json"]
+
+
+def settings(folder, vocab_file, output_dir, *more: str) -> FineTuningSettings:
+    return parse(
+        FineTuningSettings,
+        [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
+         "--max_seq_length=16", "--train_batch_size=10", "--num_train_epochs=20", "--learning_rate=1e-2", *more],
+    )  # fmt: skip
