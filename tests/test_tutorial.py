@@ -23,9 +23,9 @@ from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from export import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.tasks.classification import test_records_task
-from tests.bert_tf.tasks.classification.test_glue_layouts import MNLI, MNLI_DEV, NLI, mnli, write_files
-from tests.bert_tf.tasks.classification.test_glue_results import make_run
+from tests.bert_tf.tasks.classification import official_records
+from tests.bert_tf.tasks.classification.glue_files import MNLI, MNLI_DEV, NLI, mnli, write_files
+from tests.bert_tf.tasks.classification.glue_runs import make_run
 from tests.small_configs import small_config
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
@@ -146,7 +146,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     write_questions()
     write_glue(tmp_path)
     (tmp_path / "mrpc").mkdir()
-    test_records_task.create(tmp_path / "mrpc", vocab_file)
+    official_records.create(tmp_path / "mrpc", vocab_file)
     found = blocks()
     assert len(found) > 20
     with tfds.testing.mock_data(num_examples=20):

@@ -6,6 +6,23 @@ from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 from bert_tf.tasks.tagging.tagging_source import TaggingSource
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
+# removed by the tokenizer, unknown, long, cut into many tokens, other scripts, emoji, an apostrophe, spaces inside
+ODD_WORDS = [
+    "\u200b",
+    "\u0301",
+    "中文",
+    "x" * 50,
+    "x" * 450,
+    "abcdefghijklmnop",
+    "日本x",
+    "🏳️‍🌈",
+    "O'Neill's",
+    "a b",
+    "Æø",
+    "\x07",
+    "U.S.",
+]
+
 
 def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:
     return TaggingTask(TaggingSource("", {}, Layout()), tuple(types), scheme, **options)

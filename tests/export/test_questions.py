@@ -21,7 +21,7 @@ from export.kinds.questions import ServedQuestions
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.pretrained_folder import write_pretrained
-from tests.bert_tf.tasks.questions.test_squad import HARD
+from tests.bert_tf.tasks.questions.hard_texts import HARD
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
 

@@ -9,8 +9,7 @@ from bert_tf.tasks.tagging import tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import tag_rows, words
-from tests.bert_tf.tagging import make_task
-from tests.bert_tf.tasks.tagging.test_tagging import ODD_WORDS
+from tests.bert_tf.tagging import ODD_WORDS, make_task
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
 

@@ -8,7 +8,7 @@ import transformers
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.tokenization import BertTokenizer
-from tests.bert_tf.pretraining.test_scoring import CONFIG, TEXTS, scored, write_checkpoint
+from tests.bert_tf.pretraining.scored_texts import CONFIG, TEXTS, scored, write_checkpoint
 from tests.bert_tf.reference import random_pretrainer
 from tests.parity.hugging_face import hugging_face
 

@@ -24,7 +24,7 @@ def test_one_at_a_time_until_it_is_released(tmp_path):
 
 def test_a_process_that_is_killed_leaves_no_lock(tmp_path):
     program = (
-        "import os, signal, sys\nfrom tfrecords import lock\n"
+        "import os, signal, sys\nfrom bert_tf.core import lock\n"
         "lock.FolderLock(sys.argv[1], '').take()\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

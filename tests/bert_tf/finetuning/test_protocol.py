@@ -21,14 +21,11 @@ from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.latest import ResumePoint
 from bert_tf.runs.location import locate
 from bert_tf.settings import FineTuningSettings
+from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
 SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.5, 12: 0.9}
 EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
-
-
-class Killed(BaseException):
-    pass
 
 
 def parsed(*flags):
@@ -129,12 +126,6 @@ def test_lost_evaluations_are_not_taken_for_a_run_without_any(tmp_path):
             locate(str(tmp_path))
         assert choose(str(tmp_path), newest, "last") == newest
         assert locate(newest.prefix).path == newest.prefix
-
-
-def weights(prefix):
-    reader = tf.train.load_checkpoint(str(prefix))
-    names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
-    return {name: reader.get_tensor(name) for name in names}
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
-from tests.bert_tf.finetuning.test_protocol import Killed, weights
+from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
 FACTS = {"model": "toy", "dev": ["dev.txt"]}

@@ -11,6 +11,7 @@ from bert_tf.modeling.layers import Dense
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
 from bert_tf.training.metrics import Form, Metric
+from tests.small_configs import small_config
 
 
 class TokenHead(Dense):
@@ -80,3 +81,12 @@ def settings(folder, vocab_file, output_dir, *more: str) -> FineTuningSettings:
         [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={output_dir}",
          "--max_seq_length=16", "--train_batch_size=10", "--num_train_epochs=20", "--learning_rate=1e-2", *more],
     )  # fmt: skip
+
+
+def write_inputs(folder) -> None:
+    """Writes `train.txt`, `dev.txt`, `test.txt` of 12 lines, and a configuration."""
+    lines = [" ".join(("the" if (i + j) % 3 == 0 else "man") for j in range(4 + 2 * (i % 3))) for i in range(12)]
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    config = small_config(max_position_embeddings=16)
+    (folder / "config.json").write_text(config.to_json_string())

@@ -27,15 +27,27 @@ from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.finetuning import test_engine
-from tests.bert_tf.finetuning.test_engine import FindTheWord, TokenHead
-from tests.bert_tf.tasks.classification import test_classifier_run
+from tests.bert_tf.finetuning import word_task
+from tests.bert_tf.finetuning.word_task import FindTheWord, TokenHead
+from tests.bert_tf.tasks.classification import mrpc_run
 from tests.small_configs import small_config
 
-inputs = test_classifier_run.inputs  # the fixture of its files
-folder = test_engine.folder
 CONFIG = small_config(50, 12, hidden_dropout_prob=0.0, max_position_embeddings=16, intermediate_size=16)
 LENGTHS = [7, 3, 1, 5]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    mrpc_run.write_inputs(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("words")
+    word_task.write_inputs(folder)
+    return folder
 
 
 def keras_bilstm(head: BiLstmHead, return_sequences: bool) -> keras.layers.Layer:
@@ -90,7 +102,7 @@ def trained(request, inputs, vocab_file, tmp_path_factory):
     flags = [f"--bert_config_file={output}/config.json"]
     do = ["--do_train", "--do_eval", "--do_predict", "--bilstm_head"]
     run = output / "run"
-    return run, flags, run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, *do))
+    return run, flags, run_classifier(mrpc_run.settings(inputs, vocab_file, run, *flags, *do))
 
 
 @pytest.mark.slow
@@ -99,16 +111,16 @@ def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_fil
     assert scores["accuracy"] > 0.9
     assert description.read(str(run)).bilstm_head
     for more in ([], ["--nopack_sequences"]):
-        again = run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, "--do_eval", *more))
+        again = run_classifier(mrpc_run.settings(inputs, vocab_file, run, *flags, "--do_eval", *more))
         np.testing.assert_allclose([again[name] for name in scores], list(scores.values()), rtol=1e-5)
     with pytest.raises(InputError, match="bilstm_head"):
-        run_classifier(test_classifier_run.settings(inputs, vocab_file, run, *flags, "--do_eval", "--nobilstm_head"))
+        run_classifier(mrpc_run.settings(inputs, vocab_file, run, *flags, "--do_eval", "--nobilstm_head"))
 
 
 def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, trained, tmp_path):
     run, _, _ = trained
     expected = np.loadtxt(run / "test_results.tsv", delimiter="\t")
-    pairs = [(a, b) for a, b, _ in test_classifier_run.ROWS[:5]]
+    pairs = [(a, b) for a, b, _ in mrpc_run.ROWS[:5]]
     np.testing.assert_allclose(TextClassifier.load(str(run)).probabilities(pairs), expected, atol=1e-5)
     export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "served")))
     serve = tf.saved_model.load(str(tmp_path / "served/1")).signatures["serving_default"]
@@ -143,13 +155,13 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
     run, flags, _ = trained
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
     with caplog.at_level(logging.WARNING, "absl"):
-        run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
+        run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
     assert caplog.text.count("its head is on a BiLSTM, and the new model has none: the encoder is taken") == 1
     assert not description.read(str(tmp_path / "plain")).bilstm_head
     start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
     with pytest.raises(InputError, match="--reinitialize_head"):
-        run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "other", *start))
-    run_classifier(test_classifier_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
+        run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start))
+    run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
 
 
 @pytest.mark.parametrize("directionality", ["ltr", "rtl"])
@@ -159,7 +171,7 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
     (tmp_path / "config.json").write_text(json.dumps(config))
     task, run = FindTheWord(folder), tmp_path / "run"
     flags = [f"--bert_config_file={tmp_path}/config.json", "--do_train", "--num_train_epochs=1"]
-    run_finetuning(test_engine.settings(folder, vocab_file, run, *flags), lambda _: task)
+    run_finetuning(word_task.settings(folder, vocab_file, run, *flags), lambda _: task)
     model = FineTunedBert(BertConfig.from_json_file(str(run / "bert_config.json")), task.head)
     tf.train.Checkpoint(model=model).restore(latest.find(str(run)).prefix).expect_partial()
 

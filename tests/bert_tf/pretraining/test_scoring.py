@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,12 +22,10 @@ from bert_tf.score_text import main as score_text
 from bert_tf.settings import ScoringSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.killable import KILLED_JOB
+from tests.bert_tf.pretraining.scored_texts import CONFIG, TEXTS, given, scored, write_checkpoint
 from tests.bert_tf.reference import random_pretrainer
-from tests.small_configs import small_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-CONFIG = small_config(300, 16, 2, max_position_embeddings=24, initializer_range=0.3)
-TEXTS = ["The man said so.", "walked", "", "One of the men was there and they walked back to it, all of them"]
 
 
 @pytest.fixture(scope="module")
@@ -36,32 +33,9 @@ def model():
     return random_pretrainer(CONFIG, seed=1, stddev=0.3)
 
 
-def write_checkpoint(folder, model, config, vocab_file):
-    folder.mkdir()
-    (folder / "bert_config.json").write_text(config.to_json_string())
-    shutil.copy(vocab_file, folder / "vocab.txt")
-    tf.train.Checkpoint(model=model).write(f"{folder}/ckpt")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, vocab_file, model):
     return write_checkpoint(tmp_path_factory.mktemp("scoring") / "pretrained", model, CONFIG, vocab_file)
-
-
-def given(checkpoint, folder, *flags) -> list[str]:
-    return [
-        f"--init_checkpoint={checkpoint}", f"--input_file={folder}/in.txt", f"--output_file={folder}/out.jsonl",
-        "--num_workers=1", *flags,
-    ]  # fmt: skip
-
-
-def scored(checkpoint, folder, lines, *flags) -> list[dict]:
-    for path in folder.glob("out.jsonl*"):
-        path.unlink()
-    (folder / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    score_text(parse(ScoringSettings, given(checkpoint, folder, *flags)))
-    return [json.loads(line) for line in (folder / "out.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def log_probabilities(model, ids, at) -> np.ndarray:

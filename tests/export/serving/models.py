@@ -104,3 +104,17 @@ def _example_signatures(bias):
 def halves(values, version=1):
     """Returns what the default signature answers."""
     return (np.asarray(values, np.float32) / 2 + version).tolist()
+
+
+class Reviews(tf.Module):
+    """Has the inputs and outputs of an exported classifier; a text is good if it has an exclamation mark."""
+
+    def __init__(self):
+        super().__init__()
+        table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant(["bad", "good"]))
+        self.labels = tf.lookup.StaticHashTable(table, "")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text_a")])
+    def answer(self, text_a):
+        good = tf.cast(tf.strings.regex_full_match(text_a, ".*!"), tf.int32)
+        return {"label": self.labels.lookup(good), "probabilities": tf.one_hot(good, 2)}

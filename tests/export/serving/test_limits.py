@@ -1,15 +1,11 @@
 """What bounds the server: sizes, numbers, times; and how it stops."""
 
-import concurrent.futures
-import contextlib
 import gzip
 import http.client
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import grpc
@@ -17,12 +13,10 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.export.serving.held import HELD, PATH, asking, start
 from tests.export.serving.models import halves, write_model, write_warmup
-from tests.export.serving.running import free_ports, running
+from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
-
-PATH = "/v1/models/default:predict"
-HELD = {"signature_name": "held", "instances": [0]}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +32,6 @@ def server(base):
              "--enable_grpc_healthcheck_service"]  # fmt: skip
     with running(f"--model_base_path={base}", *flags) as started:
         yield started
-
-
-@contextlib.contextmanager
-def asking(server, requests: int):
-    """Sends requests that compute until they are released; yields their futures."""
-    with concurrent.futures.ThreadPoolExecutor(requests) as pool:
-        yield [pool.submit(server.post, PATH, HELD) for _ in range(requests)]
 
 
 def test_large_bodies_are_refused_before_they_are_read(server):
@@ -122,31 +109,6 @@ def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
     with running(f"--model_base_path={tmp_path}", "--max_run_seconds=0.001") as server:
         assert server.states("default") == {1: "AVAILABLE"}
         assert server.post(PATH, {"signature_name": "slow", "instances": [steps]})[0] == 504
-
-
-# Clients get so long, in seconds, to see that a server closes; it has this length for ten times slower machines.
-LAME_DUCK = 3.0
-COMMAND = f"""
-from bert_tf import command_line
-from export.serve import __main__, server
-server._LAME_DUCK_SECONDS = {LAME_DUCK}
-command_line.run(__main__.ServeSettings, __main__.main, __main__.__doc__)
-"""
-
-
-def start(base, *flags):
-    """Starts the command; returns the process and its ports once it serves."""
-    rest_port, grpc_port = free_ports()
-    command = [sys.executable, "-c", COMMAND, f"--model_base_path={base}", f"--rest_api_port={rest_port}",
-               f"--port={grpc_port}", *flags]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if "gRPC: 127.0.0.1:" in line:
-            break
-    else:
-        raise AssertionError("the server does not start")
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    return process, rest_port, grpc_port
 
 
 def test_sigterm_under_load_loses_no_accepted_request(base):

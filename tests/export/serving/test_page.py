@@ -16,9 +16,8 @@ import pytest
 import tensorflow as tf
 
 from export.serve import page
-from tests.export.serving.models import write_model
+from tests.export.serving.models import Reviews, write_model
 from tests.export.serving.running import running
-from tests.export.serving.test_serving_page import Reviews
 from tests.waiting import PATIENCE, wait_until
 
 

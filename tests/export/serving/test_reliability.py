@@ -15,9 +15,9 @@ import time
 
 import pytest
 
+from tests.export.serving.held import asking, start
 from tests.export.serving.models import write_model
 from tests.export.serving.running import running
-from tests.export.serving.test_limits import asking, start
 from tests.waiting import PATIENCE, wait_until
 
 PATH = "/v1/models/default:predict"

@@ -10,23 +10,10 @@ import pytest
 import tensorflow as tf
 
 from export.serve import config_files
+from tests.export.serving.models import Reviews
 from tests.export.serving.running import running
 
 PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/serving.md").read_text(encoding="utf-8")
-
-
-class Reviews(tf.Module):
-    """Has the inputs and outputs of an exported classifier; a text is good if it has an exclamation mark."""
-
-    def __init__(self):
-        super().__init__()
-        table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant(["bad", "good"]))
-        self.labels = tf.lookup.StaticHashTable(table, "")
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text_a")])
-    def answer(self, text_a):
-        good = tf.cast(tf.strings.regex_full_match(text_a, ".*!"), tf.int32)
-        return {"label": self.labels.lookup(good), "probabilities": tf.one_hot(good, 2)}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.batches import row_columns
@@ -18,37 +17,16 @@ from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification import find
-from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.tasks.classification import mrpc_run
+from tests.bert_tf.tasks.classification.mrpc_run import ROWS, settings
 from tests.bert_tf.tasks_of_flags import find_task
-from tests.small_configs import small_config
-
-ROWS = [("the man said " + "well " * (i % 3), "he was there" if i % 2 else "all of you", str(i % 2)) for i in range(24)]
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """MRPC files in GLUE's layout, and a configuration."""
     folder = tmp_path_factory.mktemp("inputs")
-    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-    body = "".join(f"{label}\t1\t2\t{a}\t{b}\n" for a, b, label in ROWS)
-    (folder / "train.tsv").write_text(head + body, encoding="utf-8")
-    (folder / "dev.tsv").write_text(head + body, encoding="utf-8")
-    test = "".join(f"{i}\t1\t2\t{a}\t{b}\n" for i, (a, b, _) in enumerate(ROWS[:5]))
-    (folder / "test.tsv").write_text("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + test, encoding="utf-8")
-    config = small_config(dropout=0.0, initializer_range=0.1)
-    (folder / "config.json").write_text(config.to_json_string())
+    mrpc_run.write_inputs(folder)
     return folder
-
-
-def settings(inputs, vocab_file, output_dir, *more: str) -> ClassifierSettings:
-    return parse(
-        ClassifierSettings,
-        [
-            f"--data_dir={inputs}", f"--bert_config_file={inputs}/config.json", "--task_name=mrpc",
-            f"--vocab_file={vocab_file}", f"--output_dir={output_dir}", "--max_seq_length=24",
-            "--train_batch_size=8", "--num_train_epochs=20", "--learning_rate=3e-3", *more,
-        ],
-    )  # fmt: skip
 
 
 def summary_steps(folder) -> list[int]:

@@ -8,12 +8,11 @@ import pytest
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.glue_submission import main
 from bert_tf.settings import GlueSubmissionSettings
 from bert_tf.tasks.classification import glue_results, submission
 from bert_tf.training import metrics_file
+from tests.bert_tf.tasks.classification.glue_runs import make_run
 
 # MNLI-m, MNLI-mm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC, RTE and the published average.
 PUBLISHED = {
@@ -32,15 +31,6 @@ def test_the_average_is_the_papers(model):
     columns.pop("QQP")
     with pytest.raises(InputError, match="needs all columns; QQP are missing"):
         glue_results.average(columns)
-
-
-def make_run(folder, task, files=(), **results):
-    folder.mkdir()
-    description.write(str(folder), TaskDescription("classification", task, ("0", "1"), True, 8, {}))
-    if results:
-        metrics_file.write_results(str(folder), {f"eval_{name}": value for name, value in results.items()})
-    for name in files:
-        submission.write(str(folder), name, ["0"], ["1"])
 
 
 @pytest.fixture

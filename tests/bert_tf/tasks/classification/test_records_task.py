@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from official.nlp.data import classifier_data_lib
-from official.nlp.tools import tokenization
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -16,45 +14,9 @@ from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
+from tests.bert_tf.tasks.classification.official_records import TEXTS, create
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.small_configs import small_config
-
-TEXTS = [(f"The man said {'well ' * (i % 9)}", "he was there" if i % 2 else "all of you", i % 2) for i in range(12)]
-
-
-class Processor(classifier_data_lib.DataProcessor):
-    """MRPC's shape; scores where `label_type` is a float."""
-
-    weight_key = ""
-
-    def get_train_examples(self, data_dir):
-        make = classifier_data_lib.InputExample
-        kind = self.label_type or str
-        weights = {"weight": 0.5} if self.weight_key else {}
-        return [make(str(i), a, b, kind(label), **weights) for i, (a, b, label) in enumerate(TEXTS)]
-
-    get_dev_examples = get_test_examples = get_train_examples
-
-    def get_labels(self):
-        return None if self.is_regression else ["0", "1"]
-
-    @staticmethod
-    def get_processor_name():
-        return "MRPC"
-
-
-def create(folder, vocab_file, **attributes):
-    """Writes what `create_finetuning_data` writes, by its functions."""
-    processor = Processor()
-    for name, value in attributes.items():
-        setattr(processor, name, value)
-    paths = {f"{split}_data_output_path": f"{folder}/{split}.tf_record" for split in ("train", "eval", "test")}
-    tokenizer = tokenization.FullTokenizer(vocab_file)
-    meta = classifier_data_lib.generate_tf_record_from_data_file(
-        processor, None, tokenizer, max_seq_length=16, **paths
-    )  # fmt: skip
-    (folder / "meta.json").write_text(json.dumps(meta, indent=4) + "\n")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -18,28 +18,10 @@ from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
-from tests.bert_tf.tagging import make_task, sentences
+from tests.bert_tf.tagging import ODD_WORDS, make_task, sentences
 from tests.small_configs import small_config
 
-CONFIG = small_config(
-    400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, intermediate_size=48, initializer_range=0.3
-)
-# removed by the tokenizer, unknown, long, cut into many tokens, other scripts, emoji, an apostrophe, spaces inside
-ODD_WORDS = [
-    "\u200b",
-    "\u0301",
-    "中文",
-    "x" * 50,
-    "x" * 450,
-    "abcdefghijklmnop",
-    "日本x",
-    "🏳️‍🌈",
-    "O'Neill's",
-    "a b",
-    "Æø",
-    "\x07",
-    "U.S.",
-]
+CONFIG = small_config(400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")

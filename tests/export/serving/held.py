@@ -1,0 +1,42 @@
+"""Servers whose requests compute until the test releases them, and servers as commands."""
+
+import concurrent.futures
+import contextlib
+import subprocess
+import sys
+import threading
+
+from tests.export.serving.running import free_ports
+
+PATH = "/v1/models/default:predict"
+HELD = {"signature_name": "held", "instances": [0]}
+# Clients get so long, in seconds, to see that a server closes; it has this length for ten times slower machines.
+LAME_DUCK = 3.0
+COMMAND = f"""
+from bert_tf.core import command_line
+from export.serve import __main__, server
+server._LAME_DUCK_SECONDS = {LAME_DUCK}
+command_line.run(__main__.ServeSettings, __main__.main, __main__.__doc__)
+"""
+
+
+@contextlib.contextmanager
+def asking(server, requests: int):
+    """Sends requests that compute until they are released; yields their futures."""
+    with concurrent.futures.ThreadPoolExecutor(requests) as pool:
+        yield [pool.submit(server.post, PATH, HELD) for _ in range(requests)]
+
+
+def start(base, *flags):
+    """Starts the command; returns the process and its ports once it serves."""
+    rest_port, grpc_port = free_ports()
+    command = [sys.executable, "-c", COMMAND, f"--model_base_path={base}", f"--rest_api_port={rest_port}",
+               f"--port={grpc_port}", *flags]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "gRPC: 127.0.0.1:" in line:
+            break
+    else:
+        raise AssertionError("the server does not start")
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    return process, rest_port, grpc_port
