@@ -109,4 +109,4 @@ def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
     return found
 
 
-KINDS: dict[str, type[ServedTask]] = {squad_task.SPAN: ServedQuestions}
+KINDS: dict[str, type[ServedTask]] = {squad_task.QUESTIONS: ServedQuestions}

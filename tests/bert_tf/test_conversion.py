@@ -410,7 +410,7 @@ def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source
     phase = run_record.Phase({}, {}, {}, {"num_train_steps": 7})
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     evaluations.write(str(run), evaluations.Evaluations("f1", scores={3: {"f1": 0.9}, 7: {"f1": 0.8}}))
-    description.write(str(run), TaskDescription("span", "squad", (), True, 8, {}))
+    description.write(str(run), TaskDescription("questions", "squad", (), True, 8, {}))
     squad_results.NULL_THRESHOLD.write(str(run), 1.5, 3)
 
     path = "encoder/pooler/kernel"
@@ -487,7 +487,7 @@ def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, 
         convert(source, tmp_path / "refused", "tf1")
 
 
-@pytest.mark.parametrize(("kind", "name"), [("multi_label", "thresholds.json"), ("span", "null_threshold.json")])
+@pytest.mark.parametrize(("kind", "name"), [("multi_label", "thresholds.json"), ("questions", "null_threshold.json")])
 def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, caplog, kind, name):
     write_vocabulary(source / "vocab.txt", OLD)
     description.write(str(source), TaskDescription(kind, "own", ["x"], True, 7, {}))

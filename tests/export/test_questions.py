@@ -46,7 +46,7 @@ def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
 
 @pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["v1", "v2"])
 def pair(request, vocab_file, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("span")
+    folder = tmp_path_factory.mktemp("questions")
     (folder / "run").mkdir()
     threshold = {"step": 1, "null_score_diff_threshold": THRESHOLD}
     (folder / "run/null_threshold.json").write_text(json.dumps(threshold))
@@ -139,11 +139,11 @@ def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["span", "embeddings"])
+@pytest.mark.parametrize("kind", ["questions", "embeddings"])
 def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
     """The export itself compares what the file and the model answer."""
     options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
-    if kind == "span":
+    if kind == "questions":
         put_together(tmp_path / "run", vocab_file, SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY), LENGTH)
     else:
         write_pretrained(tmp_path / "run", vocab_file)

@@ -7,14 +7,14 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.tasks.questions import report, squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.questions.squad_task import SPAN, squad_task
+from bert_tf.tasks.questions.squad_task import QUESTIONS, squad_task
 from bert_tf.tasks.registry import Kind
 
 
 class Questions(Kind):
     """See `SquadTask`."""
 
-    name, settings, make_task = SPAN, SquadSettings, staticmethod(squad_task)
+    name, settings, make_task = QUESTIONS, SquadSettings, staticmethod(squad_task)
     tuned = squad_results.NULL_THRESHOLD
     hidden_scores = ("null_threshold", squad_results.TUNED_THRESHOLD)
     report_entries = staticmethod(report.questions)

@@ -32,7 +32,7 @@ from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training.metrics import Form, Metric
 
-SPAN = "span"
+QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
 # Of model and data; a run's `task.json` keeps them.
@@ -64,7 +64,7 @@ class SquadTask(SourceTask):
     tune_null_threshold: bool = False
     held_out: HeldOut | None = None
 
-    kind: ClassVar[str] = SPAN
+    kind: ClassVar[str] = QUESTIONS
     name: ClassVar[str] = NAME
     labels: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = METRICS

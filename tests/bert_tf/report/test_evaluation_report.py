@@ -124,7 +124,7 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     assert lines[1]["label"] == ["old man", "old"] and lines[2]["label"] == ["old"] and lines[4]["label"] == []
     assert "<b>old</b> man" in lines[0]["context"] and len(lines[0]["context"]) < len(context)
 
-    description.write(str(tmp_path), description.TaskDescription("span", "SQuAD", (), True, 16, {}))
+    description.write(str(tmp_path), description.TaskDescription("questions", "SQuAD", (), True, 16, {}))
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
     assert "The answers to 4 of 5 questions are not exactly right" in page and "who ?" not in page

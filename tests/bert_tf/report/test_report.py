@@ -108,7 +108,8 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
 def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
     always = {"answer": answer, "scores": {"f1": 0.25}}
     results = [{"split": "dev", "step": step, "f1": 0.5, "always": always} for step in (5, 10)]
-    page = run_report.render("run", [dataclasses.replace(PHASE, model=PHASE.model | {"model": "span"})], results, [])
+    phase = dataclasses.replace(PHASE, model=PHASE.model | {"model": "questions"})
+    page = run_report.render("run", [phase], results, [])
     assert "best constant answer" in page and "majority" not in page and f"dev, always {answer}" in page
 
 

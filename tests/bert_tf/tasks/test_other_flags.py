@@ -17,7 +17,7 @@ WORDS = {"word_column": 0, "tag_column": -1, "tag_scheme": "iob1", "repair_tags"
 READING = {"pooling": "mean", "long_text": "window", "window_stride": 3}
 CLASSIFIER = TaskDescription("classification", "own", ("a", "b"), True, 24, {"has_pairs": False, **READING}, COLUMNS)
 SQUAD = TaskDescription(
-    "span", "squad", (), True, 24, {"version_2_with_negative": True}, {"doc_stride": 16, "max_query_length": 8}
+    "questions", "squad", (), True, 24, {"version_2_with_negative": True}, {"doc_stride": 16, "max_query_length": 8}
 )
 NER = TaskDescription(
     "tagging", "NER", ("O", "B-PER", "I-PER"), True, 24, {"tag_scheme": "iob1", "document_context": False}, WORDS

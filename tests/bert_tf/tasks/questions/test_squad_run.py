@@ -104,7 +104,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert not (folder / "null_odds.json").exists()
     assert "eval_exact_match = 1.0" in (folder / "eval_results.txt").read_text()
     described = description.read(str(folder))
-    assert (described.kind, described.task_name, described.labels) == ("span", "squad", ())
+    assert (described.kind, described.task_name, described.labels) == ("questions", "squad", ())
     assert described.data == {"doc_stride": 4, "max_query_length": 8}
     report = (folder / "report.html").read_text()
     assert "python -m bert_tf.run_squad" in report and "exact match" in report and "Worst questions" in report
