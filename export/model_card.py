@@ -3,14 +3,15 @@
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.runs import evaluations, latest, run_record
+from bert_tf.tasks.classification import multi_label
 from bert_tf.training import metrics_file
 from export.sources import Source
 
@@ -68,11 +69,13 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Source) -> dict[str, Any]:
-    """Returns the scores of this checkpoint on the dev data: those of training, else of the last evaluation."""
+    """Returns the scores of this checkpoint on the dev data: those of the last evaluation, else of training."""
     found = evaluations.read(source.folder)
     step = latest.step_of(source.checkpoint)
-    candidates = [dict(found.scores.get(step, {})), _results(source.folder, step)]
-    shown = _exported(source, candidates)
+    # those of training do not name the thresholds of labels
+    is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
+    of_training = {} if is_changed else dict(found.scores.get(step, {}))
+    shown = _exported(source, [_results(source.folder, step), of_training])
     return ({"data": found.data} if found.data and shown else {}) | shown
 
 
@@ -84,8 +87,8 @@ def _other_scores(source: Source) -> dict[str, dict[str, Any]]:
     return {f"Scores on {name}, which is not the dev data": results for name, results in found.items() if results}
 
 
-def _exported(source: Source, candidates: Sequence[Mapping[str, float]]) -> Mapping[str, Any]:
-    """Returns the first scores that the exported model has: of its null threshold, where scores name one.
+def _exported(source: Source, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the first scores that the exported model has: of its thresholds, where scores name any.
 
     Without any, it says why; {} if there are no scores at all.
     """
@@ -93,17 +96,19 @@ def _exported(source: Source, candidates: Sequence[Mapping[str, float]]) -> Mapp
     for found in filter(None, candidates):
         scores = {name.removeprefix("eval_"): value for name, value in found.items()}
         used = {name: value for name, value in scores.items() if name in parameters}
-        if all(math.isclose(value, parameters[name], rel_tol=_TOLERANCE) for name, value in used.items()):
+        if all(np.allclose(value, parameters[name], rtol=_TOLERANCE, atol=0) for name, value in used.items()):
             return scores
-        said = ", ".join(f"{name} {value:.6g}" for name, value in used.items())
+        said = ", ".join(f"{name} {_shown(value)}" for name, value in used.items())
         refused = {"not shown": f"the last evaluation had {said}, unlike this export; evaluate again"}
     return refused
 
 
-def _results(folder: str, step: int) -> dict[str, float]:
-    """Returns the last evaluation of a folder; {} if that is of another step."""
-    results = metrics_file.read_results(folder)
-    return results if results.get("global_step", step) == step else {}
+def _results(folder: str, step: int) -> dict[str, Any]:
+    """Returns the last evaluation of a folder, with the `thresholds` of labels; {} if that is of another step."""
+    results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
+    if results.get("global_step", step) != step:
+        return {}
+    return results | ({"thresholds": thresholds} if thresholds else {})
 
 
 def _sha256(checkpoint: str) -> str:

@@ -51,10 +51,22 @@ class TunedFile(Generic[_Tuned]):
         path = os.path.join(folder, self.name)
         return path if folder and tf.io.gfile.exists(path) else ""
 
+    def is_changed(self, folder: str) -> bool:
+        """Whether the file of a folder is there, and not as `write` wrote it."""
+        if not (path := self.path(folder)):
+            return False
+        with tf.io.gfile.GFile(path) as file:
+            text = file.read()
+        try:
+            entries = json.loads(text)
+            return entries.pop(_CHECKSUM) != _checksum(entries)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return True
+
     def write(self, folder: str, tuned: _Tuned, step: int | None, labels: Sequence[str] = ()) -> None:
         """Writes thresholds, for the checkpoint of a step; None is for any, where there is only one."""
         path = os.path.join(folder, self.name)
-        if tf.io.gfile.exists(path) and _is_changed(path):
+        if self.is_changed(folder):
             names = (f"{path}.edited-{number}" for number in itertools.count())
             kept = next(each for each in names if not tf.io.gfile.exists(each))
             tf.io.gfile.copy(path, kept)
@@ -112,14 +124,3 @@ class TunedFile(Generic[_Tuned]):
 
 def _checksum(entries: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _is_changed(path: str) -> bool:
-    """Whether a file is not as `write` wrote it."""
-    with tf.io.gfile.GFile(path) as file:
-        text = file.read()
-    try:
-        entries = json.loads(text)
-        return entries.pop(_CHECKSUM) != _checksum(entries)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return True

@@ -1,7 +1,14 @@
+import json
 import types
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from bert_tf.finetuning.task import Split
+from bert_tf.runs import evaluations
+from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.training import metrics_file
 from export.model_card import _other_scores, _scores
 
@@ -18,5 +25,35 @@ def test_the_card_shows_scores_of_the_exported_threshold_only(tmp_path, threshol
     if threshold == 1.5:
         assert shown == [{"f1": 0.25, "null_threshold": 1.5, "global_step": 3}] * 2
     else:
-        why = "the last evaluation had null_threshold -100, unlike this export; evaluate again"
+        why = "the last evaluation had null_threshold -100.0, unlike this export; evaluate again"
         assert shown == [{"not shown": why}] * 2
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+@pytest.mark.parametrize("evaluated_step", [3, 5])
+def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_path, is_edited, evaluated_step):
+    labels, run, other = ("a", "b"), str(tmp_path), metrics_file.folder_of(str(tmp_path), "test.csv")
+    task = multi_label.MultiLabelTask("own", None, labels, (), run_folder=run, tune_thresholds=True)
+    split = Split(
+        [Example("the man", None, ())] * 3, {"label_ids": tf.constant([[0.0, 1], [1, 1], [1, 0]])}, np.arange(3)
+    )
+    logits = np.array([[0.1, 2], [0.8, 1.2], [1, 0.4]], np.float32)
+    task.keep_evaluation(run, split, logits, 3)
+    evaluations.write(run, evaluations.Evaluations("micro_f1", data="dev.csv, 3 examples, 0", scores={
+        3: {"micro_f1": 0.25}, 5: {"micro_f1": 0.125}}))  # fmt: skip
+    task.keep_evaluation(other, split, logits, 3)
+    for folder, step in ((run, evaluated_step), (other, 3)):
+        metrics_file.write_results(folder, {"eval_micro_f1": 0.25, "global_step": step})
+    tuned = json.loads((tmp_path / "thresholds.json").read_text())
+    if is_edited:
+        tuned["thresholds"]["a"] = 0.999
+        (tmp_path / "thresholds.json").write_text(json.dumps(tuned))
+    description = types.SimpleNamespace(parameters={}, labels=labels)
+    description.parameters["thresholds"] = multi_label.THRESHOLDS.read(run, 3, labels).tolist()
+    exported = types.SimpleNamespace(folder=run, checkpoint=f"{run}/ckpt-3", description=description)
+    dev, test = _scores(exported), *_other_scores(exported).values()
+    if is_edited:
+        assert list(test) == ["not shown"] and "had thresholds [0." in test["not shown"]
+        assert "micro_f1" not in dev
+    else:
+        assert dev["micro_f1"] == test["micro_f1"] == 0.25 and dev["data"] == "dev.csv, 3 examples, 0"

@@ -170,14 +170,26 @@ def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
     return {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
 
 
-def _is_evaluated(folder: str) -> bool:
-    """Whether the last evaluation of a folder had thresholds other than the default."""
+def evaluated_thresholds(folder: str) -> list[float]:
+    """Returns the thresholds of the last evaluation whose files are in a folder, C values; [] if there is none.
+
+    Raises:
+      InputError: the file of the evaluation is damaged.
+    """
     path = os.path.join(folder, LABEL_SCORES_NAME)
     if not tf.io.gfile.exists(path):
-        return False
+        return []
     with tf.io.gfile.GFile(path) as file:
-        rows = [line.split("\t") for line in file.read().splitlines()[1:]]
-    return any(row[1:2] != [repr(_DEFAULT_THRESHOLD)] for row in rows)
+        lines = file.read().splitlines()[1:]
+    try:
+        return [float(line.rsplit("\t", 5)[1]) for line in lines]
+    except (ValueError, IndexError) as error:
+        raise InputError(f"{path}: is damaged ({error}); evaluate again") from error
+
+
+def _is_evaluated(folder: str) -> bool:
+    """Whether the last evaluation of a folder had thresholds other than the default."""
+    return any(value != _DEFAULT_THRESHOLD for value in evaluated_thresholds(folder))
 
 
 # The threshold of each label, float32 [C].
