@@ -1,20 +1,20 @@
 """What the report of each kind of run shows."""
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bert_tf.pretraining import objective
 from bert_tf.runs.run_record import Phase
 from bert_tf.settings import PretrainingSettings
+from bert_tf.settings.training import TrainingSettings
 from bert_tf.tasks import registry
 from bert_tf.training import metrics
 
-# The settings that a report shows, of those that a script has and a user gave.
-SETTINGS = (
-    "input_file", "eval_input_file", "task_name", "data_dir", "train_file", "predict_file", "version_2_with_negative",
-    "max_seq_length", "max_predictions_per_seq", "masked_lm_prob", "doc_stride", "document_context", "feature_layers",
-    "lstm_size", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps", "num_schedule_steps",
-    "learning_rate", "warmup_proportion", "pooling", "long_text", "dtype", "distribution_strategy", "random_seed",
+# The settings that a report shows of any training, of those that a user gave; a script's `reported` come first.
+_SETTINGS = (
+    "max_seq_length", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps",
+    "num_schedule_steps", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
     "init_checkpoint",
 )  # fmt: skip
 
@@ -33,7 +33,7 @@ class RunKind:
 
     title: str
     metrics: tuple[metrics.Metric, ...]
-    settings_class: type
+    settings_class: type[TrainingSettings]
     baselines: Mapping[str, Callable[[Sequence[Mapping]], float | None]] = dataclasses.field(default_factory=dict)
     any_metric: bool = False
 
@@ -43,6 +43,24 @@ class RunKind:
         others = [name for name in names if name not in declared] if self.any_metric else []
         scores = [metrics.Metric(name, title=name.replace("_", " "), higher_is_better=True) for name in others]
         return [*scores, *(metric for metric in self.metrics if metric.title)]
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings to show."""
+        return (*self.settings_class.reported, *_SETTINGS)
+
+    def commands(self, phases: Sequence[Phase]) -> list[str]:
+        """Returns the command of each phase, with the flags that are not at their default; [] for data in memory."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self.settings_class)}
+        program = f"python -m bert_tf.{self.settings_class.script}"
+        commands = []
+        for phase in phases:
+            if phase.settings.get("task_name") in self.settings_class.in_memory:
+                return []
+            given = {name: value for name, value in phase.settings.items() if value not in (None, defaults.get(name))}
+            flags = [shlex.quote(f"--{name}={value}") for name, value in given.items()]
+            commands.append(" \\\n    ".join([program, *flags]))
+        return commands
 
 
 def _majority_of_pairs(entries: Sequence[Mapping]) -> float | None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,6 @@ from bert_tf.report import charts, evaluation, page, run_kinds, sweep_report
 from bert_tf.report.page import elements
 from bert_tf.runs import evaluations, run_record
 from bert_tf.runs.evaluations import Evaluations, rank
-from bert_tf.tasks.classification.settings import IN_MEMORY
 from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
 
@@ -122,7 +120,6 @@ def render(
     shown = [metric for metric in kind.shown(names) if not metric.is_speed]
     step = max((entry["step"] for entry in every), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
-    has_command = phases and phases[-1].settings.get("task_name") != IN_MEMORY  # texts in memory have none
     return page.render(
         "run.html",
         title=f"{kind.title}: {name}",
@@ -133,8 +130,8 @@ def render(
         speed=_speed(recorded),
         samples=_samples(looks),
         answers=answers,
-        settings=_settings_table(phases) if phases else "",
-        commands=_commands(kind, phases) if has_command else (),
+        settings=_settings_table(phases, kind.settings) if phases else "",
+        commands=kind.commands(phases),
     )
 
 
@@ -324,8 +321,8 @@ def _is_share(metric: Metric) -> bool:
     return metric.form in (Form.FRACTION, Form.PERCENT)
 
 
-def _settings_table(phases: Sequence[run_record.Phase]) -> str:
-    """Returns a table of the settings, with a column for each phase."""
+def _settings_table(phases: Sequence[run_record.Phase], names: Sequence[str]) -> str:
+    """Returns a table of the settings with these names, with a column for each phase."""
     model = phases[-1].model
     shape = (
         f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "
@@ -333,7 +330,7 @@ def _settings_table(phases: Sequence[run_record.Phase]) -> str:
     )
     head = ["", *(f"from step {phase.begun_at:,}" for phase in phases)]
     rows = [["model", *[shape] * len(phases)]]
-    for name in run_kinds.SETTINGS:
+    for name in names:
         values = [phase.settings.get(name) for phase in phases]
         if any(value not in (None, "") for value in values):
             rows.append([name, *("" if value is None else _setting(value) for value in values)])
@@ -342,15 +339,3 @@ def _settings_table(phases: Sequence[run_record.Phase]) -> str:
 
 def _setting(value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _commands(kind: run_kinds.RunKind, phases: Sequence[run_record.Phase]) -> list[str]:
-    """Returns the command of each phase, with the flags that are not at their default."""
-    defaults = {field.name: field.default for field in dataclasses.fields(kind.settings_class)}
-    program = f"python -m bert_tf.{kind.settings_class.script}"
-    commands = []
-    for phase in phases:
-        given = {name: value for name, value in phase.settings.items() if value not in (None, defaults.get(name))}
-        flags = [shlex.quote(f"--{name}={value}") for name, value in given.items()]
-        commands.append(" \\\n    ".join([program, *flags]))
-    return commands

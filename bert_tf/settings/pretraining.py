@@ -13,6 +13,7 @@ class PretrainingSettings(TrainingSettings):
 
     flag_group = "Data"
     script: ClassVar[str] = "run_pretraining"
+    reported: ClassVar[tuple[str, ...]] = ("input_file", "eval_input_file", "max_predictions_per_seq", "masked_lm_prob")
 
     input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
     eval_input_file: str = setting(

@@ -16,10 +16,14 @@ class TrainingSettings(DeviceSettings):
 
     Attributes:
       script: name of the script, for messages and commands.
+      reported: flags of this script alone that the report shows.
+      in_memory: values of `task_name` for data in memory, which no command can train on.
     """
 
     flag_group = "Training"
     script: ClassVar[str] = ""
+    reported: ClassVar[tuple[str, ...]] = ()
+    in_memory: ClassVar[tuple[str, ...]] = ()
 
     bert_config_file: str = setting(
         "JSON file with the shape of the model; empty: the file beside --init_checkpoint",

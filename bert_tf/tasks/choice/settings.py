@@ -13,6 +13,7 @@ class SwagSettings(FineTuningSettings):
 
     flag_group = "Data"
     script: ClassVar[str] = "run_swag"
+    reported: ClassVar[tuple[str, ...]] = ("data_dir",)
 
     data_dir: str = setting(
         "folder with train, dev (also named val or validation) and test, as .csv or .tsv in SWAG's columns, or as "

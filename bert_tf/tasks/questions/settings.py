@@ -17,6 +17,7 @@ class SquadSettings(FineTuningSettings):
 
     flag_group = "Evaluation"
     script: ClassVar[str] = "run_squad"
+    reported: ClassVar[tuple[str, ...]] = ("train_file", "predict_file", "version_2_with_negative", "doc_stride")
 
     path_flags: ClassVar[dict[str, str]] = {"train": "train_file", "dev": "predict_file", "test": "predict_file"}
     default_max_seq_length: ClassVar[int] = 384

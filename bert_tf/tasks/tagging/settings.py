@@ -26,6 +26,7 @@ class NerSettings(FineTuningSettings):
 
     flag_group = "Data"
     script: ClassVar[str] = "run_ner"
+    reported: ClassVar[tuple[str, ...]] = ("data_dir", "document_context", "feature_layers", "lstm_size")
 
     default_lower_case: ClassVar[bool] = False
 
