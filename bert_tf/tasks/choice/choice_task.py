@@ -160,7 +160,7 @@ class ChoiceTask(SourceTask):
             }
             entry |= {"label": example.label, "loss": -float(np.log(max(entry["probabilities"][example.label], 1e-45)))}
             entries.append(entry)
-        evaluation_file.write_entries(folder, entries, prefix)
+        evaluation_file.write(folder, entries, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line for each example.

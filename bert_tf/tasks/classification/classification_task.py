@@ -6,6 +6,7 @@ Letters: B batch, S sequence length, N rows, C classes.
 """
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,8 +23,7 @@ from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks import evaluation_file
-from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification import evaluation_lines, scores
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
@@ -217,8 +217,10 @@ class ClassificationTask(Task):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
-        evaluation_file.write(folder, split, predictions, self.labels, prefix=prefix)
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_lines`."""
+        classes = functools.partial(evaluation_lines.classes, labels=self.labels)
+        answers = evaluation_lines.scores if self.is_regression else classes
+        evaluation_lines.write(folder, split, predictions, answers, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.

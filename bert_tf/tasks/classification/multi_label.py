@@ -4,6 +4,7 @@ Letters: B batch, N rows, C labels.
 """
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,8 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
-from bert_tf.tasks import evaluation_file, example_checks
-from bert_tf.tasks.classification import class_checks
+from bert_tf.tasks import example_checks
+from bert_tf.tasks.classification import class_checks, evaluation_lines
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.own_task import OwnTask
 from bert_tf.tasks.tuned_file import TunedFile
@@ -123,7 +124,8 @@ class MultiLabelTask(OwnTask):
         """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
-        evaluation_file.write(folder, split, predictions, self.labels, chosen, prefix)
+        answers = functools.partial(evaluation_lines.label_sets, labels=self.labels, thresholds=chosen)
+        evaluation_lines.write(folder, split, predictions, answers, prefix)
         if self.tune_thresholds:
             THRESHOLDS.write(folder, chosen, step, self.labels)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)

@@ -139,7 +139,12 @@ def keep_answers(
     has_unanswerable: bool,
     prefix: str = "dev",
 ) -> None:
-    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged."""
+    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged.
+
+    A line is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of the
+    answers, none for a question without one), `prediction` ("" for no answer), its `probability` among the best
+    answers, `exact_match` and `f1`; of SQuAD 2.0 also `null_odds`.
+    """
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return
     texts = [found.text(threshold) for found in answers]
@@ -160,7 +165,7 @@ def keep_answers(
             "f1": f1[index],
         }
         entries.append(entry | ({} if found.null_odds is None else {"null_odds": found.null_odds}))
-    evaluation_file.write_entries(folder, entries, prefix)
+    evaluation_file.write(folder, entries, prefix)
 
 
 def _around(context: str, place: int) -> str:

@@ -1,5 +1,6 @@
 """What the report shows of a fine-tuning's last evaluation."""
 
+import functools
 import json
 import math
 
@@ -12,7 +13,7 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split, encoded_split
 from bert_tf.report import evaluation
 from bert_tf.tasks import evaluation_file
-from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification import evaluation_lines, scores
 from bert_tf.tasks.classification.classification_task import Example, probabilities
 from bert_tf.tasks.classification.report import class_table
 from bert_tf.tasks.questions import squad_results
@@ -143,7 +144,8 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     targets = tf.constant([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
     logits = np.array([[2.0, -3.0], [1.0, -1.0], [-0.5, 3.0]], np.float32)
     split = Split(examples, {"label_ids": targets}, np.arange(3))
-    evaluation_file.write(str(tmp_path), split, logits, ("a", "b"), np.array([0.2, 0.5]))
+    answers = functools.partial(evaluation_lines.label_sets, labels=("a", "b"), thresholds=np.array([0.2, 0.5]))
+    evaluation_lines.write(str(tmp_path), split, logits, answers, "dev")
     description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), True, 16, {}))
     lines = evaluation_file.read(str(tmp_path))
     assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]

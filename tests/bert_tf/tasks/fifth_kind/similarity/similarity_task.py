@@ -85,7 +85,9 @@ class SimilarityTask(Task):
         return {"pearson": float(np.corrcoef(predictions[:, 0], split.columns["label_ids"])[0, 1])}
 
     def keep_evaluation(self, folder, split, predictions, step, prefix="dev"):
-        evaluation_file.write(folder, split, predictions, self.labels, prefix=prefix)
+        rows = zip(split.examples, split.columns["label_ids"].numpy().tolist(), predictions[:, 0].tolist(), strict=True)
+        entries = [{"text_a": e.text_a, "text_b": e.text_b, "label": label, "prediction": p} for e, label, p in rows]
+        evaluation_file.write(folder, entries, prefix)
 
     def write_predictions(self, folder, split, predictions):
         path = os.path.join(folder, "test_predictions.tsv")

@@ -1,0 +1,70 @@
+"""The lines of `evaluation_file` of classes, scores and label sets, which `report` reads.
+
+A line has `index`, `text_a`, `text_b` for pairs, `label`, `prediction` and `loss`; for classes and label sets also
+`probabilities`, in the order of the labels in `task.json`. Of label sets, `label` and `prediction` are lists.
+
+Letters: N examples, C classes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from bert_tf.finetuning.task import Split
+from bert_tf.tasks import evaluation_file
+
+
+def write(
+    folder: str,
+    split: Split,
+    logits: np.ndarray,
+    answers: Callable[[np.ndarray, np.ndarray], Iterator[dict]],
+    prefix: str,
+) -> None:
+    """Writes the file. Examples without a label are left out, and so is a split that diverged.
+
+    Args:
+      folder: see `evaluation_file.write`.
+      split: with one row for each of N examples.
+      logits: float [N, C]; predicted scores [N, 1].
+      answers: `classes`, `scores` or `label_sets`, of the split's `label_ids` and of logits, float64.
+      prefix: see `evaluation_file.write`.
+    """
+    if not np.all(np.isfinite(logits)):
+        return
+    found = answers(split.columns["label_ids"].numpy(), logits.astype(np.float64))
+    entries = []
+    for index, answer in zip(split.example_ids.tolist(), found, strict=True):
+        example = split.examples[index]
+        if example.label is None:
+            continue
+        entry = {"index": index, "text_a": example.text_a}
+        if example.text_b is not None:
+            entry["text_b"] = example.text_b
+        entries.append(entry | answer)
+    evaluation_file.write(folder, entries, prefix)
+
+
+def classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str]) -> Iterator[dict]:
+    """Yields classes, from their ids [N], logits [N, C] and the names of the C classes."""
+    log_probabilities = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    for target, row in zip(targets.astype(int), log_probabilities, strict=True):
+        answer = {"label": labels[target], "prediction": labels[int(np.argmax(row))], "loss": float(-row[target])}
+        yield answer | {"probabilities": np.exp(row).tolist()}
+
+
+def label_sets(
+    targets: np.ndarray, logits: np.ndarray, labels: Sequence[str], thresholds: np.ndarray
+) -> Iterator[dict]:
+    """Yields sets of labels, from 1 and 0 [N, C], logits [N, C] and the thresholds of probabilities, [C]."""
+    probabilities = np.exp(-np.logaddexp(0, -logits))
+    losses = np.mean(np.logaddexp(0, logits) - targets * logits, axis=1)
+    for target, loss, row in zip(targets > 0, losses, probabilities, strict=True):
+        sets = [[labels[number] for number in np.flatnonzero(chosen)] for chosen in (target, row > thresholds)]
+        yield {"label": sets[0], "prediction": sets[1], "loss": float(loss), "probabilities": row.tolist()}
+
+
+def scores(targets: np.ndarray, logits: np.ndarray) -> Iterator[dict]:
+    """Yields scores, from those of the data [N] and the predicted ones [N, 1]."""
+    for target, score in zip(targets.tolist(), logits[:, 0].tolist(), strict=True):
+        yield {"label": target, "prediction": score, "loss": (score - target) ** 2}
