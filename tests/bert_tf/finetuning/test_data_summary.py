@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning import data_summary
+from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
@@ -35,7 +36,7 @@ def said(caplog, task, tokenizer, length=16, do_train=True, **splits):
     encoded = {name: encoded_split(task, examples, tokenizer, length) for name, examples in splits.items()}
     config = small_config(300, 8, max_position_embeddings=64)
     caplog.clear()
-    data_summary.log(types.SimpleNamespace(settings=settings, task=task, splits=encoded, config=config))
+    data_summary.log(PreparedRun(settings, task, config, tokenizer, encoded, strategy=None, caches=[]))
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     return [text for _, text in lines], [text for level, text in lines if level == "WARNING"]
 
