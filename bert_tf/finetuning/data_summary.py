@@ -20,7 +20,7 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
 
     Args:
       run: with the splits.
-      evaluated: the name of the data of split "dev"; see `EvaluatedData.series`.
+      evaluated: the name of the data of split "dev"; see `EvaluatedData.shown`.
     """
     settings, task = run.settings, run.task
     for name, split in run.splits.items():

@@ -101,7 +101,7 @@ def _evaluated_name(run: PreparedRun) -> str:
     """Names the data of `--do_eval`; what a training is evaluated on is its dev data."""
     if run.settings.do_train or not run.settings.do_eval:
         return evaluated_data.DEV
-    return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).series
+    return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).shown
 
 
 def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
@@ -302,7 +302,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     data = evaluated_data.find(folder, run.data_ids["dev"], settings)
     is_new = step not in dev_outputs
     if is_new:
-        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size, data.series)
+        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size, data.shown)
     predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), "loss": loss}

@@ -82,7 +82,7 @@ def run_ensemble(
         run = prepared_run.prepare(own, task, strategy)
         strategies.check_batch_sizes(strategy, own)
         # refuses before anything is computed
-        evaluated = _dev_data(run, settings, members).series if settings.do_eval else evaluated_data.DEV
+        evaluated = _dev_data(run, settings, members).shown if settings.do_eval else evaluated_data.DEV
         data_summary.log(run, evaluated)
         configs = [_checked_config(run, member, members[0]) for member in members]
         splits = ["dev"] if settings.do_eval else []

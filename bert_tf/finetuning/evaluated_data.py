@@ -38,7 +38,7 @@ class EvaluatedData:
       id: its name, number of examples, and a hash of their content.
       series: the split of its lines in `metrics.jsonl`: DEV, or the data's name.
       folder: of the files of its evaluations: the run's for dev data, else one of its own.
-      dev: likewise identifies the run's dev data, where that is other data; "" if it is unknown.
+      dev: likewise identifies the run's dev data; "" if it is unknown.
     """
 
     id: str
@@ -50,6 +50,13 @@ class EvaluatedData:
     def is_dev(self) -> bool:
         """Whether it is the run's dev data."""
         return self.series == DEV
+
+    @property
+    def shown(self) -> str:
+        """Names it in messages: its series, and where the command names it otherwise, first as the command does."""
+        name, (_, digest) = metrics_file.name_of(self.id), metrics_file.content_of(self.id)
+        first = metrics_file.name_of(self.dev or self.id) if self.is_dev else self.series
+        return self.series if first in (name, f"{name} {digest[:8]}") else f"{name} (the same data as {self.series})"
 
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
@@ -86,7 +93,7 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
     """
     known = evaluations.read(output_dir).data or dev or data
     if is_same(data, known):
-        return EvaluatedData(data, DEV, output_dir)
+        return EvaluatedData(data, DEV, output_dir, known)
     refuse_tuning(data, known, settings)
     return _apart(output_dir, data, known)
 
@@ -94,7 +101,8 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of a prediction that has labels: test data, unless it is the known dev data."""
     known = evaluations.read(output_dir).data or dev
-    return EvaluatedData(data, DEV, output_dir) if known and is_same(data, known) else _apart(output_dir, data, known)
+    is_dev = known and is_same(data, known)
+    return EvaluatedData(data, DEV, output_dir, known) if is_dev else _apart(output_dir, data, known)
 
 
 def _apart(output_dir: str, data: str, dev: str) -> EvaluatedData:
@@ -132,13 +140,13 @@ def _announce(
     if baseline:
         values = list(baseline.scores.items())[:_MOST_LOGGED]
         told = f" (always {baseline.answer}: {', '.join(f'{name} {value:.4g}' for name, value in values)})"
-    logging.info("%s %s, %s: %s%s", task.name, data.series, who, progress.describe(scores, task.metrics), told)
+    logging.info("%s %s, %s: %s%s", task.name, data.shown, who, progress.describe(scores, task.metrics), told)
     if not data.is_dev:
-        logging.info("%s %s; its results are in %s", data.series, _difference(data), data.folder)
+        logging.info("%s %s; its results are in %s", data.shown, _difference(data), data.folder)
     if all(map(math.isfinite, scores.values())) and (only := task.only_answer(split, predictions)):
         logging.warning(
             "%s, %s: every prediction is %s, so the model does not distinguish the examples; train it longer, or with "
-            "another --learning_rate", data.series, who, only,
+            "another --learning_rate", data.shown, who, only,
         )  # fmt: skip
     return {"always": {"answer": baseline.answer, "scores": dict(baseline.scores)}} if baseline else {}
 

@@ -111,14 +111,19 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
 
-def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained):
-    """Also if it is a copy with another name, or is predicted instead of evaluated."""
+def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained, caplog):
+    """Also if it is a copy with another name, which the log tells, or is predicted instead of evaluated."""
     for data in ("dev", "test"):
         run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={inputs}/{data}.csv")
         rows = rows_of(trained)
         shutil.copy(inputs / f"{data}.csv", trained.parent / "copy.csv")
+        caplog.clear()
         run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={trained.parent}/copy.csv")
         assert rows_of(trained) == rows
+        name, count = ("dev", 9) if data == "dev" else ("test.csv", 12)
+        name = f"copy.csv (the same data as {name})"
+        assert f"{name}: {count} examples; " in caplog.text and f"own {name}, step 6: " in caplog.text
+        assert (f"{name} is not the run's dev data" in caplog.text) == (data == "test")
         run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={inputs}/{data}.csv")
         assert rows_of(trained) == rows
 
