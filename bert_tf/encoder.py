@@ -21,9 +21,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.dense import Dense, LayerNorm, activation, initializer
 from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
-from bert_tf.modeling.layers import Dense, LayerNorm, activation, initializer
 from bert_tf.modeling.precision import policy
 
 # Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.

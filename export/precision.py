@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.encoder import Embeddings
-from bert_tf.modeling.layers import Dense
+from bert_tf.modeling.dense import Dense
 
 _MATRICES = {
     Dense: ("kernel",),

@@ -35,7 +35,7 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
-from bert_tf.modeling.layers import created_as_zeros
+from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.runs import checkpoint_watch, chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, memory, metrics, resume

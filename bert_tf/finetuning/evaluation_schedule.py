@@ -1,4 +1,4 @@
-"""Evaluation on the dev data during training: at which steps, and whether training ends early.
+"""Evaluation on the dev data during training: at which steps, and what follows from it.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -16,7 +16,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import evaluations, run_checkpoints
+from bert_tf.runs import early_stopping, evaluations, run_checkpoints
 from bert_tf.settings import FineTuningSettings
 
 
@@ -119,7 +119,7 @@ class EvaluationSchedule:
 
     def has_ended(self) -> bool:
         """Whether the patience has ended, so that training ends early."""
-        if (step := self._recorded.stopped_at) is None:
+        if (step := early_stopping.stopped_at(self._recorded)) is None:
             return False
         metric, best = self._recorded.metric, self._recorded.best_step
         logging.info(

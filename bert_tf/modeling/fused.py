@@ -23,8 +23,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.modeling.compilation import compiled, compiled_with_gradient, inside_xla, optimization_barrier
+from bert_tf.modeling.dense import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, layer_norm
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
-from bert_tf.modeling.layers import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, layer_norm
 
 
 class FusedOperations:

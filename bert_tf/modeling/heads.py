@@ -12,9 +12,9 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bilstm import BiLstm
+from bert_tf.modeling.dense import Dense, LayerNorm, activation, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
-from bert_tf.modeling.layers import Dense, LayerNorm, activation, rows
 
 # The encoder numbers its dropouts from 0; heads begin here, so that no two masks are alike.
 _DROPOUT_SITE = 1 << 16

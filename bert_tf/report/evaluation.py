@@ -9,11 +9,11 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn.metrics import confusion_matrix
+from sklearn import metrics
 
 from bert_tf.finetuning import description
 from bert_tf.report import charts
-from bert_tf.report.page import elements
+from bert_tf.report.page import confusion_matrix, elements
 from bert_tf.tasks import registry
 from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Confusions, Part, Table
 from bert_tf.training import metrics_file
@@ -59,7 +59,7 @@ def _(part: Table) -> str:
 
 @draw.register
 def _(part: Confusions) -> str:
-    return confusions(confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
+    return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
 
 
 @draw.register
@@ -82,7 +82,7 @@ def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
     """
     if len(labels) <= _MOST_CLASSES:
         note = "Rows are true classes, columns predicted ones. Shares are of the row."
-        return elements.section("Confusion matrix", elements.confusion_matrix(labels, matrix.tolist()), note=note)
+        return elements.section("Confusion matrix", confusion_matrix(labels, matrix.tolist()), note=note)
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_ERRORS]
     rows = [

@@ -11,8 +11,9 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-# The macros of `elements.html` as functions that return HTML.
+# The macros of templates as functions that return HTML.
 elements = _TEMPLATES.get_template("elements.html").module
+confusion_matrix = _TEMPLATES.get_template("confusion_matrix.html").module.confusion_matrix
 
 
 def render(template: str, **values) -> str:

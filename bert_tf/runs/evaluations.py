@@ -1,7 +1,7 @@
-"""The dev data of a run, its evaluations during training, and what follows: the best checkpoint, and an early end.
+"""The dev data of a run, its evaluations during training, and the best checkpoint, which follows from them.
 
-`evaluations.json` is replaced as a whole after each evaluation. Best checkpoint and early end are computed from it
-alone, so they never contradict the evaluations, whenever the run is killed.
+`evaluations.json` is replaced as a whole after each evaluation. The best checkpoint and early stopping are computed
+from it alone, so they never contradict the evaluations, whenever the run is killed.
 """
 
 import dataclasses
@@ -40,14 +40,6 @@ class Evaluations:
         """Step of the best checkpoint by `rank`, the first of several equal ones; None before the first evaluation."""
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
-
-    @property
-    def stopped_at(self) -> int | None:
-        """Step at which the patience ended; None if it has not."""
-        steps = list(self.scores)
-        if not self.patience or not steps:
-            return None
-        return steps[-1] if len(steps) - 1 - steps.index(self.best_step) >= self.patience else None
 
     def up_to(self, step: int) -> "Evaluations":
         """Returns the evaluations of checkpoints up to a step; later checkpoints are lost."""

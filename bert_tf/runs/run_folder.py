@@ -16,7 +16,7 @@ from absl import logging
 
 from bert_tf.core import lock, storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import evaluations, latest, run_record
+from bert_tf.runs import early_stopping, evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
 # Flags that fine-tuning computes the numbers of steps from.
@@ -143,7 +143,10 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: names the step.
     """
     last = _last_step(folder)
-    if trained_steps >= last or trained_steps in (evaluations.read(folder).stopped_at, run_record.saved_step(folder)):
+    if trained_steps >= last or trained_steps in (
+        early_stopping.stopped_at(evaluations.read(folder)),
+        run_record.saved_step(folder),
+    ):
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
     if not trained_steps:
@@ -166,8 +169,16 @@ def warn_if_unfinished(checkpoint: str) -> None:
     if step < 0 or not run_record.exists(folder):
         return
     newest, last = max([step, *latest.numbered(folder)]), _last_step(folder)
-    if newest < last and newest not in (evaluations.read(folder).stopped_at, run_record.saved_step(folder)):
+    if newest < last and newest not in (
+        early_stopping.stopped_at(evaluations.read(folder)),
+        run_record.saved_step(folder),
+    ):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
+
+
+def _ended_early(folder: str, step: int) -> bool:
+    """Whether early stopping ended a run at a step, or a model was saved there."""
+    return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
 
 
 def _last_step(folder: str) -> int:

@@ -7,8 +7,8 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from bert_tf.modeling.dense import LayerNorm
 from bert_tf.modeling.dropout import dropout
-from bert_tf.modeling.layers import LayerNorm
 from tests.bert_tf.reference import CONFIG, random_batch, random_pretrainer, relative_error
 from tests.small_configs import small_config
 

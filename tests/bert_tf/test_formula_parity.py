@@ -9,7 +9,7 @@ import tf_keras as keras
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import ACTIVATIONS, BertConfig
-from bert_tf.modeling.layers import LayerNorm
+from bert_tf.modeling.dense import LayerNorm
 from tests.bert_tf.formulas import Formulas
 from tests.bert_tf.reference import (
     CONFIG,

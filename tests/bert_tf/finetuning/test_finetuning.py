@@ -9,7 +9,7 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.input.record_order import Position
-from bert_tf.modeling.layers import created_as_zeros
+from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization

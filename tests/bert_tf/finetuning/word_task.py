@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.finetuning.task import LOSS, Task, tokenize
-from bert_tf.modeling.layers import Dense
+from bert_tf.modeling.dense import Dense
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
 from bert_tf.training.metrics import Form, Metric

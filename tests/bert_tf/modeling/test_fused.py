@@ -9,8 +9,8 @@ import tf_keras as keras
 
 from bert_tf.config import ACTIVATIONS
 from bert_tf.modeling import compilation, fused
+from bert_tf.modeling.dense import activation
 from bert_tf.modeling.dropout import dropout, dropout_mask
-from bert_tf.modeling.layers import activation
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from tests.bert_tf.reference import CONFIG, loss_of, outputs_and_gradients, random_batch, random_pretrainer
 
