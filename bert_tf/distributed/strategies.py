@@ -4,11 +4,13 @@ import contextlib
 import ctypes
 import functools
 import os
+from collections.abc import Iterator
 
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 from tensorflow.python.data.ops import multi_device_iterator_ops
+from tensorflow.python.framework import config
 
 from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
@@ -24,7 +26,7 @@ _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAt
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Makes the strategy that the device flags describe, and sets dtype policy, XLA and determinism of the process.
+    """Makes the strategy that the device flags describe, and sets dtype policy and XLA of the process.
 
     Call this before any computation: TensorFlow can connect several workers only at that point.
 
@@ -36,8 +38,6 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     _end_iterators_at_once()
     keras.mixed_precision.set_global_policy(policy_name(settings.dtype))
     tf.config.optimizer.set_jit(settings.enable_xla)
-    if settings.deterministic:
-        tf.config.experimental.enable_op_determinism()
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
         logging.warning(
@@ -53,6 +53,19 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if kind == "one_device":
         return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
     return tf.distribute.get_strategy()
+
+
+@contextlib.contextmanager
+def deterministic_operations(wanted: bool) -> Iterator[None]:
+    """Computes deterministically if wanted, and then as before, since later runs of the process may not want it."""
+    is_set_here = wanted and not config.is_op_determinism_enabled()
+    if is_set_here:
+        config.enable_op_determinism()
+    try:
+        yield
+    finally:
+        if is_set_here:
+            config.disable_op_determinism()  # TensorFlow has no public interface for this
 
 
 def _keep_freed_memory() -> None:

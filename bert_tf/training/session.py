@@ -1,4 +1,4 @@
-"""What surrounds every run, whether it pre-trains or fine-tunes: the folder's lock, and errors in one line."""
+"""What surrounds every run: the folder's lock, determinism, and errors in one line."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,6 +17,8 @@ def session(
 ) -> Iterator[run_folder.Lock | None]:
     """Locks the run's folder if this process trains into it, and explains lost workers and memory that ran out.
 
+    `--deterministic` holds within it.
+
     Yields:
       The lock; None for a process that does not write checkpoints.
 
@@ -25,6 +27,7 @@ def session(
     """
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
+        strategies.deterministic_operations(settings.deterministic),
         workers.clear_errors(),
         memory.clear_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
