@@ -12,7 +12,9 @@ def test_a_deterministic_run_leaves_later_runs_of_the_process_as_they_are(tmp_pa
         (config.enable_op_determinism if is_before else config.disable_op_determinism)()
         try:
             for is_wanted in (True, False):
-                settings = PretrainingSettings(input_file="x", output_dir=str(tmp_path), deterministic=is_wanted)
+                settings = PretrainingSettings(
+                    input_file="x", output_dir=str(tmp_path), do_eval=True, deterministic=is_wanted
+                )
                 with session(settings, tf.distribute.get_strategy()):
                     assert config.is_op_determinism_enabled() == (is_before or is_wanted)
                 assert config.is_op_determinism_enabled() == is_before
