@@ -1,4 +1,4 @@
-"""Writes files atomically, checks where they will be written, and hashes them.
+"""Writes files atomically, checks where they will be written, hashes them, and reads JSON.
 
 A file appears under its name only when it is complete and on disk.
 """
@@ -6,9 +6,11 @@ A file appears under its name only when it is complete and on disk.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
@@ -169,6 +171,29 @@ def sha256(path: str) -> str:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]:
+    """Yields the content of a JSON file to a block that takes it apart.
+
+    Args:
+      path: of the file.
+      remedy: what the message says to do if the file has other content.
+      what: what the message says of the file then.
+
+    Raises:
+      InputError: the file is not JSON, or the block found other content than it expects, by any common exception.
+    """
+    try:
+        with _gfile().GFile(path) as file:
+            entries = json.load(file)
+        yield entries
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise InputError(f"{path}: {what} ({reason}); {remedy}") from error
 
 
 def write_text(path: str, text: str) -> None:

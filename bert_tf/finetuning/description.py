@@ -121,12 +121,6 @@ def read(folder: str) -> TaskDescription:
     if not exists(folder):
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"
         raise InputError(f"{path}: {what}; give a folder that a fine-tuning script has trained into")
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            entries = json.load(file)
-            found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train again") from error
     types = {
         "kind": str,
         "task_name": str,
@@ -136,7 +130,9 @@ def read(folder: str) -> TaskDescription:
         "data": dict,
         "bilstm_head": bool,
     }
-    for name, expected in types.items():
-        if not isinstance(getattr(found, name), expected):
-            raise InputError(f"{path}: is damaged ({name} is {getattr(found, name)!r}); copy the run's folder again")
+    with storage.json_file(path, "copy the run's folder again, or train again") as entries:
+        found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})
+        for name, expected in types.items():
+            if not isinstance(getattr(found, name), expected):
+                raise ValueError(f"{name} is {getattr(found, name)!r}")
     return found

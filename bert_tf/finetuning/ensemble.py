@@ -112,11 +112,8 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
     path = os.path.join(folder, latest.ENSEMBLE_NAME)
     if not tf.io.gfile.exists(path):
         return
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            known = sorted(map(run_folder.resolved_path, json.load(file)["checkpoints"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); give another --output_dir") from error
+    with storage.json_file(path, "give another --output_dir") as entries:
+        known = sorted(map(run_folder.resolved_path, entries["checkpoints"]))
     if known != sorted(run_folder.resolved_path(member.prefix) for member in members):
         raise InputError(
             f"--output_dir={folder}: holds the results of another ensemble ({', '.join(known)}); give another folder"

@@ -13,7 +13,6 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core import storage
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.runs import run_folder
 
@@ -108,11 +107,8 @@ def _read(folder: str) -> _Files:
     path = os.path.join(folder, NAME)
     if not tf.io.gfile.exists(path):
         return {}
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            known = {name: list(of) for name, of in json.load(file)["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); delete it to overwrite the predictions beside it") from error
+    with storage.json_file(path, "delete it to overwrite the predictions beside it") as entries:
+        known = {name: list(of) for name, of in entries["files"].items()}
     return {name: of for name, of in known.items() if tf.io.gfile.exists(os.path.join(folder, name))}
 
 

@@ -216,19 +216,15 @@ def read(folder: str) -> Results:
       InputError: the file is missing or damaged.
     """
     path = os.path.join(folder, NAME)
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
+    if not exists(folder):
+        raise InputError(f"{path}: no such file; give the --output_dir of a sweep")
+    with storage.json_file(path, "give another folder", "is not a sweep's, or is damaged") as entries:
         trials = tuple(Trial(**entry) for entry in entries["trials"])
         found = Results(entries["task"], dict(entries["facts"]), trials, bool(entries["higher_is_better"]))
         for trial in trials:
             if trial.state == FINISHED and not math.isfinite(trial.scores[found.metric]):
                 raise ValueError(f"{found.metric} of {trial.name} is not finite")
         return found
-    except tf.errors.NotFoundError as error:
-        raise InputError(f"{path}: no such file; give the --output_dir of a sweep") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}: is not a sweep's, or is damaged ({error}); give another folder") from error
 
 
 def write(folder: str, results: Results) -> None:

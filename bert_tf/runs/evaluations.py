@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.core import storage
-from bert_tf.core.errors import InputError
 
 NAME = "evaluations.json"
 
@@ -62,20 +61,16 @@ def read(folder: str) -> Evaluations:
     Raises:
       InputError: the file is damaged.
     """
-    path = os.path.join(folder, NAME)
     if not exists(folder):
         return Evaluations()
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
+    remedy = "copy the run's folder again, or train in a new one"
+    with storage.json_file(os.path.join(folder, NAME), remedy) as entries:
         scores = {int(entry["step"]): entry["scores"] for entry in entries["evaluations"]}
         metric, data = entries["metric"], str(entries["data"])
         if any(not isinstance(values[metric], (int, float)) for values in scores.values()):
             raise TypeError(f"{metric} is not a number")
         ascending = dict(sorted(scores.items()))
         return Evaluations(metric, bool(entries["higher_is_better"]), int(entries["patience"]), data, ascending)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
 
 
 def write(folder: str, evaluations: Evaluations) -> None:

@@ -12,6 +12,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import latest
 
 NAME = "run.json"
+_REMEDY = "copy the run's folder again, or train in a new one"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +59,15 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
 
 
 def saved_step(folder: str) -> int | None:
-    """Returns the step whose weights a copy for use holds; None for the folder of a run."""
+    """Returns the step whose weights a copy for use holds; None for the folder of a run.
+
+    Raises:
+      InputError: the file is damaged.
+    """
     if not exists(folder):
         return None
-    with tf.io.gfile.GFile(os.path.join(folder, NAME)) as file:
-        return json.load(file).get("saved_step")
+    with storage.json_file(os.path.join(folder, NAME), _REMEDY) as entries:
+        return entries.get("saved_step")
 
 
 def last_settings(folder: str) -> dict:
@@ -83,16 +88,12 @@ def read_phases(output_dir: str) -> list[Phase]:
     """
     if not latest.prefixes(output_dir):
         return []
-    path = os.path.join(output_dir, NAME)
     if not exists(output_dir):
         raise InputError(
             f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
         )
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            phases = [Phase(**entries) for entries in json.load(file)["phases"]]
+    with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
+        phases = [Phase(**phase) for phase in entries["phases"]]
         if not phases:
             raise ValueError("it lists no phase")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged ({error}); copy the run's folder again, or train in a new one") from error
     return phases

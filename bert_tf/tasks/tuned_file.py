@@ -93,12 +93,8 @@ class TunedFile(Generic[_Tuned]):
             if step is not None:
                 self.check_not_lost(folder)
             return self.default(labels)
-        try:
-            with tf.io.gfile.GFile(path) as file:
-                entries = json.load(file)
+        with storage.json_file(path, f"evaluate with --{self.flag} again") as entries:
             tuned, tuned_on = self.parse(entries[self.key], labels), entries["step"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: is damaged ({error!r}); evaluate with --{self.flag} again") from error
         if None not in (step, tuned_on) and step != tuned_on:
             raise InputError(
                 f"{path}: was tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run --do_eval "

@@ -7,7 +7,6 @@ Letters: B batch, S sequence length, N rows.
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.core import storage
 from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.resolution import Command
@@ -239,17 +239,11 @@ def read_meta(path: str) -> Mapping[str, Any]:
     """
     if not tf.io.gfile.exists(path):
         raise InputError(f"--input_meta_data_path={path}: no such file; create_finetuning_data writes it")
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            meta = json.load(file)
+    with storage.json_file(path, "create the data again") as meta:
         kind = meta.setdefault("task_type", "bert_classification")
         if kind not in ("bert_classification", "bert_regression"):
             raise InputError(f"--input_meta_data_path={path}: describes {kind}; give data of a classifier")
         numbers = [meta["max_seq_length"], *([meta["num_labels"]] if kind == "bert_classification" else [])]
         if not all(isinstance(number, int) and number > 1 for number in numbers):
             raise ValueError("max_seq_length and num_labels must be numbers above 1")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"--input_meta_data_path={path}: is damaged ({error}); create the data again") from error
     return meta
