@@ -61,7 +61,7 @@ class TextClassifier:
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
         self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
         self._reading = Reading.of_parameters(described.parameters)
-        self._use_checkpoint, self._step = use_checkpoint, self._trained.checkpoint.step
+        self._use_checkpoint, self._step = use_checkpoint, self._trained.step
         self.scores = scores or self._recorded_scores()
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.runs import evaluations, latest, run_record
+from bert_tf.runs import evaluations, run_record
 from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.trained import Trained
 from bert_tf.training import metrics_file
-from export.sources import Source
 
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
@@ -22,7 +22,7 @@ _BLOCK_BYTES = 1 << 20
 _TOLERANCE = 1e-6
 
 
-def text(source: Source, settings: Mapping[str, Any]) -> str:
+def text(source: Trained, settings: Mapping[str, Any]) -> str:
     """Returns the card as Markdown.
 
     Args:
@@ -68,26 +68,24 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _scores(source: Source) -> dict[str, Any]:
+def _scores(source: Trained) -> dict[str, Any]:
     """Returns the scores of this checkpoint on the dev data: those of the last evaluation, else of training."""
     found = evaluations.read(source.folder)
-    step = latest.step_of(source.checkpoint)
     # those of training do not name the thresholds of labels
     is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
-    of_training = {} if is_changed else dict(found.scores.get(step, {}))
-    shown = _exported(source, [_results(source.folder, step), of_training])
+    of_training = {} if is_changed else dict(found.scores.get(source.step, {}))
+    shown = _exported(source, [_results(source.folder, source.step), of_training])
     return ({"data": found.data} if found.data and shown else {}) | shown
 
 
-def _other_scores(source: Source) -> dict[str, dict[str, Any]]:
+def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
     """Returns the scores of this checkpoint on data that is not the dev data, by the title of their section."""
-    step = latest.step_of(source.checkpoint)
     folders = metrics_file.other_data(source.folder).items()
-    found = {name: _exported(source, [_results(folder, step)]) for name, folder in folders}
+    found = {name: _exported(source, [_results(folder, source.step)]) for name, folder in folders}
     return {f"Scores on {name}, which is not the dev data": results for name, results in found.items() if results}
 
 
-def _exported(source: Source, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the first scores that the exported model has: of its thresholds, where scores name any.
 
     Without any, it says why; {} if there are no scores at all.

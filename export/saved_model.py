@@ -16,9 +16,9 @@ from bert_tf.core import command_line, storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
-from export import litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
+from bert_tf.tasks.trained import Trained
+from export import kinds, litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
-from export.sources import Source
 
 LABELS_NAME = "labels.txt"
 # A SavedModel's folder for additional files; TF Serving ignores files there that it does not know.
@@ -48,7 +48,7 @@ def export_saved_model(settings: ExportSettings) -> str:
     return target
 
 
-def _write(source: Source, settings: ExportSettings) -> str:
+def _write(source: Trained, settings: ExportSettings) -> str:
     """Writes a version; returns its folder."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -59,10 +59,10 @@ def _write(source: Source, settings: ExportSettings) -> str:
         return versions.publish(temporary, settings.export_dir)
 
 
-def _write_files(source: Source, settings: ExportSettings, assets_folder: str, folder: str) -> None:
+def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, folder: str) -> None:
     """Writes all files of a version into a folder, and checks them."""
     assets = _assets(source, dataclasses.asdict(settings), assets_folder)
-    served = source.kind(source.model, source.tokenizer, source.description, assets)
+    served = kinds.of(source.description)(source.model, source.tokenizer, source.description, assets)
     requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
     if settings.format == "litert":
         rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
@@ -87,7 +87,7 @@ def _named(export_dir: str, temporary: str) -> Iterator[None]:
         raise InputError(str(error).replace(temporary, export_dir.rstrip("/"))) from error
 
 
-def _assets(source: Source, settings: Mapping[str, Any], folder: str) -> dict[str, str]:
+def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[str, str]:
     """Writes the assets into a folder; returns their paths by their names."""
     texts = {
         checkpoints.CONFIG_NAME: source.config.to_json_string(),

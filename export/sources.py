@@ -2,46 +2,20 @@
 
 import dataclasses
 
-import tf_keras as keras
-
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import latest
 from bert_tf.tasks import trained
+from bert_tf.tasks.trained import Trained
 from bert_tf.tokenization import BertTokenizer
 from export import kinds
 from export.kinds import CHECKPOINT_KINDS
-from export.kinds.base import ServedModel
 from export.settings import ExportSettings
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A model that can be exported.
-
-    Attributes:
-      kind: of the served model.
-      model: with trained weights.
-      tokenizer: the one it was trained with.
-      description: of its task; see `ServedModel`.
-      folder: of the checkpoint.
-      checkpoint: its prefix or file.
-      config: shape of the model.
-    """
-
-    kind: type[ServedModel]
-    model: keras.Model
-    tokenizer: BertTokenizer
-    description: TaskDescription
-    folder: str
-    checkpoint: str
-    config: BertConfig
-
-
-def load(settings: ExportSettings) -> Source:
+def load(settings: ExportSettings) -> Trained:
     """Loads what the settings name.
 
     Raises:
@@ -50,7 +24,7 @@ def load(settings: ExportSettings) -> Source:
     return (_of_checkpoint if settings.task_name.lower() in CHECKPOINT_KINDS else _of_run)(settings)
 
 
-def _of_run(settings: ExportSettings) -> Source:
+def _of_run(settings: ExportSettings) -> Trained:
     """Loads the best checkpoint of a fine-tuning run if it was evaluated during training, else the last.
 
     Raises:
@@ -68,12 +42,11 @@ def _of_run(settings: ExportSettings) -> Source:
             f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, leave "
             "it out, or give another --checkpoint_dir"
         )
-    kind = kinds.of_task(found.description)
-    described = kind.completed(settings, found.description, folder, found.checkpoint.step)
-    return Source(kind, found.model, found.tokenizer, described, folder, found.checkpoint.prefix, found.config)
+    described = kinds.of_task(found.description).completed(settings, found.description, folder, found.step)
+    return dataclasses.replace(found, description=described)
 
 
-def _of_checkpoint(settings: ExportSettings) -> Source:
+def _of_checkpoint(settings: ExportSettings) -> Trained:
     """Loads a checkpoint of any format, with the vocabulary and the casing of its folder.
 
     Raises:
@@ -96,4 +69,5 @@ def _of_checkpoint(settings: ExportSettings) -> Source:
     described = TaskDescription(name, name, (), lower, config.max_position_embeddings, parameters)
     model = kind.make_model(config, parameters)
     checkpoint = checkpoints.initialize(model, path)
-    return Source(kind, model, tokenizer, described, found.folder, checkpoint, config)
+    step = latest.step_of(checkpoint)
+    return Trained(None, found.folder, checkpoint, step, model, tokenizer, described, config)

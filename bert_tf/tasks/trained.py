@@ -1,10 +1,11 @@
-"""A fine-tuned model of any kind, from its run's folder."""
+"""A trained model, and the fine-tuned one of a run's folder."""
 
 import dataclasses
 import functools
 import os
 
 import tensorflow as tf
+import tf_keras as keras
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
@@ -13,7 +14,6 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.runs import chosen_checkpoint, run_record
-from bert_tf.runs.latest import ResumePoint
 from bert_tf.tasks import registry
 from bert_tf.tasks.registry import Kind
 from bert_tf.tokenization import BertTokenizer
@@ -21,22 +21,24 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A fine-tuned model.
+    """A trained model.
 
     Attributes:
-      kind: of its task.
-      folder: of its run.
-      checkpoint: that is loaded.
-      model: with trained weights.
+      kind: of its task; None for a pre-trained model, which is exported without a task.
+      folder: of its checkpoint.
+      checkpoint: prefix or file.
+      step: of the checkpoint; -1 if it is unknown.
+      model: with trained weights; of a task `FineTunedBert`.
       tokenizer: the one it was trained with.
-      description: of its task.
+      description: of its task, or of what is served without one.
       config: shape of the model.
     """
 
-    kind: Kind
+    kind: Kind | None
     folder: str
-    checkpoint: ResumePoint
-    model: FineTunedBert
+    checkpoint: str
+    step: int
+    model: keras.Model
     tokenizer: BertTokenizer
     description: TaskDescription
     config: BertConfig
@@ -61,7 +63,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     _check_files(folder, described, config, tokenizer)
     model = FineTunedBert(config, head_maker(functools.partial(kind.head, described), described.bilstm_head))
     tf.train.Checkpoint(model=model).restore(checkpoint.prefix).assert_existing_objects_matched().expect_partial()
-    return Trained(kind, folder, checkpoint, model, tokenizer, described, config)
+    return Trained(kind, folder, checkpoint.prefix, checkpoint.step, model, tokenizer, described, config)
 
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:

@@ -16,7 +16,7 @@ from export.model_card import _other_scores, _scores
 @pytest.mark.parametrize("threshold", [1.5, -100.0])
 def test_the_card_shows_scores_of_the_exported_threshold_only(tmp_path, threshold):
     description = types.SimpleNamespace(parameters={"null_threshold": 1.5, "version_2_with_negative": True})
-    exported = types.SimpleNamespace(folder=str(tmp_path), checkpoint=f"{tmp_path}/ckpt-3", description=description)
+    exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
     results = {"eval_f1": 0.25, "eval_null_threshold": threshold, "global_step": 3}
     other = metrics_file.folder_of(str(tmp_path), "test.json")
     for folder in (str(tmp_path), other):
@@ -50,7 +50,7 @@ def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_pat
         (tmp_path / "thresholds.json").write_text(json.dumps(tuned))
     description = types.SimpleNamespace(parameters={}, labels=labels)
     description.parameters["thresholds"] = multi_label.THRESHOLDS.read(run, 3, labels).tolist()
-    exported = types.SimpleNamespace(folder=run, checkpoint=f"{run}/ckpt-3", description=description)
+    exported = types.SimpleNamespace(folder=run, step=3, description=description)
     dev, test = _scores(exported), *_other_scores(exported).values()
     if is_edited:
         assert list(test) == ["not shown"] and "had thresholds [0." in test["not shown"]

@@ -94,7 +94,7 @@ class LabelSets(TextKind):
     def answers(self, outputs: np.ndarray, model: Trained) -> list[tuple[str, ...]]:
         """See `TextKind`."""
         labels = model.description.labels
-        above = multi_label.sigmoid(outputs) > multi_label.THRESHOLDS.read(model.folder, model.checkpoint.step, labels)
+        above = multi_label.sigmoid(outputs) > multi_label.THRESHOLDS.read(model.folder, model.step, labels)
         return [tuple(itertools.compress(labels, row)) for row in above]
 
 
