@@ -21,7 +21,7 @@ _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MA
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class PhaseSettings:
     """The settings of one phase, and their source.
 
     Attributes:
@@ -33,7 +33,7 @@ class Phase:
     flagfile: str = ""
 
 
-def of(settings: PretrainingSettings) -> list[Phase]:
+def of(settings: PretrainingSettings) -> list[PhaseSettings]:
     """Returns the phases of a command in their order.
 
     A phase has the flags of the phase before, except those in its own flag file. The default of `num_schedule_steps` is
@@ -42,11 +42,11 @@ def of(settings: PretrainingSettings) -> list[Phase]:
     Raises:
       InputError: a flag file cannot be read or changes a flag of the whole run, or the schedule is too short.
     """
-    phases = [Phase(settings)]
+    phases = [PhaseSettings(settings)]
     while path := phases[-1].settings.next_phase:
         if path in (phase.flagfile for phase in phases):
             raise InputError(f"--next_phase={path}: follows itself; each phase needs its own flag file")
-        before, after = phases[-1].settings, Phase(settings, path)
+        before, after = phases[-1].settings, PhaseSettings(settings, path)
         with naming(after):
             after = dataclasses.replace(after, settings=command_line.with_flagfile(before, path, next_phase=""))
             for name in sorted(_OF_THE_RUN):
@@ -58,7 +58,7 @@ def of(settings: PretrainingSettings) -> list[Phase]:
     return [_with_schedule(phase, end) for phase in phases]
 
 
-def _with_schedule(phase: Phase, end: int) -> Phase:
+def _with_schedule(phase: PhaseSettings, end: int) -> PhaseSettings:
     settings = phase.settings
     with naming(phase):
         settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or end)
@@ -66,7 +66,7 @@ def _with_schedule(phase: Phase, end: int) -> Phase:
 
 
 @contextlib.contextmanager
-def naming(phase: Phase) -> Iterator[None]:
+def naming(phase: PhaseSettings) -> Iterator[None]:
     """Adds the flag file of a phase to error messages."""
     try:
         yield

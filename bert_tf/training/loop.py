@@ -22,7 +22,7 @@ from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import metrics_file, resume, summaries
 from bert_tf.training.interruption import Interruption
 from bert_tf.training.metrics import NotFinite
-from bert_tf.training.progress import Progress
+from bert_tf.training.progress import TrainingProgress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 
 # Without a TPU a return to Python costs nothing, so loops are short enough to show progress.
@@ -150,7 +150,7 @@ class _Run:
             facts, declared = trainer.throughput.describe(), trainer.objective.metrics
             steps = f"steps {self.first_step + 1} to {num_train_steps}"
             logging.info("training in %s: %s; the first takes longest, because it is compiled", self._folder, steps)
-            self.shown = Progress(self._folder, self.first_step, num_train_steps, facts, declared)
+            self.shown = TrainingProgress(self._folder, self.first_step, num_train_steps, facts, declared)
         summary_dir = os.path.join(self._folder, "train") if self._writes else None
         self._controller = orbit.Controller(
             strategy=trainer.strategy,
@@ -163,7 +163,7 @@ class _Run:
 
     def train_to(self, step: int) -> None:
         """Trains up to a step, or until it is interrupted, and saves."""
-        # orbit prints each loop's metrics; `Progress` shows them on one line
+        # orbit prints each loop's metrics; `TrainingProgress` shows them on one line
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             self._trainer.between_parts = self._show

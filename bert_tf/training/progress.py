@@ -15,7 +15,7 @@ from bert_tf.training.metrics import Form, Metric
 _ZEROS = re.compile(r"\.?0*e-0?")
 
 
-class Progress:
+class TrainingProgress:
     """Shows training, and adds the metrics of every loop to `metrics.jsonl`.
 
     Args:

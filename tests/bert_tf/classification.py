@@ -6,12 +6,12 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
-from bert_tf.tasks.classification.tsv import Columns
+from bert_tf.tasks.classification.tsv import ColumnNames
 
 
 def make_task(num_labels: int, has_pairs: bool = True) -> GlueTask:
     """A task of so many classes; a regression of scores from 0 to 5 for 0 of them."""
-    columns = Columns("a", "b" if has_pairs else None, "label")
+    columns = ColumnNames("a", "b" if has_pairs else None, "label")
     labels = tuple(str(number) for number in range(num_labels))
     splits = {split: (SplitFile((f"{split}.tsv",), columns),) for split in ("train", "dev", "test")}
     return GlueTask("test", splits, labels, score_names=("accuracy",), score_range=(0.0, 5.0))

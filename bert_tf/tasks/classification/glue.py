@@ -8,14 +8,16 @@ A task is a row of a table: where its files and columns are, what its labels are
 import dataclasses
 
 from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
-from bert_tf.tasks.classification.tsv import Columns
+from bert_tf.tasks.classification.tsv import ColumnNames
 
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _BINARY = ("0", "1")
 
 
-def _splits(columns: Columns, index: str = "index", test: Columns | None = None) -> dict[str, tuple[SplitFile, ...]]:
+def _splits(
+    columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
+) -> dict[str, tuple[SplitFile, ...]]:
     """Returns train.tsv, dev.tsv and test.tsv; `index` names the column of ids in the last two."""
     test = test or dataclasses.replace(columns, label=None)
     return {
@@ -26,7 +28,7 @@ def _splits(columns: Columns, index: str = "index", test: Columns | None = None)
 
 
 def _mnli() -> GlueTask:
-    columns = Columns("sentence1", "sentence2", "gold_label")
+    columns = ColumnNames("sentence1", "sentence2", "gold_label")
     unlabeled = dataclasses.replace(columns, label=None)
     splits = {
         "train": (SplitFile(("train.tsv",), columns),),
@@ -46,14 +48,14 @@ def _ax() -> GlueTask:
     """Returns MNLI's task with the diagnostic data as dev and test, in --data_dir or beside it."""
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
-    full = Columns("Premise", "Hypothesis", "Label")
+    full = ColumnNames("Premise", "Hypothesis", "Label")
     splits = {
         "train": (SplitFile(("train.tsv", "../MNLI/train.tsv", "MNLI/train.tsv"), _MNLI.splits["train"][0].columns),),
         "dev": (SplitFile(tuple(f"{folder}diagnostic-full.tsv" for folder in folders), full),),
         "test": (
             SplitFile(
                 tuple(folder + name for folder in folders for name in names),
-                Columns("sentence1", "sentence2"), "index", submission="AX",
+                ColumnNames("sentence1", "sentence2"), "index", submission="AX",
             ),
         ),
     }  # fmt: skip
@@ -64,33 +66,33 @@ _MNLI = _mnli()
 TASKS = {
     "CoLA": GlueTask(
         "CoLA",
-        _splits(Columns("3", label="1", has_header=False), test=Columns("sentence")),
+        _splits(ColumnNames("3", label="1", has_header=False), test=ColumnNames("sentence")),
         _BINARY,
         ("matthews_correlation", "accuracy"),
     ),
-    "SST-2": GlueTask("SST-2", _splits(Columns("sentence", label="label")), _BINARY, ("accuracy",)),
-    "MRPC": GlueTask("MRPC", _splits(Columns("#1 String", "#2 String", "Quality")), _BINARY, ("accuracy", "f1")),
+    "SST-2": GlueTask("SST-2", _splits(ColumnNames("sentence", label="label")), _BINARY, ("accuracy",)),
+    "MRPC": GlueTask("MRPC", _splits(ColumnNames("#1 String", "#2 String", "Quality")), _BINARY, ("accuracy", "f1")),
     "QQP": GlueTask(
         "QQP",
-        _splits(Columns("question1", "question2", "is_duplicate"), "id"),
+        _splits(ColumnNames("question1", "question2", "is_duplicate"), "id"),
         _BINARY,
         ("accuracy", "f1"),
         skips_incomplete=True,  # the published files have a few such lines
     ),
     "STS-B": GlueTask(
         "STS-B",
-        _splits(Columns("sentence1", "sentence2", "score")),
+        _splits(ColumnNames("sentence1", "sentence2", "score")),
         (),
         ("pearson", "spearman"),
         score_range=(0.0, 5.0),
     ),
     "MNLI": _MNLI,
-    "QNLI": GlueTask("QNLI", _splits(Columns("question", "sentence", "label")), _ENTAILMENT, ("accuracy",)),
-    "RTE": GlueTask("RTE", _splits(Columns("sentence1", "sentence2", "label")), _ENTAILMENT, ("accuracy",)),
+    "QNLI": GlueTask("QNLI", _splits(ColumnNames("question", "sentence", "label")), _ENTAILMENT, ("accuracy",)),
+    "RTE": GlueTask("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), _ENTAILMENT, ("accuracy",)),
     # No model beat the majority class, so the paper submits that (appendix B.1).
     "WNLI": GlueTask(
         "WNLI",
-        _splits(Columns("sentence1", "sentence2", "label")),
+        _splits(ColumnNames("sentence1", "sentence2", "label")),
         _BINARY,
         ("accuracy",),
         submits_majority=True,

@@ -19,7 +19,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import scores, submission
 from bert_tf.tasks.classification.classification_task import ClassificationTask, Example
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
-from bert_tf.tasks.classification.tsv import Columns, read_examples
+from bert_tf.tasks.classification.tsv import ColumnNames, read_examples
 from bert_tf.tasks.example_source import refuse_repeated_ids
 
 
@@ -36,7 +36,7 @@ class SplitFile:
     """
 
     paths: tuple[str, ...]
-    columns: Columns
+    columns: ColumnNames
     id_column: str | None = None
     group: str = ""
     submission: str = ""

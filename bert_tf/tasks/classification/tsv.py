@@ -13,7 +13,7 @@ from bert_tf.tasks.example_source import Placed
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """The columns of a file, by their name in the header or by their number from 0.
 
     Attributes:
@@ -30,7 +30,7 @@ class Columns:
 
 
 def read_examples(
-    path: str, columns: Columns, *, id_column: str | None = None, skip_incomplete: bool = False
+    path: str, columns: ColumnNames, *, id_column: str | None = None, skip_incomplete: bool = False
 ) -> list[Placed]:
     """Reads a tab-separated file; quotes are text, as in GLUE's files.
 

@@ -15,7 +15,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
-from bert_tf.tasks.classification.tsv import Columns
+from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -94,11 +94,11 @@ def xnli_task(languages: str, data_dir: str) -> XnliTask:
             raise InputError(f"--xnli_language={languages}: {code!r} is unknown; known are {', '.join(LANGUAGES)}")
     if len(set(codes)) < len(codes):
         raise InputError(f"--xnli_language={languages}: names a language twice")
-    pairs = Columns("sentence1", "sentence2", "gold_label")
+    pairs = ColumnNames("sentence1", "sentence2", "gold_label")
     translated = [f"multinli/multinli.train.{code}.tsv" for code in codes]
     splits = {
         "train": tuple(
-            SplitFile((path, f"XNLI-MT-1.0/{path}", os.path.basename(path)), Columns("premise", "hypo", "label"))
+            SplitFile((path, f"XNLI-MT-1.0/{path}", os.path.basename(path)), ColumnNames("premise", "hypo", "label"))
             for path in translated
         ),
         "dev": (SplitFile(("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"), pairs, "language"),),

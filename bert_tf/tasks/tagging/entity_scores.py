@@ -40,7 +40,7 @@ class Counts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Comparison:
     """The result of a comparison.
 
     Attributes:
@@ -83,7 +83,7 @@ def _figures(counts: Counts) -> str:
     )
 
 
-def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Evaluation:
+def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Comparison:
     """Compares the tags of sentences, in any scheme and also impossible sequences; see `tag_schemes.entities`.
 
     Raises:
@@ -98,4 +98,4 @@ def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
         for counter, kept in zip(counters, (*found, found[0] & found[1]), strict=True):
             counter.update(entity.type for entity in kept)
     types = sorted(counters[0].keys() | counters[1].keys())
-    return Evaluation(words, right_words, {type_: Counts(*(c[type_] for c in counters)) for type_ in types})
+    return Comparison(words, right_words, {type_: Counts(*(c[type_] for c in counters)) for type_ in types})

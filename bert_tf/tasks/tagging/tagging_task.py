@@ -222,7 +222,7 @@ class TaggingTask(SourceTask):
             raise ValueError("the rows have not one prediction for each word")
         return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
 
-    def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Evaluation:
+    def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Comparison:
         """Compares predictions [N, S] with the tags of the data, as the official scorer does."""
         return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
 

@@ -55,7 +55,7 @@ def test_figures_in_words(results, line):
 def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
-    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    shown = progress.TrainingProgress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     now[0] = 60.0  # of compilation
     shown.end_compilation(0)
     now[0] = 71.0
@@ -70,7 +70,7 @@ def test_a_run_that_ends_within_ten_seconds_has_a_log_line_for_each_tenth(tmp_pa
     ticks = itertools.count()
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(ticks) * 1e-6)
     for last_step, every in ((7, 1), (30, 1), (100_000, 50)):
-        shown = progress.Progress(str(tmp_path), 0, last_step)
+        shown = progress.TrainingProgress(str(tmp_path), 0, last_step)
         caplog.clear()
         with caplog.at_level(logging.INFO):
             for step in range(every, last_step + 1, every):
@@ -85,7 +85,7 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (80, 24))
-    shown = progress.Progress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
+    shown = progress.TrainingProgress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
     shown.show(1000, RESULTS)
     shown.close()
     line = terminal.getvalue().split("\r")[-1].rstrip()
@@ -108,7 +108,7 @@ def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
 def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    shown = progress.Progress(str(tmp_path), 0, 10)
+    shown = progress.TrainingProgress(str(tmp_path), 0, 10)
     now[0] = 9.0
     assert not shown.is_due
     now[0] = 10.5

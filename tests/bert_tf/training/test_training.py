@@ -157,9 +157,10 @@ def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, fin
     for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
         path.unlink()
     assert not [name for name in weights(folder, 0) if name.startswith("optimizer/")]
-    show = loop.Progress.show
-    monkeypatch.setattr(loop.Progress, "is_due", True)
-    monkeypatch.setattr(loop.Progress, "show", lambda self, step, values: (seen.append(step), show(self, step, values)))
+    shown = loop.TrainingProgress
+    show = shown.show
+    monkeypatch.setattr(shown, "is_due", True)
+    monkeypatch.setattr(shown, "show", lambda self, step, values: (seen.append(step), show(self, step, values)))
     run_pretraining(settings(data, folder))
     assert losses(folder)[-6:] == pytest.approx(losses(finished[0]), rel=1e-4)
     assert seen[0] == 1 and {3, 6} < set(seen), "progress appears inside of loops too"
