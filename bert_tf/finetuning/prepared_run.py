@@ -15,7 +15,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import activations, description, encoded_cache, evaluated_data, lower_layers
+from bert_tf.finetuning import activations, description, encoding, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
@@ -266,9 +266,9 @@ def prepare(
     if starts_from := run_folder.initial_checkpoint(settings):
         make_head = head_maker(task.head, settings.bilstm_head)
         check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
-    folder = os.path.join(settings.output_dir, encoded_cache.FOLDER)
+    folder = os.path.join(settings.output_dir, encoding.FOLDER)
     cached = {
-        name: encoded_cache.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
+        name: encoding.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
         for name, read in examples.items()
     }
     splits = {name: split for name, (split, _) in cached.items()}

@@ -360,32 +360,3 @@ def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
         for i in range(0, max(1, len(texts)), _TEXTS_PER_CALL)
     ]
     return tf.concat(parts, axis=0)
-
-
-def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
-    """Encodes the examples of a split.
-
-    Raises:
-      ValueError: the task's columns have different numbers of rows.
-    """
-    columns = dict(task.encode(examples, tokenizer, max_seq_length))
-    example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
-    columns = {
-        name: column if isinstance(column, tf.RaggedTensor) else tf.convert_to_tensor(column)
-        for name, column in columns.items()
-    }
-    counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
-    lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
-    return Split(examples, columns, example_ids, lengths, tokenizer)
-
-
-def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
-    """Counts the tokens of each row, int32 [N]."""
-    parts = [np.zeros(0, np.int32)]
-    for begin in range(0, count, _TEXTS_PER_CALL):
-        rows = {name: column[begin : begin + _TEXTS_PER_CALL] for name, column in columns.items()}
-        inputs = task.model_inputs(rows, tokenizer, max_seq_length)
-        parts.append(tf.reduce_sum(inputs["input_mask"], axis=1).numpy())
-    return np.concatenate(parts)

@@ -10,7 +10,8 @@ import tensorflow as tf
 from sklearn import metrics
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.task import Split, encoded_split
+from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.finetuning.task import Split
 from bert_tf.report import evaluation
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.classification import evaluation_lines, scores

@@ -11,11 +11,11 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import plan_evaluation
-from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings

@@ -1,4 +1,4 @@
-"""Keeps tokenized examples on disk, so that the next command or trial over the same examples need not tokenize them.
+"""Encodes the examples of a split, and keeps them on disk for the next command or trial over the same examples.
 
 A cache is a TFRecord file whose name holds a hash of everything that its content depends on. It appears complete or not
 at all; one that is damaged is written again.
@@ -20,7 +20,7 @@ from absl import logging
 
 from bert_tf.core import storage
 from bert_tf.core.datasets import without_autotune
-from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.finetuning.task import Columns, Split, Task
 from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 
@@ -28,7 +28,37 @@ FOLDER = "encoded"
 # A change of tokenization or of the file format makes caches of earlier versions useless.
 _VERSION = 1
 _ROWS_PER_RECORD = 4096
+_ROWS_PER_CALL = 4096
 _LENGTHS, _EXAMPLE_IDS, _TOTAL = "lengths of rows", "example_ids", "number of all rows"
+
+
+def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
+    """Encodes the examples of a split.
+
+    Raises:
+      ValueError: the task's columns have different numbers of rows.
+    """
+    columns = dict(task.encode(examples, tokenizer, max_seq_length))
+    example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
+    columns = {
+        name: column if isinstance(column, tf.RaggedTensor) else tf.convert_to_tensor(column)
+        for name, column in columns.items()
+    }
+    counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
+    lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
+    return Split(examples, columns, example_ids, lengths, tokenizer)
+
+
+def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
+    """Counts the tokens of each row, int32 [N]."""
+    parts = [np.zeros(0, np.int32)]
+    for begin in range(0, count, _ROWS_PER_CALL):
+        rows = {name: column[begin : begin + _ROWS_PER_CALL] for name, column in columns.items()}
+        inputs = task.model_inputs(rows, tokenizer, max_seq_length)
+        parts.append(tf.reduce_sum(inputs["input_mask"], axis=1).numpy())
+    return np.concatenate(parts)
 
 
 def cached_split(
@@ -38,7 +68,7 @@ def cached_split(
 
     Args:
       name: of the split, for the file's name.
-      task: as in `task.encoded_split`.
+      task: as in `encoded_split`.
       examples: the same; their `repr` must show all of their content.
       tokenizer: the same.
       max_seq_length: the same.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning import encoded_cache
-from bert_tf.finetuning.task import encoded_split
+from bert_tf.finetuning import encoding
+from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
@@ -22,7 +22,7 @@ def tokenizer(vocab_file):
 
 
 def cached_split(*arguments, writes=True):
-    split, keep = encoded_cache.cached_split(*arguments)
+    split, keep = encoding.cached_split(*arguments)
     if writes:
         keep()
     return split
@@ -46,12 +46,12 @@ def assert_same(found, expected):
     ("task", "examples"), [(make_task(2), EXAMPLES), (FindTheWord(""), ["the man", "a thing the"])]
 )
 def test_a_cache_gives_what_encoding_gives_without_encoding(tokenizer, tmp_path, monkeypatch, task, examples):
-    monkeypatch.setattr(encoded_cache, "_ROWS_PER_RECORD", 2)
+    monkeypatch.setattr(encoding, "_ROWS_PER_RECORD", 2)
     expected = encoded_split(task, examples, tokenizer, 16)
     assert_same(cached_split("dev", task, examples, tokenizer, 16, str(tmp_path), writes=False), expected)
     assert not list(tmp_path.iterdir())
     assert_same(cached_split("dev", task, examples, tokenizer, 16, str(tmp_path / "new")), expected)
-    monkeypatch.setattr(encoded_cache, "encoded_split", None)
+    monkeypatch.setattr(encoding, "encoded_split", None)
     again = cached_split("dev", task, examples, tokenizer, 16, str(tmp_path / "new"))
     assert_same(again, expected)
     assert list(again.columns) == sorted(again.columns), "the same order in each process"
@@ -61,7 +61,7 @@ def test_another_text_label_vocabulary_length_or_task_is_another_cache(tokenizer
     two = make_task(2)
 
     def key(task=two, examples=EXAMPLES, tokenizer=tokenizer, length=16):
-        return encoded_cache._key(task, examples, tokenizer, length)
+        return encoding._key(task, examples, tokenizer, length)
 
     other_text = [*EXAMPLES[:2], Example("the the", "man ", "1")]
     other_label = [*EXAMPLES[:2], Example("the the", "man", "0")]
@@ -84,7 +84,7 @@ def test_another_text_label_vocabulary_length_or_task_is_another_cache(tokenizer
     ids=["cut", "empty", "changed", "first_record_only"],
 )  # fmt: skip
 def test_a_damaged_cache_is_written_again(tokenizer, tmp_path, damage, monkeypatch):
-    monkeypatch.setattr(encoded_cache, "_ROWS_PER_RECORD", 2)
+    monkeypatch.setattr(encoding, "_ROWS_PER_RECORD", 2)
     task = make_task(2)
     expected = cached_split("train", task, EXAMPLES, tokenizer, 16, str(tmp_path))
     (path,) = tmp_path.iterdir()
@@ -104,7 +104,7 @@ def test_a_kill_while_it_is_written_leaves_no_cache_and_a_full_disk_is_no_error(
     def fails(rows):
         raise error
 
-    monkeypatch.setattr(encoded_cache, "_record", fails)
+    monkeypatch.setattr(encoding, "_record", fails)
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         cached_split("dev", make_task(2), EXAMPLES, tokenizer, 16, str(tmp_path))
