@@ -61,14 +61,10 @@ def read_manifest(path: str) -> dict | None:
     """
     if not tf.io.gfile.exists(path):
         return None
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            entries = json.load(file)
-        except ValueError as error:
-            raise InputError(f"{path}: not a manifest ({error}); move it away, or make the data again") from error
-    if not isinstance(entries, dict):
-        raise InputError(f"{path}: not a manifest (no JSON object); move it away, or make the data again")
-    return entries
+    with storage.json_file(path, "move it away, or make the data again", "not a manifest") as entries:
+        if not isinstance(entries, dict):
+            raise ValueError("no JSON object")
+        return entries
 
 
 def shards_of(path: str, entries: Mapping) -> list[Shard]:

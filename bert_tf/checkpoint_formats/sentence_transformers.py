@@ -1,16 +1,14 @@
 """The files that sentence-transformers keeps beside a checkpoint: how vectors are pooled, and the row length."""
 
-import json
 import os
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core.errors import InputError
+from bert_tf.core import storage
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
-_REMEDY = "copy it again, or delete it and give --pooling and --normalize"
 _OTHERS = (LENGTH, "config_sentence_transformers.json")
 
 
@@ -23,13 +21,9 @@ def read_modules(folder: str) -> dict[str, dict]:
     path = os.path.join(folder, MODULES)
     if not tf.io.gfile.exists(path):
         return {}
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            modules = json.load(file)
-        except ValueError as error:
-            raise InputError(f"{path}: not JSON: {error}; {_REMEDY}") from error
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise InputError(f"{path}: must contain a list of JSON objects; {_REMEDY}")
+    with storage.json_file(path, "copy it again, or delete it and give --pooling and --normalize") as modules:
+        if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+            raise ValueError("it is no list of JSON objects")
     return {str(module.get("type", "")).rsplit(".", 1)[-1]: module for module in modules}
 
 

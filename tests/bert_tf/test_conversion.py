@@ -540,5 +540,5 @@ def test_modules_that_are_not_converted_are_named_and_paths_stay_in_the_output(s
     convert(source, tmp_path / "a/b", "bert_tf")
     assert not (tmp_path / "a/config.json").exists()
     (source / "modules.json").write_text("{")
-    with pytest.raises(InputError, match=r"modules.json: not JSON: .*; copy it again, or delete it"):
+    with pytest.raises(InputError, match=r"modules.json: is damaged .*; copy it again, or delete it"):
         convert(source, tmp_path / "c", "bert_tf")
