@@ -136,7 +136,7 @@ def _disturb(order: dict) -> None:
             return write(checkpoint, prefix)
 
         tf.train.Checkpoint.write = written
-    begin = loop.Progress.__init__
+    begin = loop.TrainingProgress.__init__
 
     def begun(*args, **kwargs):
         begin(*args, **kwargs)
@@ -144,8 +144,8 @@ def _disturb(order: dict) -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
 
-    loop.Progress.__init__ = begun
-    update, loops = loop.Progress.update, []
+    loop.TrainingProgress.__init__ = begun
+    update, loops = loop.TrainingProgress.update, []
 
     def updated(*args):
         update(*args)
@@ -154,7 +154,7 @@ def _disturb(order: dict) -> None:
             _kill(order["at_loop"][0])
 
     if "at_loop" in order:
-        loop.Progress.update = updated
+        loop.TrainingProgress.update = updated
 
 
 def _log_batches(path: str) -> None:

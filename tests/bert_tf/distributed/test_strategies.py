@@ -226,12 +226,12 @@ try:
 except InputError as error:
     assert not os.path.exists(folder)
     print("refused:", error)
-update = loop.Progress.update
+update = loop.TrainingProgress.update
 def killed(self, step, metrics):
     update(self, step, metrics)
     if step == 25:
         os.kill(os.getpid(), signal.SIGKILL)
-loop.Progress.update = killed
+loop.TrainingProgress.update = killed
 run_pretraining.run()
 """
 )

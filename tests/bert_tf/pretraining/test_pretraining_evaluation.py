@@ -221,7 +221,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
     def interrupt(self, step, results):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.Progress, "update", interrupt)
+    monkeypatch.setattr(loop.TrainingProgress, "update", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(data, tmp_path, "--do_train")
     assert "of 6; written" in (tmp_path / "report.html").read_text()
