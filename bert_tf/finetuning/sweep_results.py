@@ -98,11 +98,6 @@ class Results:
         finished = [trial for trial in self.trials if trial.state == FINISHED]
         return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether no trial is left to train."""
-        return all(trial.state != PENDING for trial in self.trials)
-
     def with_trial(self, changed: Trial) -> "Results":
         """Returns the results with another state of a trial."""
         return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))

@@ -143,10 +143,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: names the step.
     """
     last = _last_step(folder)
-    if trained_steps >= last or trained_steps in (
-        early_stopping.stopped_at(evaluations.read(folder)),
-        run_record.saved_step(folder),
-    ):
+    if trained_steps >= last or _ended_early(folder, trained_steps):
         return
     stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
     if not trained_steps:
@@ -169,10 +166,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
     if step < 0 or not run_record.exists(folder):
         return
     newest, last = max([step, *latest.numbered(folder)]), _last_step(folder)
-    if newest < last and newest not in (
-        early_stopping.stopped_at(evaluations.read(folder)),
-        run_record.saved_step(folder),
-    ):
+    if newest < last and not _ended_early(folder, newest):
         logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
 
 

@@ -311,7 +311,6 @@ def clipped_update(
     gradients: Sequence[tf.Tensor],
     variables: Sequence[tf.Variable],
     step: tf.Variable | None = None,
-    clip_norm: float = CLIP_NORM,
 ) -> tf.Tensor:
     """Applies one step with gradients that are summed over the replicas, then clipped by their global norm.
 
@@ -325,7 +324,6 @@ def clipped_update(
       variables: the weights.
       step: int64 scalar, number of steps before this one, including skipped ones, for the learning-rate schedule.
         None: `iterations` of the optimizer, which counts updates.
-      clip_norm: largest global norm that is not clipped.
 
     Returns:
       The norm before clipping, float32 scalar.
@@ -341,7 +339,7 @@ def clipped_update(
     unscale = 1.0 / optimizer.loss_scale if scaling else tf.constant(1.0)
     norm = unscale * tf.sqrt(2.0 * tf.add_n([tf.cast(tf.nn.l2_loss(g), tf.float32) for g in values]))
     finite = tf.math.is_finite(norm)
-    factor = unscale * clip_norm / tf.maximum(norm, clip_norm)
+    factor = unscale * CLIP_NORM / tf.maximum(norm, CLIP_NORM)
     (optimizer.inner_optimizer if scaling else optimizer).apply_scaled(gradients, variables, factor, finite, step)
     if scaling:
         _adapt_loss_scale(optimizer, norm)
