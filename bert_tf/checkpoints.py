@@ -124,7 +124,7 @@ def initialize(
 
 def check_initial(
     path: str, config: BertConfig, with_heads: bool = False, head_shapes: Mapping[str, tuple[int, ...]] = {}
-) -> str:
+) -> Contents:
     """Refuses a checkpoint that cannot initialize a model, before any long work.
 
     Args:
@@ -134,7 +134,7 @@ def check_initial(
       head_shapes: shapes of a task head that the checkpoint must fit if it has one, by path.
 
     Returns:
-      The checkpoint's prefix or file.
+      The checkpoint, open.
 
     Raises:
       InputError: see `initialize`.
@@ -142,15 +142,15 @@ def check_initial(
     contents = open_checkpoint(path)
     if with_heads:
         contents.check_pretrained(config)
-        return contents.source
+        return contents
     if head_shapes and contents.lacks_place_for_bilstm(head_shapes):
         logging.warning(
             "%s: its head is on a BiLSTM, and the new model has none: the encoder is taken, and a new head is drawn; "
             "--bilstm_head takes both", contents.source,
         )  # fmt: skip
-    contents = contents.with_own_heads(head_shapes) if head_shapes else contents
-    contents.check(config, {**names.encoder_shapes(config), **head_shapes})
-    return contents.source
+    with_head = contents.with_own_heads(head_shapes) if head_shapes else contents
+    with_head.check(config, {**names.encoder_shapes(config), **head_shapes})
+    return contents
 
 
 def model_files(settings, *flags: str) -> dict[str, str]:

@@ -51,8 +51,7 @@ def check_initial(
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
-    checkpoints.check_initial(path, config, head_shapes=shapes)
-    contents = checkpoints.open_checkpoint(path)
+    contents = checkpoints.check_initial(path, config, head_shapes=shapes)
     if contents.lacks_place_for_bilstm(shapes):
         return  # its head is not taken
     folder = os.path.dirname(contents.source)
