@@ -29,7 +29,7 @@ from bert_tf.tasks import trained
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import TextKind
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
-from bert_tf.tasks.classification.multi_label import THRESHOLDS
+from bert_tf.tasks.classification.multi_label import LABEL_SCORES_NAME, THRESHOLDS
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.training import metrics_file
@@ -37,7 +37,7 @@ from bert_tf.training import metrics_file
 # The files that a saved model copies from its run's folder. Weights and records are written again.
 _SAVED_FILES = (
     checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS.name,
-    metrics_file.RESULTS_NAME,
+    metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
 )  # fmt: skip
 # Fewer texts than these get smaller batches, and as many epochs as these steps need.
 _FEW_TEXTS, _SMALL_BATCH, _ENOUGH_STEPS = 1000, 8, 200

@@ -14,6 +14,7 @@ from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import latest
 from bert_tf.runs.latest import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
+from bert_tf.tasks.classification.multi_label import evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
@@ -301,5 +302,6 @@ def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
     assert {name: model.scores[name] for name in found} == pytest.approx(found)
     model.save(tmp_path / "saved")
     assert TextClassifier.load(tmp_path / "saved").predict(texts[:3]) == expected
+    assert evaluated_thresholds(str(tmp_path / "saved")) == pytest.approx(list(thresholds.values()))
     (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3
