@@ -98,6 +98,9 @@ def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):
         assert fault.startswith(f"{a_set[0]}: ") and "3 examples" in fault, cut
         with pytest.raises(InputError, match=f"{a_set[0].name}: has {cut} bytes, but its manifest says {len(whole)}"):
             manifest.check_size(str(a_set[0]), entries)
+    a_set[0].write_bytes(whole + b"x")
+    with pytest.raises(InputError, match=f"has {len(whole) + 1} bytes, but its manifest says {len(whole)}"):
+        manifest.check_size(str(a_set[0]), entries)
 
 
 def test_swapped_shards_are_both_named(a_set):

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -77,6 +78,15 @@ def test_calibration_error_is_its_formula():
     assert error == pytest.approx(expected, rel=1e-12) and bins[2].sum() == 303
     error, bins = evaluation.calibration(np.ones(4), np.array([True, False, True, False]))
     assert error == 0.5 and bins.tolist() == [[1.0], [0.5], [4]]
+    _, bins = evaluation.calibration(np.array([0.9, 14 / 15]), np.array([True, False]))
+    assert bins[2].tolist() == [2], "a bin includes its upper end"
+
+
+def test_of_many_classes_the_most_confused_pairs_have_shares_of_the_true_class():
+    matrix = np.zeros([30, 30], int)
+    matrix[3, 3], matrix[3, 7], matrix[7, 7] = 6, 2, 90
+    page = evaluation.confusions(matrix, [f"class{number}" for number in range(30)])
+    assert re.findall(r"<td[^>]*>(.*?)</td>", page) == ["class3", "class7", "2", "25.0%"]
 
 
 def folder_of(tmp_path, tokenizer, num_labels, examples, logits):

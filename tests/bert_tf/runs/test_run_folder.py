@@ -177,6 +177,8 @@ def test_training_data_is_known_by_its_content(tmp_path):
     for names, expected in ((["copy"], True), (["other"], False), (["other", "a, b"], True), ([], False)):
         prints = run_folder.fingerprint([str(tmp_path / name) for name in names])
         assert run_folder.is_training_data(prints, trained) is expected
+        later = changed(FIRST, data={"input_file": []})
+        assert run_folder.is_training_data(prints, [*trained, later]) is expected, "of any phase"
 
 
 def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):

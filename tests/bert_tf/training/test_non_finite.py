@@ -79,6 +79,14 @@ def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_
         check_unchanged(trainer, before)
 
 
+def test_only_steps_in_a_row_are_counted_together():
+    trainer = make_trainer(rows=rows(0), skip_non_finite_steps=True)
+    for bad in [1] * MOST_SKIPPED_IN_A_ROW + [0, 1]:
+        trainer._note(tf.constant(bad, tf.int64), trainer.data_position)
+    assert trainer.failed_step == 0
+    assert trainer._skipped.numpy().tolist() == [MOST_SKIPPED_IN_A_ROW + 1, 1]
+
+
 def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
     before = state(trainer)

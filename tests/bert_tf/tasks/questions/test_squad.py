@@ -279,6 +279,11 @@ def test_the_tuned_threshold_has_the_best_f1():
     none = [Question(str(i), "?", "", (), True) for i in range(3)]
     answers = [Answers((Candidate("x", 0.0, 0.0),), odds) for odds in (-2.0, 0.0, 3.0)]
     assert squad_results.best_threshold(none, answers) < -2
+    # equal odds: both questions are answered, or neither
+    one = [Question("0", "?", "man", (Answer("man", 0),), False), Question("1", "?", "", (), True)]
+    one.append(dataclasses.replace(one[1], id="2"))
+    answers = [Answers((Candidate("man", 0.0, 0.0),), 1.0)] * 3
+    assert squad_results.best_threshold(one, answers) < 1
 
 
 def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
@@ -358,6 +363,14 @@ def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
     for split in ("train", "dev"):
         with pytest.raises(InputError, match=message):
             make_task(str(path)).read(split)
+
+
+def test_a_question_with_an_empty_list_of_answers_has_none(tmp_path):
+    path = tmp_path / "a.json"
+    content = {"context": "the man said so", "qas": [QA | {"answers": []}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
+    (question,) = make_task(str(path), has_unanswerable=True).read("train")
+    assert question.is_impossible and question.answers == ()
 
 
 def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_key_to_set(tmp_path):
