@@ -71,7 +71,7 @@ def test_the_card_names_task_data_scores_checkpoint_and_versions(exported):
     for path in sorted(run.glob("ckpt-1.*")):
         digest.update(path.read_bytes())
     for line in (
-        '- labels: ["0", "1", "2"]', "- kind: classification", "- eval_accuracy: 0.75", "- file: ckpt-1",
+        '- labels: ["0", "1", "2"]', "- kind: classification", "- accuracy: 0.75", "- file: ckpt-1",
         f"- sha256: {digest.hexdigest()}", f"- tensorflow: {tf.__version__}", f"- checkpoint_dir: {run}",
     ):  # fmt: skip
         assert f"\n{line}\n" in card, line
