@@ -59,7 +59,7 @@ class PlainOperations:
         query, key, value = heads(layer.query(query_input)), heads(layer.key(x)), heads(layer.value(x))
         query *= tf.cast(layer.head_size**-0.5, query.dtype)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        # In float32 whatever the compute dtype.
+        # The softmax is always computed in float32.
         probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
         probabilities = dropout(probabilities, rate, seed, site)
         context = tf.matmul(tf.cast(probabilities, value.dtype), value)

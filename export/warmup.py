@@ -73,7 +73,7 @@ def read(folder: str) -> Iterator[Request]:
     for index, log in enumerate(logs(folder)):
         method = next((kind for kind in _KINDS if log.HasField(f"{kind}_log")), None)
         if method is None:
-            raise ValueError(f"record {index} is no request to predict, classify or regress")
+            raise ValueError(f"record {index} is not a request to predict, classify or regress")
         request = getattr(log, f"{method}_log").request
         if method == "predict":
             inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}

@@ -33,7 +33,7 @@ class Command:
     Attributes:
       settings: the flags.
       trained: the record, `task.json`; None if nothing is trained in the folder.
-      results_dir: folder of the thresholds that evaluations have chosen; of an ensemble, not that of its first model.
+      results_dir: folder of the thresholds that evaluations have chosen. An ensemble has a folder of its own for them.
     """
 
     settings: FineTuningSettings
@@ -93,9 +93,9 @@ class Command:
 def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) -> tuple[FineTuningSettings, Task]:
     """Returns the complete settings of a run, and its task.
 
-    The folder of a sweep becomes that of its best trial, unless it is trained. Files of the model come from the run's
-    folder or from --init_checkpoint, and so does the casing. The row length is that of encoded data, else that of the
-    record, else the script's default, or all positions of a model with fewer.
+    A sweep's folder is replaced by the folder of its best trial, unless the command trains. The model's files and its
+    casing come from the run's folder or from --init_checkpoint. The row length comes from encoded data, else from the
+    record, else it is the script's default, or the number of positions of a model that has fewer.
 
     Args:
       settings: the flags.

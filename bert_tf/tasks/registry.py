@@ -22,7 +22,7 @@ from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.report_parts import Part
 from bert_tf.tasks.tuned_file import TunedFile
 
-# The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`: those of one script, which share
+# The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`. They have one script and share
 # flags, readers and rows. The module of `export.kinds` that has the folder's name has their served models.
 FOLDERS = [
     "classification",
@@ -39,7 +39,7 @@ class Kind(abc.ABC):
       name: the value of `Task.kind`, which `task.json` keeps.
       settings: the flags of its script.
       tuned: file in a run's folder with what an evaluation has tuned; None for none.
-      hidden_scores: those that are no measures, so that the report leaves them out.
+      hidden_scores: names of scores that the report leaves out, because they do not measure quality.
       config_entries: entries of Hugging Face's `config.json` beside the labels.
     """
 
@@ -82,11 +82,11 @@ class Kind(abc.ABC):
         return None
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        """Returns what the report shows of an evaluation that `Task.keep_evaluation` kept; [] for nothing.
+        """Returns what the report shows of an evaluation that `Task.keep_evaluation` kept; [] if it shows none.
 
         Args:
           folder: see `Task.keep_evaluation`.
-          prefix: likewise.
+          prefix: see `Task.keep_evaluation`.
           described: the task.
         """
         entries = evaluation_file.read(folder, prefix)
@@ -121,5 +121,5 @@ def of_task(described: TaskDescription, folder: str) -> Kind:
 
 
 def of_settings(settings: FineTuningSettings) -> Kind:
-    """Returns a kind that the script with these settings trains; those of one script share `make_task`."""
+    """Returns a kind that the script with these settings trains; kinds of one script share `make_task`."""
     return next(kind for kind in kinds().values() if kind.settings is type(settings))

@@ -24,7 +24,7 @@ _Tuned = TypeVar("_Tuned")
 
 @dataclasses.dataclass(frozen=True)
 class TunedFile(Generic[_Tuned]):
-    """A file of a run's folder with one threshold, or that of each label.
+    """A file of a run's folder with one threshold, or a threshold for each label.
 
     Attributes:
       name: of the file.
@@ -83,7 +83,7 @@ class TunedFile(Generic[_Tuned]):
         Args:
           folder: of the run.
           step: of the checkpoint that is used; None does not compare.
-          labels: those of the task.
+          labels: the task's labels.
 
         Raises:
           InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is

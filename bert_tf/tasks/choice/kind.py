@@ -17,7 +17,7 @@ class Choice(Kind):
     """See `ChoiceTask`."""
 
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
-    # The weights alone are those of a regression.
+    # The weights alone look like a regression's.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
