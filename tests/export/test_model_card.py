@@ -57,3 +57,11 @@ def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_pat
         assert "micro_f1" not in dev
     else:
         assert dev["micro_f1"] == test["micro_f1"] == 0.25 and dev["data"] == "dev.csv, 3 examples, 0"
+
+
+def test_the_card_shows_no_scores_of_another_step(tmp_path):
+    description = types.SimpleNamespace(parameters={})
+    exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
+    for step, shown in ((3, {"f1": 0.25, "global_step": 3}), (2, {})):
+        metrics_file.write_results(str(tmp_path), {"eval_f1": 0.25, "global_step": step})
+        assert _scores(exported) == shown

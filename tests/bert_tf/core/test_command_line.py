@@ -446,7 +446,7 @@ def test_all_missing_flags_are_named_at_once_with_what_they_are():
         (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
         (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
         (["--times=3", "--times=3"], ""),
-        (["--flagfile=f", "--times=3"], ""),
+        (["--flagfile=f", "--times=2"], ""),
         (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
         (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the latter counts\n"),
     ],

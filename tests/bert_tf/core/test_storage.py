@@ -147,6 +147,7 @@ def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
     for outputs, message in [
         ([new, str(tmp_path / "link")], "link is also an input"),
         ([new, f"{tmp_path}/folder/../new"], "new is given twice"),
+        ([f"{tmp_path}/folder/../new", new], "new is given twice"),
         ([str(tmp_path / "folder")], "folder is a folder"),
         ([f"{new}/"], "is a folder"),
         (["/dev/null"], "null is not a regular file"),

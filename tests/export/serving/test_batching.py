@@ -80,6 +80,8 @@ def test_sizes_are_bounded_filled_up_and_split_again():
     assert [len(batch) for batch in batches] == [4, 2]
     too_large, _ = run_all(batching, [np.zeros(5, np.float32)], first=np.zeros(1, np.float32))
     assert too_large[0].message == "Task size 5 is larger than maximum input batch size 4"
+    full, _ = run_all(batching, [np.ones(4, np.float32)], first=np.zeros(1, np.float32))
+    assert full == [[2, 2, 2, 2]]
 
 
 def test_a_full_queue_refuses():
