@@ -23,7 +23,7 @@ def read_modules(folder: str) -> dict[str, dict]:
         return {}
     with storage.json_file(path, "copy it again, or delete it and give --pooling and --normalize") as modules:
         if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-            raise ValueError("it is no list of JSON objects")
+            raise ValueError("it is not a list of JSON objects")
     return {str(module.get("type", "")).rsplit(".", 1)[-1]: module for module in modules}
 
 

@@ -57,7 +57,7 @@ class Format(abc.ABC):
     """How vectors are stored; by default the parts of a shard need only be concatenated.
 
     Args:
-      settings: those of the set.
+      settings: the set's settings.
       hidden_size: H.
       vocabulary: tokens by id, for `write`.
     """

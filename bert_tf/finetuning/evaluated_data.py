@@ -38,7 +38,7 @@ class EvaluatedData:
       id: its name, number of examples, and a hash of their content.
       series: the split of its lines in `metrics.jsonl`: DEV, or the data's name.
       folder: of the files of its evaluations: the run's for dev data, else one of its own.
-      dev: likewise identifies the run's dev data; "" if it is unknown.
+      dev: the `id` of the run's dev data; "" if it is unknown.
     """
 
     id: str

@@ -174,7 +174,7 @@ class PreparedRun:
         of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
         if not settings.bilstm_head:
             return of_encoder
-        # It reads rows one by one, however many of them share a row of the encoder.
+        # The BiLSTM reads rows one by one, also where several share a row of the encoder.
         rows = plan.ids.shape[1] / plan.shape.rows if plan.shape else 1
         return of_encoder + rows * flops.bilstm_flops(config, int(self.splits["train"].lengths.max()))
 
@@ -208,7 +208,7 @@ class PreparedRun:
         return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
 
     def phase(self, num_train_steps: int) -> run_record.Phase:
-        """Returns what identifies a run of so many steps; see `run_record.Phase`."""
+        """Returns what identifies a run with this number of steps; see `run_record.Phase`."""
         settings = self.settings
         warmup = self.num_warmup_steps(num_train_steps)
         return run_record.Phase(

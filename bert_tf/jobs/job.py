@@ -55,7 +55,7 @@ class Job:
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
       corpus: see `content.corpus_entries`.
-      facts: the SHA-256 of the vocabulary and of the weights, as far as the bytes depend on them: `vocab_sha256` and
+      facts: the SHA-256 of the vocabulary and of the weights, if the bytes depend on them: `vocab_sha256` and
         `weights_sha256`.
 
     Attributes:

@@ -11,7 +11,7 @@ size.
 Each function computes what plain operations compute in `bert_tf.encoder`, with the same dropout masks. Operation by
 operation, memory would bound the speed: each one reads and writes all of its values. A compiled function reads its
 inputs once. It stores little for the backward pass, which computes the rest again. Sums, softmax and layer
-normalization are computed in float32 whatever the dtype.
+normalization are always computed in float32.
 
 Every floating input gets its gradient. A new input must get one too: TensorFlow takes an input that a custom gradient
 captures, instead of taking it as an argument, for a constant, and would never train it.

@@ -39,7 +39,7 @@ def read(folder: str, prefix: str = "dev") -> list[dict]:
     """Reads the lines of a folder's file, whose name begins with a prefix as in `write`; [] if there is none.
 
     Raises:
-      ValueError: a line is no JSON.
+      ValueError: a line is not JSON.
     """
     path = os.path.join(folder, f"{prefix}_predictions.jsonl")
     if not tf.io.gfile.exists(path):

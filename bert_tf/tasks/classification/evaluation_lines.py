@@ -65,6 +65,6 @@ def label_sets(
 
 
 def scores(targets: np.ndarray, logits: np.ndarray) -> Iterator[dict]:
-    """Yields scores, from those of the data [N] and the predicted ones [N, 1]."""
+    """Yields scores, from the data's scores [N] and the predicted scores [N, 1]."""
     for target, score in zip(targets.tolist(), logits[:, 0].tolist(), strict=True):
         yield {"label": target, "prediction": score, "loss": (score - target) ** 2}

@@ -44,8 +44,8 @@ _SCORES = {
 def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
     """Returns the task over a user's own data.
 
-    Its labels are those of `--labels` or `--label_file`, else those of the run in `--output_dir`, else those in the
-    training data, which is then read here. Class weights and the scale of scores are counted in it too.
+    Its labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the training data,
+    which is then read here. Class weights and the scale of scores are counted in it too.
 
     Args:
       command: says what is learned and how.

@@ -2,7 +2,7 @@
 
 Paper: sections 4.2 and 4.3; what the original's evaluation writes.
 
-Letters: N rows, which are the windows of all contexts, W those of a context, S sequence length, D tokens of all
+Letters: N rows, which are the windows of all contexts, W windows of one context, S sequence length, D tokens of all
 contexts, M tokens of all windows, K spans of all windows, n starts and ends that are tried.
 """
 
