@@ -129,7 +129,7 @@ def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:
 
 
 def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    name = settings.tpu_name or settings.master
+    name = settings.tpu_name
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=name, zone=settings.tpu_zone or None, project=settings.gcp_project or None
@@ -168,7 +168,7 @@ def check_python_input(
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
-    if strategy.extended.num_hosts == 1 and (settings.tpu_name or settings.master) in ("", "local"):
+    if strategy.extended.num_hosts == 1 and settings.tpu_name in ("", "local"):
         return
     where = "runs in Python and needs a local TPU of one machine, not a TPU over the network or of several machines"
     if dynamic_masking:

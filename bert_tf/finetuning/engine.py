@@ -108,7 +108,7 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, run.model_facts())
     workers.check_same_facts(strategy, run.same_on_workers())
-    keras.utils.set_random_seed(settings.weights_seed)
+    keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
         model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
@@ -257,7 +257,7 @@ def _make_trainer(
         return Trainer(
             objective,
             strategy,
-            random_seed=settings.weights_seed,
+            random_seed=settings.random_seed,
             optimizer=make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps, rate_factor),
             train_dataset=strategy.distribute_datasets_from_function(make_batches),
             skip_non_finite_steps=settings.skip_non_finite_steps,

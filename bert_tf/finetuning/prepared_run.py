@@ -150,7 +150,7 @@ class PreparedRun:
             batch_size=settings.train_batch_size,
             num_batches=num_train_steps,
             shares=self.strategy.num_replicas_in_sync * settings.gradient_accumulation_steps * self.train_parts,
-            seed=settings.order_seed,
+            seed=settings.random_seed,
             packed_for=self.packed_for,
             group_sizes=self.task.group_sizes(self.splits["train"]),
         )

@@ -24,13 +24,10 @@ from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 
 # What trials differ in, or what follows from that, among the facts of a run's optimizer.
-_OF_A_TRIAL = (
-    *sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "data_seed", "model_seed",
-)  # fmt: skip
-# Settings that choose a trial's checkpoint, and the seeds that restarts count from.
+_OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
+# Settings that choose a trial's checkpoint, and the seed that restarts count from.
 _OF_A_SWEEP = (
-    "warmup_proportion", "order_seed", "weights_seed", "eval_strategy", "eval_steps", "early_stopping_patience",
-    "use_checkpoint",
+    "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
 )  # fmt: skip
 
 
@@ -61,8 +58,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
         settings,
         **trial.varied,
         **{name: defaults[name] for name in ("sweep", *SWEEP_FLAGS)},
-        data_seed=trial.data_seed,
-        model_seed=trial.model_seed,
+        random_seed=trial.random_seed,
         init_checkpoint=sweep_results.initial_checkpoint(settings, trial),
         output_dir=sweep_results.folder_of(settings.output_dir, trial),
         do_predict=False,
@@ -180,7 +176,7 @@ class Sweep:
         if strategies.is_chief(self._strategy):
             sweep_results.write(self._folder, self.results)
             for each in self.results.trials:
-                if each.state != PENDING and each != self.results.best and not self._settings.keep_trials:
+                if each.state != PENDING and each != self.results.best:
                     run_checkpoints.delete_all(sweep_results.folder_of(self._folder, each))
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, sweep_results.NAME))
 

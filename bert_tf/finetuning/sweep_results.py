@@ -37,8 +37,7 @@ class Trial:
       train_batch_size: as the setting.
       num_train_epochs: as the setting.
       restart: number from 1 of the training with these settings.
-      data_seed: as the setting; None for that of the command.
-      model_seed: as the setting; None for that of the command.
+      random_seed: as the setting.
       state: PENDING, FINISHED, or FAILED if it diverged.
       scores: metrics on the dev data of a finished trial, the main one first.
       error: why it failed.
@@ -51,8 +50,7 @@ class Trial:
     train_batch_size: int
     num_train_epochs: float
     restart: int
-    data_seed: int | None
-    model_seed: int | None
+    random_seed: int
     state: str = PENDING
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     error: str = ""
@@ -142,13 +140,10 @@ def planned_trials(settings: FineTuningSettings) -> list[Trial]:
     ):
         varied = dict(zip(settings.grid, values, strict=True))
         rate, batch, epochs = (f"{varied[name]:.15g}" for name in VARIED)
-        seeds = (settings.data_seed, settings.model_seed)
-        if restart:
-            seeds = (settings.order_seed + restart, settings.weights_seed + restart)
         start = "" if steps is None else f"step{steps}_"
         name = f"{start}lr{rate}_batch{batch}_epochs{epochs}_restart{restart + 1}"
-        trials.append(Trial(name, **varied, restart=restart + 1, data_seed=seeds[0], model_seed=seeds[1],
-                            pretrained_steps=steps))  # fmt: skip
+        seed = settings.random_seed + restart
+        trials.append(Trial(name, **varied, restart=restart + 1, random_seed=seed, pretrained_steps=steps))
     return trials
 
 

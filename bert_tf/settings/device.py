@@ -16,10 +16,9 @@ class DeviceSettings:
     flag_group = "Devices"
 
     use_tpu: bool = setting("train on a TPU; the same as --distribution_strategy=tpu", False)
-    tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "")
+    tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "", alias="master")
     tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
     gcp_project: str = setting("Google Cloud project of the TPU, if its name does not determine it", "")
-    master: str = setting("grpc:// address of the TPU; the original's other name for --tpu_name", "")
     num_tpu_cores: int = setting("total number of TPU cores; checked against the TPU", 8)
     distribution_strategy: str = setting(
         "how to distribute training over devices",
@@ -86,17 +85,13 @@ class DeviceSettings:
         )
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
         require(
-            is_tpu or not (self.tpu_name or self.master or self.tpu_zone or self.gcp_project),
-            "--tpu_name, --master, --tpu_zone and --gcp_project need --use_tpu",
+            is_tpu or not (self.tpu_name or self.tpu_zone or self.gcp_project),
+            "--tpu_name, --tpu_zone and --gcp_project need --use_tpu",
         )
         require(not (is_tpu and self.num_gpus), f"--num_gpus={self.num_gpus} contradicts a TPU; drop one of them")
         require(
             not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
             f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of them",
-        )
-        require(
-            not (self.tpu_name and self.master),
-            "--tpu_name and --master name the same thing; give one of them",
         )
         several = self.distribution_strategy == "multi_worker_mirrored"
         require(

@@ -18,7 +18,7 @@ _GRID = {
     "num_train_epochs": "sweep_epochs",
 }
 # What only a sweep reads.
-SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints", "keep_trials")
+SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +42,6 @@ class ProtocolSettings(TrainingSettings):
         "evaluate and predict with the checkpoint that was best on the dev data during training, or with the last one; "
         "without --eval_strategy it is always the last", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
-    data_seed: int | None = setting(
-        "seed of the order of the training data; default: --random_seed", None, at_least=0, below=SEEDS
-    )
-    model_seed: int | None = setting(
-        "seed of the new weights and of dropout; default: --random_seed", None, at_least=0, below=SEEDS
-    )
     frozen_layers: int = setting(
         "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head",
         0,
@@ -74,25 +68,11 @@ class ProtocolSettings(TrainingSettings):
         "--sweep: train from each checkpoint that the pre-training run in --init_checkpoint has kept, and draw the "
         "main metric on dev over their steps, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
-    keep_trials: bool = setting(
-        "--sweep: keep the checkpoints of all trials, not of the best one alone", False, group="Sweep"
-    )
-
-    @property
-    def order_seed(self) -> int:
-        """The seed of the order of the training data."""
-        return self.random_seed if self.data_seed is None else self.data_seed
-
-    @property
-    def weights_seed(self) -> int:
-        """The seed of the new weights and of dropout."""
-        return self.random_seed if self.model_seed is None else self.model_seed
 
     @property
     def training_facts(self) -> dict:
         """The flags that the weights depend on."""
-        flags = ("data_seed", "model_seed", "frozen_layers", "layer_learning_rate_decay")
-        return {name: getattr(self, name) for name in flags}
+        return {name: getattr(self, name) for name in ("frozen_layers", "layer_learning_rate_decay")}
 
     @property
     def grid(self) -> dict[str, tuple]:
@@ -157,8 +137,8 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
             value == defaults[name], f"--{name}={value} is not read by a sweep; give --{flag}={value} or drop --sweep"
         )
     restarts = settings.sweep_restarts
-    highest = max(settings.order_seed, settings.weights_seed) + restarts - 1
-    require(highest < SEEDS, f"--sweep_restarts={restarts}: the last seed would be {highest}; lower the first one")
+    last = settings.random_seed + restarts - 1
+    require(last < SEEDS, f"--sweep_restarts={restarts}: the last seed would be {last}; lower --random_seed")
     _ = settings.grid
 
 

@@ -38,7 +38,6 @@ DEVICE_DEFAULTS = {
     "tpu_name": "",
     "tpu_zone": "",
     "gcp_project": "",
-    "master": "",
     "num_tpu_cores": 8,
 }
 TRAINING_DEFAULTS = {
@@ -231,7 +230,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
         (PretrainingSettings, [*PRETRAIN, "--do_eval", "--pack_sequences"], "--pack_sequences needs --do_train"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
-        (PretrainingSettings, [*PRETRAIN, "--do_train", "--tpu_name=a", "--master=b"], "--tpu_name, --master, .* need"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--master=b"], "--tpu_name, --tpu_zone .* need"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--use_tpu", "--distribution_strategy=mirrored"],

@@ -69,8 +69,8 @@ def test_each_epoch_has_one_evaluation_at_its_last_step():
         (["--eval_strategy=steps", "--eval_steps=-5"], "--eval_steps=-5: must be at least 0"),
         (["--early_stopping_patience=1"], "--early_stopping_patience=1 needs evaluations"),
         (["--early_stopping_patience=-1"], "--early_stopping_patience=-1: must be at least 0"),
-        (["--data_seed=-1"], "--data_seed=-1: must be at least 0 and below 2147483648"),
-        (["--model_seed=2147483648"], "--model_seed=2147483648: must be at least 0 and below 2147483648"),
+        (["--random_seed=-1"], "--random_seed=-1: must be at least 0 and below 2147483648"),
+        (["--random_seed=2147483648"], "--random_seed=2147483648: must be at least 0 and below 2147483648"),
         (["--frozen_layers=-2"], "--frozen_layers=-2: must be"),
         (["--layer_learning_rate_decay=0"], "--layer_learning_rate_decay=0.0: must be above 0 and at most 1"),
         (["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"], "has no effect with --frozen_layers=-1"),
@@ -232,7 +232,7 @@ def prepared(folder, vocab_file, tmp_path_factory):
     return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
 
 
-def test_the_seeds_of_data_and_model_are_apart(prepared, tmp_path, monkeypatch):
+def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypatch):
     drawn = {}
 
     def train(trainer, settings, num_train_steps, found, evaluate, records_of, *more):
@@ -241,12 +241,11 @@ def test_the_seeds_of_data_and_model_are_apart(prepared, tmp_path, monkeypatch):
         drawn[name] = (records_of(1, None), trainer.objective.model.head.kernel.numpy().tolist(), masks)
 
     monkeypatch.setattr(engine.loop, "train", train)
-    flags = {"plain": [], "data": ["--data_seed=5"], "model": ["--model_seed=5"]}
-    for name, more in flags.items():
+    for name, more in {"plain": [], "again": [], "other": ["--random_seed=5"]}.items():
         with run_folder.Lock(str(tmp_path / name)) as lock:
             engine._run(prepared(tmp_path / name, *more), lock)
-    same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("data", "model")}
-    assert same == {"data": [False, True, True], "model": [True, False, False]}
+    same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("again", "other")}
+    assert same == {"again": [True] * 3, "other": [False] * 3}
 
 
 def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_file, tmp_path, monkeypatch):
@@ -272,8 +271,7 @@ def test_few_steps_are_warned_of(caplog, steps, warned):
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
     plain = prepared("out").phase(12).optimizer
     for flag, message in [
-        ("--data_seed=3", "data_seed was None, is 3"),
-        ("--model_seed=3", "model_seed was None, is 3"),
+        ("--random_seed=3", "random_seed was 12345, is 3"),
         ("--frozen_layers=1", "frozen_layers was 0, is 1"),
         ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was 1.0, is 0.9"),
     ]:

@@ -49,7 +49,7 @@ def parsed(output, *flags):
         (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
         (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 stands there twice"),
         (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
-        (["--sweep_restarts=3", "--data_seed=2147483646"], "the last seed would be 2147483648"),
+        (["--sweep_restarts=3", "--random_seed=2147483646"], "the last seed would be 2147483648"),
         (["--learning_rate=1e-4"], "--learning_rate=0.0001 is not read by a sweep; give --sweep_learning_rates=0.0001"),
         (["--num_train_epochs=9"], "--num_train_epochs=9.0 is not read by a sweep; give --sweep_epochs=9.0"),
         (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop it"),
@@ -64,16 +64,16 @@ def test_the_grid_of_the_paper_is_the_default():
     run = parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--do_eval", "--sweep", "--sweep_restarts=2"])
     trials = sweep_results.planned_trials(run)
     assert len(trials) == 2 * 3 * 2 * 3 and len({trial.name for trial in trials}) == len(trials)
-    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", 5e-5, 16, 2.0, 1, None, None)
-    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", 2e-5, 32, 4.0, 2, 12346, 12346)
-    alone = ["--learning_rate=2e-5", "--train_batch_size=32", "--num_train_epochs=4", "--data_seed=12346"]
+    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", 5e-5, 16, 2.0, 1, 12345)
+    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", 2e-5, 32, 4.0, 2, 12346)
+    alone = ["--learning_rate=2e-5", "--train_batch_size=32", "--num_train_epochs=4", "--random_seed=12346"]
     output = f"--output_dir=out/trials/{trials[-1].name}"
-    expected = parse(FineTuningSettings, [output, "--do_train", "--do_eval", "--model_seed=12346", *alone])
+    expected = parse(FineTuningSettings, [output, "--do_train", "--do_eval", *alone])
     assert trial_settings(run, trials[-1]) == expected
 
 
 def finished(rate, restart, score):
-    return Trial(f"{rate}-{restart}", rate, 8, 2.0, restart, None, None, "finished", {"f1": score, "loss": 0.1})
+    return Trial(f"{rate}-{restart}", rate, 8, 2.0, restart, 12345, "finished", {"f1": score, "loss": 0.1})
 
 
 def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
@@ -175,11 +175,6 @@ def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
     more = Trials({4e-3: 0.6})  # further values join the sweep
     assert sweep_of(tmp_path, "--sweep_learning_rates=4e-3").run(more) == {"f1": 0.7, "loss": 1.0}
     assert more.trained == [4e-3] and kept(tmp_path) == [3e-3]
-
-
-def test_the_checkpoints_of_all_trials_are_kept_by_flag(tmp_path):
-    sweep_of(tmp_path, "--keep_trials").run(Trials(dict.fromkeys(RATES, 0.5)))
-    assert kept(tmp_path) == RATES
 
 
 def test_a_sweep_whose_trials_all_fail_is_an_error(tmp_path):

@@ -200,7 +200,7 @@ def test_questions_have_a_dev_set_beside_the_test_set_and_in_an_ensemble(flags, 
     test = squad(tmp_path / "test.json", 3)
     scores = [
         run_squad(flags(SquadSettings, *own, "--do_train", "--do_eval", "--do_predict", f"--predict_file={test}",
-                        f"--model_seed={seed}", output=f"member{seed}"))
+                        f"--random_seed={seed}", output=f"member{seed}"))
         for seed in (1, 2)
     ]  # fmt: skip
     assert scores[0].keys() == {"f1", "exact_match", "loss"}

@@ -284,7 +284,6 @@ def test_a_signal_after_the_work_has_last_looked_is_not_lost(number, raised):
     "arguments",
     [
         ["--use_tpu", "--distribution_strategy=mirrored"],
-        ["--use_tpu", "--tpu_name=a", "--master=b"],
         ["--tpu_name=a"],
         ["--tpu_zone=a"],
         ["--gcp_project=a"],
