@@ -1,10 +1,10 @@
-"""The experiment of docs/results.md: bidirectional attention and the next-sentence task, at a small size.
+"""The experiment of docs/background/results.md: bidirectional attention and the next-sentence task, at a small size.
 
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
 Needs `corpus/english.txt` (one sentence a line, a blank line between documents) and `glue/` below the data folder;
 takes about two hours on two cores. A stopped run resumes. All output goes to `results_output/`:
-table.md and curves.png are what docs/results.md shows.
+table.md and curves.png are what docs/background/results.md shows.
 
 Paper: section 5.1, table 5.
 """
