@@ -31,7 +31,7 @@ from tfrecords import reader
 
 # Rarer characters become [UNK], so that a few lines in other scripts cannot fill the vocabulary.
 MAX_ALPHABET = 1000
-# Merges are learned from this many of the most frequent words, which bounds memory (see docs/performance.md).
+# Merges are learned from this many of the most frequent words, which bounds memory (see docs/notes/vocabulary.md).
 # Rarer words hardly change the count of a pair.
 MAX_MERGE_WORDS = 1_000_000
 
