@@ -19,7 +19,7 @@ from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
-from bert_tf.finetuning.task import Columns
+from bert_tf.finetuning.task import Columns, Split
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.finetuning import PATH_FLAGS
 from bert_tf.tasks.classification import glue
@@ -91,10 +91,10 @@ class RecordsTask(ClassificationTask):
     is_cached: ClassVar[bool] = False
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses windows and the like: the texts are not known any more.
+        """Refuses windows and the like, as the texts are not known any more, and segments that the model lacks.
 
         Raises:
-          InputError: says so.
+          InputError: says which.
         """
         super().check(config, settings)
         if self.reading.long_text != TRUNCATE:
@@ -102,6 +102,16 @@ class RecordsTask(ClassificationTask):
                 f"--long_text={self.reading.long_text}: create_finetuning_data has truncated the texts of "
                 f"{self.meta_file} already; drop the flag"
             )
+        # A lookup beyond the table is an error of TensorFlow on a CPU, and zeros on a GPU.
+        asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
+        for split in (split for split, wanted in asked.items() if wanted):
+            segments = self.read(split).columns["segment_ids"]
+            if segments.min() < 0 or segments.max() >= config.type_vocab_size:
+                raise InputError(
+                    f"{self.data_name(split)}: has segment_ids of {segments.min()} to {segments.max()}, but "
+                    f"{settings.bert_config_file} has type_vocab_size={config.type_vocab_size}; give data of "
+                    "as many segments as the model has"
+                )
 
     def data_facts(self) -> dict[str, Any]:
         """See `Task`."""
@@ -198,9 +208,27 @@ class RecordsTask(ClassificationTask):
         """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], as they are."""
         return {name: columns[name] for name in _INPUTS}
 
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """See `Task`; the texts are those that the tokens spell."""
+        examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
+        super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
+
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of the examples, float32 [B]."""
         return batch["row_weights"] * batch["weight"] if self.has_weights else batch["row_weights"]
+
+
+def _spelled(columns: Mapping[str, np.ndarray], vocabulary: Sequence[str], has_pairs: bool) -> list[Example]:
+    """Returns the examples of encoded rows, without [CLS] and the [SEP] at the end of a text."""
+    examples = []
+    for ids, mask, segments, label in zip(*(columns[name] for name in (*_INPUTS, "label_ids")), strict=True):
+        parts = [ids[(mask == 1) & (segments == number)] for number in range(2 if has_pairs else 1)]
+        parts[0] = parts[0][1:]
+        texts = [" ".join(vocabulary[token] for token in part[:-1]).replace(" ##", "") for part in parts]
+        examples.append(Example(texts[0], texts[1] if has_pairs else None, str(label)))
+    return examples
 
 
 def records_task(command: Command) -> RecordsTask:
