@@ -1,6 +1,6 @@
 """A runner for a Spark cluster: executors apply the functions to the tasks.
 
-Executors need this package (see docs/scaling.md) and a file system shared with the driver, because tasks
+Executors need this package (see docs/how_to/spark.md) and a file system shared with the driver, because tasks
 write files. A task may run again, after a lost executor or by speculation; it then writes the same bytes
 under the same name.
 """

@@ -1,8 +1,9 @@
-"""The commands of docs/tutorial.md, in their order and to the letter, on tiny data and a tiny checkpoint.
+"""The commands of the pages about fine-tuning tasks, to the letter, on tiny data and a tiny checkpoint.
 
 They run within the test's process, since a process for each would import TensorFlow anew.
 """
 
+import itertools
 import json
 import pathlib
 import re
@@ -28,7 +29,13 @@ from tests.bert_tf.tasks.classification.glue_files import MNLI, MNLI_DEV, NLI, m
 from tests.bert_tf.tasks.classification.glue_runs import make_run
 from tests.small_configs import small_config
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/tutorial.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+# Pages with commands, in an order in which later ones find what earlier ones wrote.
+PAGES = (
+    "tutorials/fine_tuning", "how_to/classification", "how_to/long_texts", "how_to/glue", "tutorials/choices",
+    "tutorials/questions", "tutorials/entities", "how_to/other_data", "how_to/score_text", "tutorials/embeddings",
+)  # fmt: skip
+MESSAGES = "how_to/troubleshooting"
 SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
@@ -53,15 +60,20 @@ SMALL = {
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
-def blocks() -> list[str]:
-    """Returns the page's commands and Python programs."""
-    found = re.findall(r"(?:^ {4}.*\n)+|^```python\n[\s\S]*?^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+def page(name: str) -> str:
+    """Returns the text of a page."""
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def blocks(name: str) -> list[str]:
+    """Returns the commands and Python programs of a page."""
+    found = re.findall(r"(?:^ {4}.*\n)+|^```python\n[\s\S]*?^```$", page(name), re.MULTILINE)
     return [block for block in found if block.startswith("```") or block.split()[0] in (*SCRIPTS, "python")]
 
 
 def run(block: str) -> None:
     if block.startswith("```"):
-        exec(compile(block.removeprefix("```python\n").removesuffix("```"), "tutorial.md", "exec"), {})
+        exec(compile(block.removeprefix("```python\n").removesuffix("```"), "page.md", "exec"), {})
         return
     words = shlex.split(block.replace("\\\n", " "))
     if words[0] == "python":
@@ -147,10 +159,10 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     write_glue(tmp_path)
     (tmp_path / "mrpc").mkdir()
     official_records.create(tmp_path / "mrpc", vocab_file)
-    found = blocks()
-    assert len(found) > 20
+    found = {name: blocks(name) for name in PAGES}
+    assert all(found.values()) and sum(map(len, found.values())) > 20
     with tfds.testing.mock_data(num_examples=20):
-        for block in found:
+        for block in itertools.chain.from_iterable(found.values()):
             run(block)
     assert "good [" in (printed := capsys.readouterr().out) or "bad [" in printed
     for path in (
@@ -190,7 +202,7 @@ def test_the_pages_messages_are_those_of_the_script(tmp_path, monkeypatch):
     write("empty/train.csv", "text,label\na,good\nb,\n")
     write("quoted/train.tsv", 'text\tlabel\n"a"\tgood\n"b"\tbad\n')
     write("numbers/train.csv", "text,label\n" + "".join(f"a{i},{i}.5\n" for i in range(30)))
-    messages = re.findall(r"^\| `(.*?)` \|", PAGE.read_text(encoding="utf-8").partition("| message |")[2], re.MULTILINE)
+    messages = re.findall(r"^\| `(.*?)` \|", page(MESSAGES).partition("| message |")[2], re.MULTILINE)
     for flags, message in zip(CAUSES, messages, strict=False):
         with pytest.raises(InputError, match=re.escape(message)):
             flags = ["--task_name=own", "--do_train", "--output_dir=out", *flags.split()]

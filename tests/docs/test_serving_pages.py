@@ -1,4 +1,4 @@
-"""The clients and files of docs/serving.md, to the letter, asked of a SavedModel of TensorFlow 2 that takes strings."""
+"""The clients and files of the pages about serving, asked of a SavedModel of TensorFlow 2 that takes strings."""
 
 import contextlib
 import io
@@ -13,7 +13,9 @@ from export.serve import config_files
 from tests.export.serving.models import Reviews
 from tests.export.serving.running import running
 
-PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/serving.md").read_text(encoding="utf-8")
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+TUTORIAL = (DOCS / "tutorials/serving.md").read_text(encoding="utf-8")
+HOW_TO = (DOCS / "how_to/tf_serving.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def server(tmp_path_factory):
 
 
 def test_the_pages_clients(server):
-    programs = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE, re.MULTILINE)
+    programs = re.findall(r"^```python\n([\s\S]*?)^```$", TUTORIAL, re.MULTILINE)
     assert len(programs) == 2
     for program, answer in zip(programs, ("good\n", "[b'good']\n"), strict=True):
         program = program.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
@@ -34,10 +36,10 @@ def test_the_pages_clients(server):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(program, "serving.md", "exec"), {})
         assert printed.getvalue() == answer
-    curl = shlex.split(re.search(r"^ {4}(curl .*)$", PAGE, re.MULTILINE)[1])
+    curl = shlex.split(re.search(r"^ {4}(curl .*)$", TUTORIAL, re.MULTILINE)[1])
     status, _, answer = server.http("POST", curl[3].partition(":8501")[2], curl[2].encode())
     assert status == 200
-    shape = re.search(r'^ {4}\{\n {8}"predictions"[\s\S]*?^ {4}\}$', PAGE, re.MULTILINE)[0]
+    shape = re.search(r'^ {4}\{\n {8}"predictions"[\s\S]*?^ {4}\}$', TUTORIAL, re.MULTILINE)[0]
     without_numbers = [
         re.sub(r"\[[\d., ]+\]", "[]", text) for text in (answer.decode(), shape.replace("\n    ", "\n")[4:])
     ]
@@ -45,7 +47,7 @@ def test_the_pages_clients(server):
 
 
 def block_with(text: str) -> str:
-    blocks = re.findall(r"(?:^ {4}.*\n)+", PAGE, re.MULTILINE)
+    blocks = re.findall(r"(?:^ {4}.*\n)+", HOW_TO, re.MULTILINE)
     return next(re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in blocks if text in block)
 
 

@@ -1,4 +1,4 @@
-"""The blocks of docs/library.md, in their order and to the letter, as one program."""
+"""The blocks of docs/how_to/python.md, in their order and to the letter, as one program."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.small_configs import small_config
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/library.md"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/how_to/python.md"
 # Added to the page's program.
 CHECKS = """
 import numpy as np
@@ -40,7 +40,7 @@ def printed(folder: pathlib.Path) -> list[str]:
     """Runs the page's program in a folder; returns what each block prints."""
     program = "".join(f"{code}\nprint({END!r})\n" for code, _ in blocks()) + CHECKS
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(PAGE.parents[1]), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join([str(PAGE.parents[2]), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -55,7 +55,7 @@ def test_the_pages_program_runs(vocab_file, tmp_path):
     (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
     (tmp_path / "pretrained/vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
-    assert len(printed(tmp_path)) == len(blocks()) == 5
+    assert len(printed(tmp_path)) == len(blocks()) == 6
 
 
 @pytest.mark.real
