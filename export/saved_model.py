@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
 from bert_tf.tasks.trained import Trained
-from export import kinds, litert, model_card, precision, recording, signatures, sources, versions, warmup
+from export import kinds, litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
 from export.settings import ExportSettings
 
 LABELS_NAME = "labels.txt"
@@ -74,25 +74,8 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
         tf.saved_model.save(served, folder, signatures=functions)
         signatures.set_method(folder, served.method)
         warmup.write(folder, versions.model_name(settings.export_dir), requests)
-        _check(folder, requests)
+        loading.check(folder)
     storage.write_text(os.path.join(folder, SETTINGS_NAME), command_line.to_json(settings))
-
-
-def _check(folder: str, requests: Sequence[warmup.Request]) -> None:
-    """Loads what was written, and answers its warm-up requests.
-
-    Raises:
-      InputError: an output is not finite.
-    """
-    model = tf.saved_model.load(folder)
-    for request in requests:
-        answers = model.signatures[request.signature](**{k: tf.constant(v) for k, v in request.inputs.items()})
-        for name, value in answers.items():
-            if value.dtype.is_floating and not bool(tf.reduce_all(tf.math.is_finite(value))):
-                raise InputError(
-                    f"{folder}: signature {request.signature}: output {name} is not finite; export another checkpoint, "
-                    "or train again"
-                )
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from bert_tf.core.datasets import without_autotune
 
 NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
+_KINDS = ("classify", "regress", "predict")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,3 +66,18 @@ def logs(folder: str) -> Iterator[PredictionLog]:
     if tf.io.gfile.exists(path):
         records = without_autotune(tf.data.TFRecordDataset(path))
         yield from map(PredictionLog.FromString, records.as_numpy_iterator())
+
+
+def read(folder: str) -> Iterator[Request]:
+    """Reads the requests of a version; raises what `logs` raises, and ValueError for one of another kind."""
+    for index, log in enumerate(logs(folder)):
+        method = next((kind for kind in _KINDS if log.HasField(f"{kind}_log")), None)
+        if method is None:
+            raise ValueError(f"record {index} is not a request to predict, classify or regress")
+        request = getattr(log, f"{method}_log").request
+        if method == "predict":
+            inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        else:
+            examples = [example.SerializeToString() for example in request.input.example_list.examples]
+            inputs = {"inputs": np.array(examples, object)}
+        yield Request(method, request.model_spec.signature_name, inputs)

@@ -25,6 +25,7 @@ MODULES = SCRIPTS | {
     "tfrecords.show": "--num_examples",
     "bert_tf.compile_check": "--chips",
     "export.serve": "--model_base_path",
+    "export.check": "models/reviews/1",
     "bert_tf.glue_submission": "--run_dirs",
     "bert_tf.config": "--vocab_size",
     "bert_tf.report": "several may be given",

@@ -1,25 +1,37 @@
-"""What lies in an export besides the graph, and what its own check finds."""
+"""What lies in an export besides the graph, and what a check of it finds."""
 
 import hashlib
 import json
 import os
 import pathlib
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import warmup
+from export import loading, operations, warmup
+from export.check import check
 from export.saved_model import export_saved_model
 from export.serve.servable import Servable
 from export.serve.warmup import replay
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
-from tests.export import operations
 from tests.export.conftest import DEV_TEXTS
 from tests.export.exports import put_together
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    return pathlib.Path(shutil.copytree(exported["scores"], tmp_path / "model/1"))
 
 
 def texts_of(log):
@@ -67,19 +79,73 @@ def test_the_card_names_task_data_scores_checkpoint_and_versions(exported):
     assert json.loads((folder / "assets/task.json").read_text())["labels"] == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize("name", ["classes", "scores"])
-def test_tf_serving_has_all_operations(exported, name):
-    assert not operations.foreign(exported[name])
+def test_the_check_lists_signatures_without_any_code_of_the_model(exported, tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from export.check import check\n"
+        f"check({exported['classes']!r})\n"
+        "assert not {'tf_keras', 'official'} & set(sys.modules)\n"
+        "assert {name.split('.')[1] for name in sys.modules if name.startswith('bert_tf.')} == {'core'}\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "  serving_default  tensorflow/serving/predict\n    in  text_a: string [?]\n    out label: string [?]\n"
+        "    out probabilities: float32 [?, 3]\n",
+        "  examples  tensorflow/serving/classify\n    in  inputs: string [?]\n    out classes: string [?, 3]\n",
+        "    in  input_ids: int32 [?, ?]\n",
+        "4 warm-up requests answered",
+    ):
+        assert line in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("saved_model.pb", None, "saved_model.pb: no such file; give the folder of a version"),
+        ("saved_model.pb", b"\x0a\xff\xff", "saved_model.pb: is damaged"),
+        ("variables/variables.index", None, "cannot be loaded"),
+        ("variables/variables.data-00000-of-00001", b"short", "cannot be loaded"),
+        ("assets/vocab.txt", None, None),  # the graph has the vocabulary
+        (warmup.NAME, b"no record" * 9, "tf_serving_warmup_requests: request 0 fails"),
+        (warmup.NAME, b"short", "tf_serving_warmup_requests: holds no request"),
+        (warmup.NAME, None, None),
+    ],
+)
+def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
+    (copied / name).unlink()
+    if content is not None:
+        (copied / name).write_bytes(content)
+    if message is None:
+        check(str(copied))
+        return
+    with pytest.raises(InputError, match=message) as error:
+        check(str(copied))
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_an_export_that_fails_its_check_names_the_folder_that_was_asked_for(vocab_file, tmp_path):
     put_together(tmp_path / "run", vocab_file, make_task(2), spread=float("nan"))
-    with pytest.raises(InputError, match=f"^{tmp_path}/out: .*output probabilities is not finite"):
+    with pytest.raises(InputError, match=f"^{tmp_path}/out/assets.extra/.* output probabilities is not finite"):
         export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/out/"))
     assert os.listdir(tmp_path / "out") == []
 
 
-def test_a_function_of_this_process_is_no_operation_of_tf_serving(tmp_path):
+def test_a_recorded_request_that_the_model_refuses_breaks_the_check(copied):
+    rows = np.ones([1, 40], np.int32)  # the model has 32 positions
+    inputs = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), rows)
+    warmup.write(str(copied), "m", [warmup.Request("predict", "tokens", inputs)])
+    with pytest.raises(InputError, match="request 0 fails .*more tokens than the 32 positions"):
+        loading.check(str(copied))
+    warmup.write(str(copied), "m", [warmup.Request("classify", "examples", {"inputs": np.array([b""], object)})])
+    with pytest.raises(InputError, match="request 0 fails .*has the method regress"):
+        loading.check(str(copied))
+
+
+def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path):
     class Asks(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def lengths(self, texts):
@@ -87,4 +153,14 @@ def test_a_function_of_this_process_is_no_operation_of_tf_serving(tmp_path):
 
     module = Asks()
     tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.lengths)
-    assert operations.foreign(str(tmp_path / "1")) == {"PyFunc"}
+    with pytest.raises(InputError, match=r"the operation PyFunc in function __inference_lengths_\d+ is neither"):
+        loading.check(str(tmp_path / "1"))
+
+    model = saved_model_pb2.SavedModel()
+    model.meta_graphs.add().graph_def.node.add(name="x", op="SomebodysOp")
+    storage.write_text(str(tmp_path / "2/none"), "")
+    (tmp_path / "2/saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="the operation SomebodysOp in the graph is neither"):
+        operations.check(str(tmp_path / "2"))
+    assert {"FastWordpieceTokenizeWithOffsets", "MatMul", "VarHandleOp", "StatefulPartitionedCall", "While", "Const",
+            "RaggedTensorToTensor", "ParseExampleV2"} < operations.allowed()  # fmt: skip

@@ -11,7 +11,6 @@ from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_p
 
 from bert_tf.core.errors import InputError
 from export.settings import ExportSettings
-from tests.export import operations
 from tests.export.serving.every_kind import GOOD, write_export
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE
@@ -36,7 +35,6 @@ QUICK = "pairs"
 )
 def server(request, tmp_path_factory, vocab_file):
     base = write_export(tmp_path_factory.mktemp("every"), vocab_file, request.param)
-    assert not operations.foreign(f"{base}/1")
     flags = ["--max_request_rows=50", "--max_request_mb=2"]
     with running(f"--model_name={request.param}", f"--model_base_path={base}", *flags) as started:
         yield started
