@@ -1,4 +1,4 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint
+# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint | docs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ VENV_GPU := .venv-gpu
 TPU_CHECK ?= --compare_official --find_largest_batch
 GPU_CHECK ?=
 
-.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint clean
+.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint docs clean
 
 setup: $(VENV)/installed
 
@@ -89,6 +89,11 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+# the documentation as a site: open site/index.html, or for its search python3 -m http.server --directory site
+docs: setup
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output

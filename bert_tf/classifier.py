@@ -105,8 +105,9 @@ class TextClassifier:
           dev_texts: texts to evaluate on; None holds out `dev_share` of `texts`, which then are not trained on.
           dev_labels: their labels.
           dev_share: from 0, which evaluates nothing, to below 1; see `--dev_share` of `run_classifier`.
-          **settings: further fields of `ClassifierSettings`, such as `num_train_epochs` or `class_weights`. With fewer
-            than 1,000 texts, the batch size and the number of epochs that are left out are `_for_few_texts`.
+          **settings: further flags of `run_classifier`, without the dashes, such as `num_train_epochs` or
+            `class_weights`. With fewer than 1,000 texts, batches have 8 texts and the epochs give at least 200 steps,
+            unless the settings say otherwise.
 
         Returns:
           The classifier with its `scores`.
@@ -195,7 +196,7 @@ class TextClassifier:
 
         Args:
           export_dir: the version to write, or the model's folder, which gets the next version.
-          **settings: further fields of `ExportSettings`, such as `dtype` or `format`.
+          **settings: further flags of `export_saved_model`, without the dashes, such as `dtype` or `format`.
 
         Returns:
           The folder of the version.

@@ -246,6 +246,9 @@ class BertEncoder(keras.Model):
         which compute the same with the same dropout masks, slower.
 
     Attributes:
+      embeddings: the layer that embeds tokens, positions and segments.
+      blocks: list of the L transformer layers.
+      pooler: the dense layer of the pooled output.
       fused: as given; a function that is traced already keeps what it had.
       fused_inference: the same for inference. It is false at first, so that a served graph needs no compiler.
     """

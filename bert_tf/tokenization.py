@@ -77,7 +77,11 @@ class BertTokenizer(tf.Module):
 
     Attributes:
       vocabulary: list of tokens in the order of their ids.
-      pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens.
+      pad_id: id of [PAD].
+      unk_id: id of [UNK].
+      cls_id: id of [CLS].
+      sep_id: id of [SEP].
+      mask_id: id of [MASK].
 
     Raises:
       InputError: see `load_vocabulary`.

@@ -19,7 +19,7 @@ import re
 import signal
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags
 
@@ -108,7 +108,13 @@ def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp
         is_boolean,
         is_required,
         known["first"] or is_required,
+        _bounds(known["bounds"]),
     )
+
+
+def _bounds(bounds: Mapping[str, float]) -> str:
+    """Returns the bounds of a number in words, such as "above 0 and at most 1"."""
+    return " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
 
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
@@ -230,8 +236,7 @@ def check_values(settings) -> None:
             require(math.isfinite(value), f"--{field.name}={value}: must be finite")
         if bounds := field.metadata["bounds"]:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
-            words = " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
-            require(right, f"--{field.name}={value}: must be {words}")
+            require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")
 
 
 def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
@@ -291,7 +296,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     # TensorFlow would load Keras 3, plotting and statistics with it, for a `tf.keras` that nothing here uses.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
-    flags.DEFINE_boolean("debug", False, _DEBUG.help, module_name=sys.argv[0])
+    flags.DEFINE_boolean("debug", False, _DEBUG.help, flags.FLAGS, module_name=sys.argv[0])
     groups = {**flag_groups(settings_class), "Errors": [_DEBUG]}
 
     def run_and_exit(words: Sequence[str]) -> None:

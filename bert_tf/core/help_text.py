@@ -32,6 +32,7 @@ class FlagHelp(NamedTuple):
       is_boolean: whether it is written `--name` and `--noname`.
       is_required: whether it must be given.
       is_first: whether `--help` shows it, and not only `--helpfull`.
+      bounds: of a number, in words; empty for none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class FlagHelp(NamedTuple):
     is_boolean: bool = False
     is_required: bool = False
     is_first: bool = True
+    bounds: str = ""
 
 
 def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list[FlagHelp]]:
@@ -109,13 +111,14 @@ def _remarks(flag: FlagHelp) -> str:
     if not all(f"{choice}:" in flag.help for choice in flag.choices):
         remarks.append(f"one of {', '.join(filter(None, flag.choices))}")
     if flag.default not in (None, "", False) or (flag.default is not None and type(flag.default) in (int, float)):
-        remarks.append(f"default: {_written(flag.default)}")
+        remarks.append(f"default: {written(flag.default)}")
     if flag.alias:
         remarks.append(f"also --{flag.alias}")
     return f" ({'; '.join(remarks)})" if remarks else ""
 
 
-def _written(value) -> str:
+def written(value) -> str:
+    """Returns the default value of a flag as a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -35,7 +35,8 @@ class TokenFeatures:
       tokens: T strings, [CLS] and [SEP] included.
       values: float32 [T, L, H], the layers in the given order.
       words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
-      starts, ends: int32 [T], the characters of the token in its text, end exclusive; -1 on [CLS] and [SEP].
+      starts: int32 [T], the first character of the token in its text; -1 on [CLS] and [SEP].
+      ends: int32 [T], the character after the token's last one; -1 on [CLS] and [SEP].
       segment_ids: int32 [T], 1 on tokens of the second text of a pair.
     """
 
@@ -52,7 +53,8 @@ class FeatureExtractor:
 
     Args:
       checkpoint: of any format, see `--init_checkpoint` of `extract_features`.
-      **settings: further fields of `VectorSettings`, such as `layers="-1,-2"`, `max_seq_length` or `pooling="mean"`.
+      **settings: flags of `extract_features` that the vectors depend on, without the dashes, such as
+        `layers="-1,-2"`, `max_seq_length` or `pooling="mean"`.
 
     Attributes:
       settings: with what the checkpoint's folder says.

@@ -1,0 +1,340 @@
+"""Generates the pages of the site that are not in docs/: the reference of flags and of Python, and the home page.
+
+MkDocs calls the functions whose names start with `on_`; see `hooks` in mkdocs.yml. The other functions only build text.
+They need neither MkDocs nor TensorFlow, so that a test can call them.
+"""
+
+import configparser
+import functools
+import gc
+import importlib
+import logging
+import os
+import pathlib
+import posixpath
+import re
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from unittest import mock
+
+from absl import app, flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# The reference describes this checkout, whatever is installed.
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from site_markdown import with_site_links, with_wide_lists  # noqa: E402
+
+from bert_tf.core import help_text  # noqa: E402
+
+PACKAGES = ("bert_tf", "data_gen", "tfrecords", "export")
+# Pages that are files outside of docs/.
+COPIED = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "background/changelog.md",
+    "CONTRIBUTING.md": "background/contributing.md",
+}
+# The names that programs of users build on, by module.
+PYTHON_NAMES = {
+    "bert_tf.classifier": ("TextClassifier",),
+    "bert_tf.features.extractor": ("FeatureExtractor", "TokenFeatures"),
+    "bert_tf.encoder": ("BertEncoder",),
+    "bert_tf.config": ("BertConfig",),
+    "bert_tf.tokenization": ("BertTokenizer", "load_vocabulary"),
+    "bert_tf.text.packing": ("pack",),
+    "bert_tf.checkpoints": ("load_encoder", "open_checkpoint", "initialize"),
+    "bert_tf.conversion": ("convert_checkpoint",),
+    "bert_tf.core.errors": ("InputError",),
+}
+
+_log = logging.getLogger("mkdocs.hooks.generate")
+
+# Flags, files and names in plain text, without the punctuation after them.
+_NAMES_IN_TEXT = re.compile(
+    r"--\w+(?:=[^\s;,)]*[\w/])?|\b[\w/-]*\w_\w[\w/]*(?:\.\w+)*|\b\w+\.(?:csv|flags|html|json|jsonl|npz|parquet|tflite|tsv|txt)\b"
+)
+# In HTML: code in a line; a flag in it; and a script that a docstring names, with or without one of its flags.
+_INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")
+_FLAG_IN_CODE, _NO_WRAP = re.compile(r"(?<![^\s])--?\w+"), r'<span class="no-wrap">\g<0></span>'
+_FLAG_OF_SCRIPT = re.compile(r"(?:<code>--(?P<flag>\w+)</code>\s+of\s+)?<code>(?P<script>[a-z_]+)</code>")
+
+
+class Script(NamedTuple):
+    """A script as its `--helpfull` describes it.
+
+    Attributes:
+      name: the command, or the module of a script without one.
+      doc: what the script does, and an example of its command.
+      groups: its flags by the title of their group.
+      kinds: by flag, what a value must be, such as "an integer"; "" for a string.
+    """
+
+    name: str
+    doc: str
+    groups: Mapping[str, Sequence[help_text.FlagHelp]]
+    kinds: Mapping[str, str]
+
+
+def console_scripts() -> dict[str, str]:
+    """Returns `module:function` of each command that is installed, by its name."""
+    parsed = configparser.ConfigParser()
+    parsed.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = parsed["options.entry_points"]["console_scripts"].split("\n")
+    pairs = (line.partition("=") for line in lines if line)
+    return {name.strip(): target.strip() for name, _, target in pairs}
+
+
+@functools.cache
+def scripts() -> tuple[Script, ...]:
+    """Returns all scripts for users: the commands, then the modules that only `python -m` runs."""
+    commands = console_scripts()
+    found = [_describe(name, _function(target)) for name, target in commands.items()]
+    have_commands = {target.partition(":")[0].removesuffix(".__main__") for target in commands.values()}
+    for module in _modules_with_commands():
+        if module not in have_commands:
+            found.append(_describe(module, functools.partial(runpy.run_module, module, run_name="__main__")))
+    return tuple(found)
+
+
+def _function(target: str) -> Callable[[], None]:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _modules_with_commands() -> Iterator[str]:
+    """Finds the modules whose docstring has a line that runs them."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+            if re.search(rf"^python -m {re.escape(module)}\b", path.read_text(encoding="utf-8"), re.MULTILINE):
+                yield module
+
+
+def _describe(name: str, start: Callable[[], None]) -> Script:
+    """Starts a script until it would parse its flags, and returns what it has defined by then."""
+    passed, values, thresholds = {}, flags.FlagValues(), gc.get_threshold()
+
+    def stop(main, *, flags_parser):
+        passed.update(flags_parser.keywords)
+
+    with (
+        mock.patch.object(app, "run", stop),
+        mock.patch.object(flags, "FLAGS", values),
+        mock.patch.object(sys, "argv", [name]),
+        mock.patch.dict(os.environ),
+    ):
+        start()
+    gc.set_threshold(*thresholds)
+    groups = passed.get("groups") or help_text.of_module(values, name)
+    members = [flag for group in groups.values() for flag in group]
+    kinds = {flag.name: "true or false" if flag.is_boolean else _kind(values[flag.name]) for flag in members}
+    return Script(name, passed["doc"], groups, kinds)
+
+
+def _kind(flag: flags.Flag) -> str:
+    return getattr(flag.parser, "syntactic_help", "") if not getattr(flag.parser, "enum_values", ()) else ""
+
+
+def script_page(script: Script) -> str:
+    """Returns the page of a script: what it does, and its flags as `--helpfull` groups them."""
+    parts = [f"# {script.name}", *_paragraphs(script.doc)]
+    for title, members in script.groups.items():
+        parts += [f"## {title}", *(_flag(flag, script.kinds[flag.name]) for flag in members)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _flag(flag: help_text.FlagHelp, kind: str) -> str:
+    remarks = [", ".join(filter(None, (kind, flag.bounds)))]
+    if flag.is_required:
+        remarks.append("required")
+    elif flag.default is False or flag.default not in (None, ""):
+        remarks.append(f"default: `{help_text.written(flag.default)}`")
+    if flag.choices:
+        remarks.append("one of " + ", ".join(f"`{choice}`" for choice in flag.choices if choice))
+    if flag.alias:
+        remarks.append(f"also `--{flag.alias}`")
+    remark = "; ".join(filter(None, remarks))
+    heading = f"### `--{flag.name}` {{ #{flag.name} }}"
+    return "\n\n".join(filter(None, (heading, in_markdown(flag.help), remark and f"{remark}\n{{ .remarks }}")))
+
+
+def _paragraphs(doc: str) -> Iterator[str]:
+    """Converts a script's docstring; commands become blocks of code."""
+    commands = {"python", *console_scripts()}
+    for paragraph in help_text.text(doc, {}, is_full=True, columns=90).split("\n\n"):
+        is_command = paragraph.split()[0] in commands
+        yield f"```sh\n{paragraph}\n```" if is_command else in_markdown(paragraph)
+
+
+def in_markdown(text: str) -> str:
+    """Returns plain text as Markdown that shows the same, with names of flags and files as code."""
+    parts = []
+    for index, part in enumerate(re.split(r"(`[^`]+`)", text)):
+        if index % 2:
+            parts.append(part)
+            continue
+        end = 0
+        for name in _NAMES_IN_TEXT.finditer(part):
+            parts += [_escaped(part[end : name.start()]), f"`{name[0]}`"]
+            end = name.end()
+        parts.append(_escaped(part[end:]))
+    return "".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\*_\[\]<>{}#|])", r"\\\1", text).replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def scripts_index() -> str:
+    """Returns the page that lists the scripts."""
+    rows = []
+    for script in scripts():
+        first = " ".join(script.doc.strip().partition("\n\n")[0].split())
+        rows.append(f"| [`{script.name}`]({script.name}.md) | {in_markdown(first)} |")
+    return "\n".join(
+        [
+            "# Scripts",
+            "",
+            "Each page has all flags of a script, in the groups of its `--help`. `--help` shows the flags that matter "
+            "first, `--helpfull` all of them.",
+            "",
+            "- `--name=value` gives a flag. `--name` and `--noname` set a flag that is true or false.",
+            "- `--flagfile=FILE` reads flags from a file, one a line. If a flag is given twice, the last value counts.",
+            "- A script whose name has a dot is a module: `python -m bert_tf.report`.",
+            "- Invalid input ends in one line that says what is wrong, and exit code 1.",
+            "",
+            "| script | what it does |",
+            "|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def python_page(module: str) -> str:
+    """Returns the page of a module; mkdocstrings replaces each line of it by what the docstrings say."""
+    options = "".join(f"\n      {name}: false" for name in ("members", "show_root_heading", "show_root_toc_entry"))
+    parts = [f"# {module}", f"::: {module}\n    options:{options}"]
+    return "\n\n".join([*parts, *(f"::: {module}.{name}" for name in PYTHON_NAMES[module])]) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Returns all generated pages, by their path in the site."""
+    found = {"reference/scripts/index.md": scripts_index()}
+    found |= {f"reference/scripts/{script.name}.md": script_page(script) for script in scripts()}
+    found |= {f"reference/python/{module}.md": python_page(module) for module in PYTHON_NAMES}
+    return found
+
+
+def undocumented() -> Iterator[str]:
+    """Finds public names without a docstring, and attributes of `PYTHON_NAMES` that no docstring describes."""
+    import griffe
+
+    for package in PACKAGES:
+        options = {"docstring_parser": "google", "docstring_options": {"warn_missing_types": False}}
+        yield from _undocumented(griffe.load(package, search_paths=[ROOT], **options))
+
+
+def _undocumented(owner) -> Iterator[str]:
+    """Finds names without docstring in a module or class, and below it."""
+    has_attributes = owner.is_class and owner.name in PYTHON_NAMES.get(owner.parent.path, ())
+    described = _described(owner) if has_attributes else set()
+    for name, member in owner.members.items():
+        if name.startswith("_") or member.is_alias:
+            continue
+        if member.is_attribute:
+            if has_attributes and not member.has_docstring and name not in described:
+                yield member.path
+        elif not member.has_docstring:
+            yield member.path
+        if member.is_module or member.is_class:
+            yield from _undocumented(member)
+
+
+def _described(owner) -> set[str]:
+    """Returns the names that the sections of a class's docstring describe."""
+    sections = [section for section in owner.docstring.parsed if section.kind.value in ("attributes", "parameters")]
+    names = (item.name for section in sections for item in section.value)
+    return {name.strip() for joined in names for name in joined.split(",")}
+
+
+def on_config(config):
+    """Checks the docstrings before the pages are built; with `--strict` a warning fails the build."""
+    for path in undocumented():
+        _log.warning("%s is public and has no documentation; write its docstring", path)
+    return config
+
+
+def on_files(files, config):
+    """Adds the generated pages and the files outside of docs/, and completes the navigation."""
+    from mkdocs.structure.files import File
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    for source, path in COPIED.items():
+        files.append(File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8")))
+    config.nav = navigation(config.nav, [file.src_uri for file in files.documentation_pages()])
+    return files
+
+
+def navigation(entries: Sequence, paths: Sequence[str]) -> list:
+    """Replaces each folder in `nav` by its pages that no other entry lists.
+
+    Args:
+      entries: `nav` of mkdocs.yml.
+      paths: all pages of the site, in the order in which a folder shows them; its `index.md` is always first.
+    """
+    listed = set(_leaves(entries))
+    folders = sorted((leaf for leaf in listed if leaf.endswith("/")), key=len, reverse=True)
+    members: dict[str, list[str]] = {}
+    for path in sorted(paths, key=lambda path: not path.endswith("/index.md")):
+        if path not in listed:
+            members.setdefault(next(filter(path.startswith, folders), ""), []).append(path)
+
+    def expanded(value) -> list:
+        if isinstance(value, str):
+            return members.get(value, []) if value.endswith("/") else [value]
+        if isinstance(value, dict):
+            return [{title: expanded(inner) for title, inner in value.items()}]
+        return [entry for inner in value for entry in expanded(inner)]
+
+    return expanded(entries)
+
+
+def _leaves(value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    else:
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Rewrites links and lists of pages that are written by hand."""
+    path = page.file.src_uri
+    sources = {copy: source for source, copy in COPIED.items()}
+    source = sources.get(path) or ("" if page.file.generated_by else f"docs/{path}")
+    if not source:
+        return markdown
+    return with_site_links(with_wide_lists(markdown), source, path, COPIED, config.repo_url or "")
+
+
+def on_page_content(html, page, config, files):
+    """Keeps names of flags on one line, and links scripts and flags that docstrings name."""
+    path = page.file.src_uri
+    if path.startswith("reference/python/"):
+        html = _FLAG_OF_SCRIPT.sub(functools.partial(_linked, path), html)
+    return _INLINE_CODE.sub(lambda code: f"<code>{_FLAG_IN_CODE.sub(_NO_WRAP, code[1])}</code>", html)
+
+
+def _linked(page: str, found: re.Match) -> str:
+    flag, name = found["flag"], found["script"]
+    script = next((script for script in scripts() if script.name == name), None)
+    if not script:
+        return found[0]
+    if flag and flag not in script.kinds:
+        _log.warning("%s: %s has no flag --%s, which a docstring names", page, name, flag)
+    address = posixpath.relpath(f"reference/scripts/{name}.html", posixpath.dirname(page))
+    return f'<a href="{address}{"#" if flag else ""}{flag or ""}">{found[0]}</a>'

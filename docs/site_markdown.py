@@ -1,0 +1,85 @@
+"""Rewrites Markdown that is written for GitHub so that MkDocs shows the same.
+
+Links between files of the repository become links between pages, and lists get the indentation of Python-Markdown.
+"""
+
+import pathlib
+import posixpath
+import re
+from collections.abc import Mapping
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# Code of several lines, code in a line, or a link or image with its text and target.
+_CODE_OR_LINK = re.compile(
+    r"^(?P<fence>```+)[\s\S]*?^(?P=fence)|(?P<ticks>`+)[^`][\s\S]*?(?P=ticks)"
+    r"|(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)",
+    re.MULTILINE,
+)
+# A list item up to its content; the first line of a block of code, or its last.
+_ITEM = re.compile(r" *(?P<marker>[-*+]|\d{1,9}[.)]) +(?=\S)")
+_FENCE = re.compile(r" *(`{3,}|~{3,})")
+
+
+def with_site_links(markdown: str, source: str, page: str, copied: Mapping[str, str], repo_url: str) -> str:
+    """Rewrites links between files of the repository so that they work in the site.
+
+    A link to a file that has no page goes to the repository. If its address is unknown, the name of the file remains.
+    A link to nothing stays as it is, and MkDocs reports it.
+
+    Args:
+      markdown: text of a page.
+      source: path in the repository of the file that the text is from.
+      page: path of the page in the site.
+      copied: paths in the site of the pages whose files are not in docs/, by their path in the repository.
+      repo_url: address of the repository; "" if unknown.
+    """
+
+    def rewrite(found: re.Match) -> str:
+        target = found["target"]
+        if not target or re.match(r"#|/|[\w+.-]+:", target):
+            return found[0]
+        path, hash_, anchor = target.partition("#")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        if not (ROOT / path).exists():
+            return found[0]
+        in_site = copied.get(path) or (path.startswith("docs/") and (ROOT / path).is_file() and path[len("docs/") :])
+        if in_site:
+            address = posixpath.relpath(in_site, posixpath.dirname(page) or ".") + hash_ + anchor
+        elif repo_url:
+            kind = "tree" if (ROOT / path).is_dir() else "blob"
+            address = f"{repo_url.rstrip('/')}/{kind}/main/{path}{hash_}{anchor}"
+        else:
+            return found["text"] if path in found["text"] else f"{found['text']} (`{path}`)"
+        return f"{found['image']}[{found['text']}]({address})"
+
+    return _CODE_OR_LINK.sub(rewrite, markdown)
+
+
+def with_wide_lists(markdown: str) -> str:
+    """Indents the content of list items by four columns, and puts a blank line before lists that follow a paragraph.
+
+    Python-Markdown needs both; CommonMark, which GitHub shows, needs neither.
+    """
+    lines, contents, fence, is_paragraph = [], [], "", False
+    for line in markdown.split("\n"):
+        if not line.strip():
+            lines.append("")
+            is_paragraph = False
+            continue
+        item = None
+        if not fence:
+            depth, indent = len(contents), len(line) - len(line.lstrip(" "))
+            while contents and indent < contents[-1]:
+                contents.pop()
+            start = contents[-1] if contents else 0
+            item = _ITEM.match(line) if indent < start + 4 else None
+            if item and is_paragraph and not depth and item["marker"] in ("-", "*", "+", "1."):
+                lines.append("")
+        lines.append(" " * 4 * len(contents) + line[contents[-1] if contents else 0 :])
+        if item:
+            contents.append(item.end())
+        if found := _FENCE.match(line):
+            fence = "" if fence and found[1].startswith(fence) else fence or found[1]
+        is_paragraph = not fence
+    return "\n".join(lines)
