@@ -96,4 +96,4 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output
+	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output site

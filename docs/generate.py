@@ -15,6 +15,7 @@ import posixpath
 import re
 import runpy
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from unittest import mock
@@ -68,7 +69,7 @@ class Script(NamedTuple):
       name: the command, or the module of a script without one.
       doc: what the script does, and an example of its command.
       groups: its flags by the title of their group.
-      kinds: by flag, what a value must be, such as "an integer"; "" for a string.
+      kinds: by flag, what a value must be, such as "an integer"; "" if the flag has choices.
     """
 
     name: str
@@ -94,8 +95,14 @@ def scripts() -> tuple[Script, ...]:
     have_commands = {target.partition(":")[0].removesuffix(".__main__") for target in commands.values()}
     for module in _modules_with_commands():
         if module not in have_commands:
-            found.append(_describe(module, functools.partial(runpy.run_module, module, run_name="__main__")))
+            found.append(_describe(module, functools.partial(_run_module, module)))
     return tuple(found)
+
+
+def _run_module(module: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the module was imported before
+        runpy.run_module(module, run_name="__main__")
 
 
 def _function(target: str) -> Callable[[], None]:
@@ -134,7 +141,8 @@ def _describe(name: str, start: Callable[[], None]) -> Script:
 
 
 def _kind(flag: flags.Flag) -> str:
-    return getattr(flag.parser, "syntactic_help", "") if not getattr(flag.parser, "enum_values", ()) else ""
+    """Returns what a value of a flag must be; "" if the choices say it."""
+    return "" if getattr(flag.parser, "enum_values", ()) else flag.parser.syntactic_help or "a string"
 
 
 def script_page(script: Script) -> str:

@@ -1,0 +1,123 @@
+"""The generated pages of the documentation site: nothing that a user can set is missing."""
+
+import dataclasses
+import importlib
+import importlib.util
+import pathlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generate():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(generate) -> dict[str, str]:
+    return generate.pages()
+
+
+def settings_classes(packages) -> list[type]:
+    """All dataclasses of the packages' settings modules that have flags."""
+    found = set()
+    for package in packages:
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if "settings" in module.name.split("."):
+                for value in vars(importlib.import_module(module.name)).values():
+                    if dataclasses.is_dataclass(value) and any("help" in f.metadata for f in dataclasses.fields(value)):
+                        found.add(value)
+    return sorted(found, key=lambda found: found.__name__)
+
+
+def test_every_command_has_a_page_and_a_line_in_the_index(generate, pages):
+    commands = generate.console_scripts()
+    assert len(commands) > 10
+    for name in commands:
+        assert f"reference/scripts/{name}.md" in pages
+        assert f"[`{name}`]({name}.md)" in pages["reference/scripts/index.md"]
+
+
+@pytest.mark.parametrize("module", ["export.serve", "tfrecords.show", "bert_tf.report", "bert_tf.compile_check"])
+def test_modules_that_run_have_a_page(generate, pages, module):
+    targets = [target.partition(":")[0].removesuffix(".__main__") for target in generate.console_scripts().values()]
+    names = [*generate.console_scripts(), module]
+    name = names[targets.index(module)] if module in targets else module
+    assert f"reference/scripts/{name}.md" in pages
+
+
+def test_every_flag_of_every_settings_class_is_on_a_page(generate, pages):
+    classes = settings_classes(generate.PACKAGES)
+    assert {"ClassifierSettings", "GeneratorSettings", "ServeSettings"} <= {found.__name__ for found in classes}
+    for found in classes:
+        headings = [f"### `--{field.name}` {{" for field in dataclasses.fields(found) if "help" in field.metadata]
+        assert any(all(heading in page for heading in headings) for page in pages.values()), found
+
+
+def test_a_flag_is_in_its_group_with_its_type_bounds_default_and_alias(pages):
+    page = pages["reference/scripts/run_classifier.md"]
+    group = page[page.index("## Devices") :].split("\n## ")[0]
+    flag = group[group.index("### `--iterations_per_loop`") :].split("\n### ")[0]
+    assert "an integer, above 0; default: `1000`; also `--steps_per_loop`\n" in flag
+    assert "a string; required; also `--model_dir`\n" in page[page.index("### `--output_dir`") :].split("\n### ")[0]
+    assert "one of `cls`, `mean`, `max`\n" in page[page.index("### `--pooling`") :].split("\n### ")[0]
+
+
+def test_the_reference_needs_no_tensorflow():
+    code = "import sys; sys.modules['tensorflow'] = None; sys.path.insert(0, 'docs'); import generate; generate.pages()"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
+
+
+def test_plain_text_keeps_its_characters_in_markdown(generate):
+    assert generate.in_markdown("--do_train: {[MASK]<word} *.gz; see a_b.json") == (
+        r"`--do_train`: \{\[MASK\]&lt;word\} \*.gz; see `a_b.json`"
+    )
+
+
+@pytest.mark.parametrize(
+    "source, link, expected",
+    [
+        ("README.md", "[a](docs/background/paper.md#x)", "[a](background/paper.md#x)"),
+        ("docs/how_to/glue.md", "[a](../../README.md#x)", "[a](../index.md#x)"),
+        ("docs/how_to/glue.md", "[a](../background/paper.md)", "[a](../background/paper.md)"),
+        ("CHANGELOG.md", "[a](CONTRIBUTING.md)", "[a](contributing.md)"),
+        ("README.md", "![a](docs/images/run_report.png)", "![a](images/run_report.png)"),
+        ("README.md", "[`demo`](examples/demo.py)", "[`demo`](https://example.org/b/blob/main/examples/demo.py)"),
+        ("docs/how_to/glue.md", "[a](../../examples)", "[a](https://example.org/b/tree/main/examples)"),
+        ("README.md", "`[a](examples)`", "`[a](examples)`"),
+        ("README.md", "[a](docs/missing.md)", "[a](docs/missing.md)"),
+        ("README.md", "[a](https://example.org)", "[a](https://example.org)"),
+    ],
+)
+def test_links_between_files_work_in_the_site(generate, source, link, expected):
+    page = generate.COPIED.get(source) or source.removeprefix("docs/")
+    assert generate.with_site_links(link, source, page, generate.COPIED, "https://example.org/b") == expected
+
+
+def test_files_without_a_page_are_names_if_the_address_of_the_repository_is_unknown(generate):
+    text = "[the demo](examples/demo.py), [`LICENSE`](LICENSE)"
+    rewritten = generate.with_site_links(text, "README.md", "index.md", generate.COPIED, "")
+    assert rewritten == "the demo (`examples/demo.py`), `LICENSE`"
+
+
+def test_lists_get_the_indentation_of_python_markdown(generate):
+    text = "text:\n- a\n  more\n  - b\n\n    c\n- d\n\n```\n- code\n  - code\n```\n1. e\n   f"
+    assert generate.with_wide_lists(text) == (
+        "text:\n\n- a\n    more\n    - b\n\n        c\n- d\n\n```\n- code\n  - code\n```\n1. e\n    f"
+    )
+
+
+def test_a_folder_in_the_navigation_is_its_pages_that_are_not_listed(generate):
+    entries = [{"A": ["a/first.md", "a/", {"B": ["a/b/"]}]}]
+    paths = ["a/b/x.md", "a/b/index.md", "a/first.md", "a/last.md"]
+    assert generate.navigation(entries, paths) == [
+        {"A": ["a/first.md", "a/last.md", {"B": ["a/b/index.md", "a/b/x.md"]}]}
+    ]
