@@ -79,7 +79,8 @@ def with_wide_lists(markdown: str) -> str:
         lines.append(" " * 4 * len(contents) + line[contents[-1] if contents else 0 :])
         if item:
             contents.append(item.end())
-        if found := _FENCE.match(line):
-            fence = "" if fence and found[1].startswith(fence) else fence or found[1]
-        is_paragraph = not fence
+        is_fence = _FENCE.match(line)
+        is_paragraph = not fence and not is_fence
+        if is_fence:
+            fence = "" if fence and is_fence[1].startswith(fence) else fence or is_fence[1]
     return "\n".join(lines)
