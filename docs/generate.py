@@ -58,7 +58,7 @@ _NAMES_IN_TEXT = re.compile(
 )
 # In HTML: code in a line; a flag in it; and a script that a docstring names, with or without one of its flags.
 _INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")
-_FLAG_IN_CODE, _NO_WRAP = re.compile(r"(?<![^\s])--?\w+"), r'<span class="no-wrap">\g<0></span>'
+_FLAG_IN_CODE, _NO_WRAP = re.compile(r"(?<!\S)--?[A-Za-z]+"), r'<span class="no-wrap">\g<0></span>'
 _FLAG_OF_SCRIPT = re.compile(r"(?:<code>--(?P<flag>\w+)</code>\s+of\s+)?<code>(?P<script>[a-z_]+)</code>")
 
 
