@@ -43,7 +43,7 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
     """
     doubtful: dict[str, list[str]] = {}
     for path in files:
-        with open_binary(path, _SAMPLE_BYTES) as file:
+        with open_binary(path) as file:
             start = file.read(_SAMPLE_BYTES)
         _refuse_binary(path, start)
         for doubt in _doubts(start, input_format, sentences):

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import tensorflow as tf
+
 from bert_tf.core.errors import InputError
 from data_gen import compressed
 
@@ -53,10 +55,10 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
     Raises:
       InputError: a document exceeds MAX_DOCUMENT_BYTES.
     """
+    size, start, sources = tf.io.gfile.stat(path).length, 0, []
+    if compressed.is_compressed(path):
+        return [Source(path, 0, size)]
     with compressed.open_binary(path) as file:
-        if compressed.is_compressed(path):
-            return [Source(path, 0, _size(path))]
-        size, start, sources = file.seek(0, 2), 0, []
         while start < size:
             file.seek(min(start + chunk_bytes, size))
             end = start + chunk_bytes + _bytes_to_end(file, path, input_format)
@@ -195,9 +197,3 @@ def _last_end(data: bytes, input_format: str) -> int:
 def _check_length(length: int, path: str, input_format: str) -> None:
     if length > MAX_DOCUMENT_BYTES:
         raise InputError(f"{path}: a document is longer than {MAX_DOCUMENT_BYTES >> 20} MiB; {_REMEDY[input_format]}")
-
-
-def _size(path: str) -> int:
-    import tensorflow as tf
-
-    return tf.io.gfile.stat(path).length

@@ -1,6 +1,5 @@
 import bz2
 import gzip
-import io
 import itertools
 import lzma
 import random
@@ -141,15 +140,3 @@ def test_memory_does_not_grow_with_the_text(tmp_path, suffix):
         tracemalloc.stop()
     assert size == 100_000_000
     assert peak < 20_000_000
-
-
-def test_a_plain_file_can_seek(tmp_path):
-    (tmp_path / "t").write_bytes(b"0123456789" * 300_000)
-    with compressed.open_binary(str(tmp_path / "t")) as file:
-        assert file.seek(-1, io.SEEK_END) == 2_999_999
-        assert file.read() == b"9"
-        assert file.seek(1_000_003) == 1_000_003
-        assert file.read(2) == b"34"
-        assert file.tell() == 1_000_005
-        assert file.seek(5, io.SEEK_CUR) == 1_000_010
-        assert file.read(1) == b"0"
