@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from bert_tf.core.errors import InputError
 from data_gen.sentences import split_sentences
@@ -16,11 +16,6 @@ from data_gen.wikitext import passages
 _CHUNK = 1 << 18
 _ROOT, _ROOT_END = b"<mediawiki>", b"</mediawiki>"
 _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
-# Namespaces from number -2 on, for exports older than schema 0.6, which do not state the number of a page's namespace.
-_NAMESPACES = (
-    "Media Special Main Talk User User_talk Project Project_talk File File_talk MediaWiki MediaWiki_talk Template "
-    "Template_talk Help Help_talk Category Category_talk"
-).split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,60 +33,6 @@ class Page:
     namespace: int
     is_redirect: bool
     wikitext: str
-
-
-class _PageParser:
-    """Builds pages from expat's events, one page at a time."""
-
-    def __init__(self, source: str):
-        self.source = source
-        self.finished: list[Page] = []
-        self.depth = 0
-        self.expat = expat.ParserCreate()
-        self.expat.buffer_text = True
-        self.expat.StartElementHandler = self._start
-        self.expat.EndElementHandler = self._end
-        self._path: list[str] = []
-        self._fields: dict[str, str] = {}
-        self._text: list[str] = []
-
-    def _start(self, name, attributes):
-        del attributes
-        name = name.rpartition(":")[2]
-        self.depth += 1
-        self._path.append(name)
-        if name == "page":
-            self._fields = {}
-        elif name == "redirect":
-            self._fields["redirect"] = ""
-        elif self._path[-2:] in (["page", "title"], ["page", "ns"], ["revision", "text"]):
-            self._text.clear()
-            self.expat.CharacterDataHandler = self._text.append
-
-    def _end(self, name):
-        name = name.rpartition(":")[2]
-        self.depth -= 1
-        self._path.pop()
-        if self.expat.CharacterDataHandler is not None:
-            self.expat.CharacterDataHandler = None
-            self._fields[name] = "".join(self._text)
-        if name == "page":
-            self.finished.append(self._page())
-
-    def _page(self) -> Page:
-        fields = self._fields
-        title, wikitext = fields.get("title", ""), fields.get("text", "")
-        if "ns" in fields:
-            try:
-                namespace = int(fields["ns"])
-            except ValueError:
-                raise InputError(
-                    f"{self.source}: page {title!r}: its namespace <ns> is {fields['ns']!r}, expected a number"
-                ) from None
-        else:
-            prefix = title.partition(":")[0].replace(" ", "_") if ":" in title else "Main"
-            namespace = _NAMESPACES.index(prefix) - 2 if prefix in _NAMESPACES else 0
-        return Page(title, namespace, "redirect" in fields or _REDIRECT.match(wikitext) is not None, wikitext)
 
 
 def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[Page]:
@@ -119,24 +60,46 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
             f"{source}: at byte {start}: expected a MediaWiki XML export (<mediawiki ...>) or a part of one that "
             f"starts at <page>, found {head[:40]!r}; decompress it first if it is compressed"
         )
-    parser = _PageParser(source)
-    # Offset between positions in the text given to expat and positions in the stream.
-    shift = len(_ROOT) - (len(chunk) - len(head)) if is_part else 0
-    if is_part:
-        chunk = _ROOT + head
+    parser, root, size = ElementTree.XMLPullParser(["start", "end"]), None, start
     try:
+        if is_part:
+            parser.feed(_ROOT)
+            chunk = head
         while chunk:
-            parser.expat.Parse(chunk, False)
-            yield from parser.finished
-            parser.finished.clear()
+            parser.feed(chunk)
+            for event, element in parser.read_events():
+                if root is None:
+                    root = element
+                elif event == "end" and _name(element) == "page":
+                    yield _page(element, source)
+                    root.clear()
+                elif event == "end" and element is root:
+                    is_part = False
+            size += len(chunk)
             chunk = stream.read(_CHUNK)
-        parser.expat.Parse(_ROOT_END if is_part and parser.depth == 1 else b"", True)
-    except expat.ExpatError as error:
-        position = start + max(0, parser.expat.ErrorByteIndex - shift)
+        if is_part:
+            parser.feed(_ROOT_END)
+        parser.close()
+    except ElementTree.ParseError as error:
         raise InputError(
-            f"{source}: damaged XML at byte {position}: {expat.ErrorString(error.code)}; download the file again, or "
-            "give its undamaged pages"
+            f"{source}: damaged XML at or after byte {size} ({error}); download the file again, or give its undamaged "
+            "pages"
         ) from error
+
+
+def _name(element: ElementTree.Element) -> str:
+    """Returns an element's name without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def _page(element: ElementTree.Element, source: str) -> Page:
+    fields = {_name(child): child for child in element}  # of the revisions the last one, which is the newest
+    texts = [child.text for child in fields.get("revision", ()) if _name(child) == "text"]
+    title, wikitext = element.findtext("{*}title") or "", (texts and texts[0]) or ""
+    namespace = element.findtext("{*}ns", "0")
+    if not namespace.strip().lstrip("-").isdecimal():
+        raise InputError(f"{source}: page {title!r}: its namespace <ns> is {namespace!r}, expected a number")
+    return Page(title, int(namespace), "redirect" in fields or bool(_REDIRECT.match(wikitext)), wikitext)
 
 
 def articles(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[list[str]]:
