@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import re
 import urllib.parse
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from export.serve import inference, json_answers, json_requests, page
 from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.running import Runner
 from export.serve.service import SIGNATURES, Service
+from export.serve.settings import ServeSettings
 
 _VERSION = r"(?:(?:/versions/(\d+))|(?:/labels/([^/:]+)))?"
 _POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)", re.IGNORECASE | re.ASCII)
@@ -33,46 +33,30 @@ _LARGE_ANSWER = 1 << 14
 _LARGEST_VERSION = 2**63 - 1
 
 
-@dataclasses.dataclass(frozen=True)
-class RestOptions:
-    """Options of the REST interface.
-
-    Attributes:
-      timeout: seconds for reading a request's body, for answering it, and for the client to read the answer.
-      largest_body: bytes, after decompression.
-      cors: whether pages of other origins may ask.
-      metrics_path: URL path of the metrics; "" for none.
-    """
-
-    timeout: float
-    largest_body: int
-    cors: bool
-    metrics_path: str
-
-
 class Rest:
     """Answers HTTP requests.
 
     Args:
       service: answers calls.
       runner: runs models for REST.
-      options: see `RestOptions`.
+      settings: the flags.
+      metrics_path: URL path of the metrics; "" for none.
     """
 
-    def __init__(self, service: Service, runner: Runner, options: RestOptions):
-        self._service = service
-        self._runner = runner
-        self._options = options
+    def __init__(self, service: Service, runner: Runner, settings: ServeSettings, metrics_path: str):
+        self._service, self._runner, self._metrics_path = service, runner, metrics_path
+        self._timeout = settings.rest_api_timeout_in_ms / 1000
+        self._cors = settings.rest_api_enable_cors_support
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answers any request, and sends the answer."""
         with contextlib.ExitStack() as held:  # a request counts until its answer is sent
             response = await self._response(request, held)
-            if self._options.cors:
+            if self._cors:
                 response.headers.update(_CORS)
             if self._service.draining:
                 response.force_close()
-            give_up = asyncio.get_running_loop().call_later(self._options.timeout, _abort, request)
+            give_up = asyncio.get_running_loop().call_later(self._timeout, _abort, request)
             try:
                 await response.prepare(request)
                 await response.write_eof()
@@ -96,13 +80,13 @@ class Rest:
 
     async def _answer(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
         path, target = request.rel_url.raw_path, _target(request)
-        if path == self._options.metrics_path:
+        if path == self._metrics_path:
             return self._metrics(target)
         if path == "/" and request.method in ("GET", "HEAD"):
             return await self._page()
         if not path.lower().startswith("/v1/"):
             raise ServingError(Code.NOT_FOUND, f"Not found: {path}")
-        if request.method == "OPTIONS" and self._options.cors:
+        if request.method == "OPTIONS" and self._cors:
             return web.Response()
         if request.method == "POST" and (match := _POST.fullmatch(target)):
             return await self._post(request, _spec(*match.groups()[:3]), match[4].lower(), held)
@@ -111,8 +95,8 @@ class Rest:
         raise invalid(f"Malformed request: {request.method} {target}")
 
     def _metrics(self, target: str) -> web.Response:
-        if target != self._options.metrics_path:
-            message = f"Unexpected path: {target}. Should be {self._options.metrics_path}"
+        if target != self._metrics_path:
+            message = f"Unexpected path: {target}. Should be {self._metrics_path}"
             return web.Response(text=message, status=invalid(message).http_status)
         return web.Response(body=self._service.metrics.page(), content_type="text/plain")
 
@@ -135,15 +119,15 @@ class Rest:
         with self._service.counted(spec.name, method, "REST"):
             take = held.enter_context(self._service.admission.request())
             try:
-                body = await asyncio.wait_for(self._body(request, take), self._options.timeout)
+                body = await asyncio.wait_for(self._body(request, take), self._timeout)
             except asyncio.TimeoutError as error:
                 message = "Timed out while reading the request's body"
                 raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
             call = {"predict": self._predict, "classify": self._classify, "regress": self._regress}[method]
             try:
-                return _json(await asyncio.wait_for(call(spec, body), self._options.timeout))
+                return _json(await asyncio.wait_for(call(spec, body), self._timeout))
             except asyncio.TimeoutError as error:
-                message = f"Deadline exceeded: no answer within {self._options.timeout * 1000:.0f} ms"
+                message = f"Deadline exceeded: no answer within {self._timeout * 1000:.0f} ms"
                 raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
 
     async def _body(self, request: web.BaseRequest, take: Callable[[int], None]) -> bytes:
@@ -164,8 +148,8 @@ class Rest:
         return b"".join(chunks)
 
     def _check_size(self, size: int) -> None:
-        if size > self._options.largest_body:
-            message = f"The request's body is larger than {self._options.largest_body} bytes (--max_request_mb)"
+        if size > self._service.largest_bytes:
+            message = f"The request's body is larger than {self._service.largest_bytes} bytes (--max_request_mb)"
             raise ServingError(Code.RESOURCE_EXHAUSTED, message, http_status=413)
 
     async def _predict(self, spec: model_pb2.ModelSpec, body: bytes) -> bytes:

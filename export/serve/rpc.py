@@ -1,7 +1,8 @@
 """The gRPC interface: PredictionService, ModelService, and the health service."""
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import grpc
 from absl import logging
@@ -23,15 +24,15 @@ from tensorflow_serving.apis import (
 from export.serve import inference, rpc_limits, tensors
 from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.models import check_reload_paths
-from export.serve.rpc_limits import RpcLimits
 from export.serve.running import Runner
 from export.serve.service import Answer, Service
+from export.serve.settings import ServeSettings
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def make_server(
-    service: Service, runner: Runner, reload_roots: Sequence[str], limits: RpcLimits, arguments: Mapping[str, int | str]
+    service: Service, runner: Runner, reload_roots: Sequence[str], settings: ServeSettings
 ) -> grpc.aio.Server:
     """Returns a server without a port.
 
@@ -39,10 +40,9 @@ def make_server(
       service: answers calls.
       runner: runs models for gRPC.
       reload_roots: folders from which HandleReloadConfigRequest may add models.
-      limits: see `RpcLimits`.
-      arguments: of gRPC, by name; they replace those of the limits.
+      settings: the flags.
     """
-    server = rpc_limits.make_server(limits, arguments)
+    server = rpc_limits.make_server(settings)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service, reload_roots), server)
     return server
@@ -64,15 +64,19 @@ class Health:
             await self._servicer.set(name, status.SERVING if serving else status.NOT_SERVING)
 
 
-async def _answered(context: grpc.aio.ServicerContext, call: Awaitable[Message]) -> Message:
-    """Awaits a call; an error becomes the status of the RPC."""
-    try:
-        return await call
-    except Exception as error:
-        known = from_exception(error)
-        if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
-            logging.exception("a gRPC request failed")
-        await context.abort(_STATUS_CODES[known.code], known.message)
+def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
+    """Makes a call of a service of a method: an error becomes the status of the RPC."""
+
+    async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
+        try:
+            return await call(self, request)
+        except Exception as error:
+            known = from_exception(error)
+            if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
+                logging.exception("a gRPC request failed")
+            await context.abort(_STATUS_CODES[known.code], known.message)
+
+    return answer
 
 
 class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -80,38 +84,34 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._service = service
         self._runner = runner
 
-    async def Predict(self, request: predict_pb2.PredictRequest, context) -> predict_pb2.PredictResponse:
-        """See prediction_service.proto."""
-        return await _answered(context, self._counted(request, request.model_spec, "predict", self._predict))
+    @_answered
+    async def Predict(self, request: predict_pb2.PredictRequest) -> predict_pb2.PredictResponse:
+        return await self._counted(request, request.model_spec, "predict", self._predict)
 
+    @_answered
     async def Classify(
-        self, request: classification_pb2.ClassificationRequest, context
+        self, request: classification_pb2.ClassificationRequest
     ) -> classification_pb2.ClassificationResponse:
-        """See prediction_service.proto."""
         call = functools.partial(self._of_examples, inference.plan_classify, classification_pb2.ClassificationResponse)
-        return await _answered(context, self._counted(request, request.model_spec, "classify", call))
+        return await self._counted(request, request.model_spec, "classify", call)
 
-    async def Regress(self, request: regression_pb2.RegressionRequest, context) -> regression_pb2.RegressionResponse:
-        """See prediction_service.proto."""
+    @_answered
+    async def Regress(self, request: regression_pb2.RegressionRequest) -> regression_pb2.RegressionResponse:
         call = functools.partial(self._of_examples, inference.plan_regress, regression_pb2.RegressionResponse)
-        return await _answered(context, self._counted(request, request.model_spec, "regress", call))
+        return await self._counted(request, request.model_spec, "regress", call)
 
+    @_answered
     async def MultiInference(
-        self, request: inference_pb2.MultiInferenceRequest, context
+        self, request: inference_pb2.MultiInferenceRequest
     ) -> inference_pb2.MultiInferenceResponse:
-        """See prediction_service.proto."""
         spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
-        return await _answered(context, self._counted(request, spec, "multi_inference", self._multi_inference))
+        return await self._counted(request, spec, "multi_inference", self._multi_inference)
 
+    @_answered
     async def GetModelMetadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest, context
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """See prediction_service.proto."""
-
-        async def call():
-            return self._service.metadata(request)
-
-        return await _answered(context, call())
+        return self._service.metadata(request)
 
     async def _counted(
         self, request: Message, spec: model_pb2.ModelSpec, api: str, call: Callable[[Message], Awaitable[Message]]
@@ -170,33 +170,25 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
         self._service = service
         self._reload_roots = reload_roots
 
+    @_answered
     async def GetModelStatus(
-        self, request: get_model_status_pb2.GetModelStatusRequest, context
+        self, request: get_model_status_pb2.GetModelStatusRequest
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """See model_service.proto."""
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
+        return self._service.models.status(request.model_spec)
 
-        async def call():
-            if not request.HasField("model_spec"):
-                raise invalid("Missing ModelSpec")
-            return self._service.models.status(request.model_spec)
-
-        return await _answered(context, call())
-
+    @_answered
     async def HandleReloadConfigRequest(
-        self, request: model_management_pb2.ReloadConfigRequest, context
+        self, request: model_management_pb2.ReloadConfigRequest
     ) -> model_management_pb2.ReloadConfigResponse:
-        """See model_service.proto."""
-
-        async def call():
-            if not request.config.HasField("model_config_list"):
-                raise invalid(
-                    "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
-                    "currently supported"
-                )
-            check_reload_paths(request.config, self._reload_roots)
-            await self._service.models.apply(request.config)
-            response = model_management_pb2.ReloadConfigResponse()
-            response.status.error_code = Code.OK
-            return response
-
-        return await _answered(context, call())
+        if not request.config.HasField("model_config_list"):
+            raise invalid(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently "
+                "supported"
+            )
+        check_reload_paths(request.config, self._reload_roots)
+        await self._service.models.apply(request.config)
+        response = model_management_pb2.ReloadConfigResponse()
+        response.status.error_code = Code.OK
+        return response

@@ -1,10 +1,11 @@
 """What bounds the gRPC interface: messages, requests, connections, and the time that clients may take."""
 
 import asyncio
-import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import grpc
+
+from export.serve.settings import ServeSettings
 
 # Room for what surrounds the tensors of a message.
 _OVERHEAD_BYTES = 1 << 20
@@ -14,36 +15,14 @@ _OLDEST_CONNECTION_SECONDS = 3600
 _PING_ANSWER_SECONDS = 20
 
 
-@dataclasses.dataclass(frozen=True)
-class RpcLimits:
-    """Limits of the gRPC interface.
-
-    Attributes:
-      largest_message: bytes of a request.
-      most_requests: requests at the same time. gRPC itself refuses more than twice as many.
-      most_connections: at the same time.
-      idle_seconds: that a connection may have no request, and that a request may take to arrive.
-    """
-
-    largest_message: int
-    most_requests: int
-    most_connections: int
-    idle_seconds: float
-
-
-def make_server(limits: RpcLimits, arguments: Mapping[str, int | str]) -> grpc.aio.Server:
-    """Returns a server without services and ports.
-
-    Args:
-      limits: see `RpcLimits`.
-      arguments: of gRPC, by name; they replace those of the limits.
-    """
-    idle_ms = int(limits.idle_seconds * 1000)
+def make_server(settings: ServeSettings) -> grpc.aio.Server:
+    """Returns a server without services and ports. `--grpc_channel_arguments` replace the limits of other flags."""
+    idle_ms = int(settings.idle_timeout_seconds * 1000)
     options = {
-        "grpc.max_receive_message_length": limits.largest_message + _OVERHEAD_BYTES,
+        "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 0,  # a second server on the port is an error, not a partner
-        "grpc.max_allowed_incoming_connections": limits.most_connections,
+        "grpc.max_allowed_incoming_connections": settings.max_connections,
         "grpc.server_handshake_timeout_ms": idle_ms,
         "grpc.max_connection_idle_ms": idle_ms,
         "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
@@ -52,9 +31,9 @@ def make_server(limits: RpcLimits, arguments: Mapping[str, int | str]) -> grpc.a
         "grpc.keepalive_timeout_ms": _PING_ANSWER_SECONDS * 1000,
     }
     return grpc.aio.server(
-        options=list((options | dict(arguments)).items()),
-        maximum_concurrent_rpcs=2 * limits.most_requests,
-        interceptors=[_MessageTimeout(limits.idle_seconds)],
+        options=list((options | settings.channel_arguments).items()),
+        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # `Admission` refuses earlier
+        interceptors=[_MessageTimeout(settings.idle_timeout_seconds)],
     )
 
 

@@ -21,14 +21,12 @@ from export.serve.connections import Connections
 from export.serve.errors import ServingError
 from export.serve.metrics import Metrics
 from export.serve.models import Models, ModelServerConfig
-from export.serve.rpc_limits import RpcLimits
 from export.serve.running import Alone
 from export.serve.servable import Servable
 from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 from export.serve.warmup import replay
 
-_MIB = 1 << 20
 # Clients that keep connections open may be about to send; they get so much time to see that the server closes.
 _LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
@@ -101,7 +99,7 @@ class Server:
         self._settings = settings
         self._metrics_path = config_files.read_metrics_path(settings.monitoring_config_file)
         metrics = Metrics()
-        largest = settings.max_request_mb * _MIB
+        largest = settings.max_request_mb << 20
         self._models = Models(
             functools.partial(load, settings=settings),
             settings.file_system_poll_wait_seconds,
@@ -150,13 +148,7 @@ class Server:
 
     async def _listen_rest(self) -> None:
         settings = self._settings
-        options = rest.RestOptions(
-            settings.rest_api_timeout_in_ms / 1000,
-            settings.max_request_mb * _MIB,
-            settings.rest_api_enable_cors_support,
-            self._metrics_path,
-        )
-        handle = rest.Rest(self._service, self._rest_runner, options).handle
+        handle = rest.Rest(self._service, self._rest_runner, settings, self._metrics_path).handle
         connections = Connections(handle, settings.max_connections, settings.idle_timeout_seconds)
         self._rest = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1.0)
         await self._rest.setup()
@@ -176,13 +168,7 @@ class Server:
         settings = self._settings
         if settings.reload_config_roots:
             roots = [root.strip() for root in settings.reload_config_roots.split(",")]
-        limits = RpcLimits(
-            settings.max_request_mb * _MIB,
-            settings.max_requests_in_flight,
-            settings.max_connections,
-            settings.idle_timeout_seconds,
-        )
-        server = rpc.make_server(self._service, self._grpc_runner, roots, limits, settings.channel_arguments)
+        server = rpc.make_server(self._service, self._grpc_runner, roots, settings)
         if settings.enable_grpc_healthcheck_service:
             self._health = rpc.Health(server)
         address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
