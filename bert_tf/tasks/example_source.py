@@ -128,19 +128,30 @@ class FileSource(ExampleSource):
         for path in self.files(split):
             if not (placed := self.read_file(path, split)):
                 raise InputError(f"{path}: holds no example; add a line for each text")
-            refuse_repeated_ids(path, placed)
+            refuse_repeated_ids(path, placed, len(found))
             found += placed
         return found
 
 
-def refuse_repeated_ids(path: str, placed: Sequence[Placed]) -> None:
-    """Raises an InputError if two examples of a file have the same id."""
-    first: dict[str, str] = {}
-    for place, example in placed:
+def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> None:
+    """Raises an InputError if files of predictions would call two examples of a file the same, or one by nothing.
+
+    Args:
+      path: of the file.
+      placed: its examples; one without an id is called by its number.
+      start: number of the first one.
+    """
+    first: dict[str, tuple[str, str | None]] = {}
+    for number, (place, example) in enumerate(placed, start):
         id = getattr(example, "id", None)
-        if id is not None and first.setdefault(id, place) != place:
-            where = first[id].removeprefix(f"{path}, ")
-            raise InputError(f"{place}: the id {id!r} is that of {where} too; give each example a unique id")
+        if id == "":
+            raise InputError(f"{place}: the id is empty; give each example a unique id")
+        name = str(number) if id is None else id
+        other, other_id = first.setdefault(name, (place, id))
+        if other != place:
+            what = f"the id {name!r} is that of {other.removeprefix(f'{path}, ')} too"
+            reason = ", which its number gives to an example without one" if None in (id, other_id) else ""
+            raise InputError(f"{place}: {what}{reason}; give each example a unique id")
 
 
 def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Placed]]) -> list[Placed]:

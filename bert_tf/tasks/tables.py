@@ -139,8 +139,10 @@ def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     if not any(map(str.strip, lines)):
         return []
     rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
-    # Blank lines at the end; in a file of one column without quotes, they could be empty texts.
-    while rows and (layout.has_quotes or len(rows[0][1]) > 1) and not any(rows[-1][1]) and len(rows[-1][1]) < 2:
+    # Blank lines at the end; in a file of one column without quotes, they could be empty texts. With quotes, an empty
+    # text is "".
+    blank = ([],) if layout.has_quotes else ([""],) if len(rows[0][1]) > 1 else ()
+    while rows and rows[-1][1] in blank:
         rows.pop()
     return rows
 

@@ -52,6 +52,16 @@ def test_an_id_that_is_there_twice_is_refused_for_every_kind(tmp_path, kind):
         make("", {"test": (str(path),)}).read("test")
 
 
+def test_an_id_that_is_the_number_of_an_example_without_one_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    line = '{"context": "so", "choices": ["a", "b"]%s}\n'
+    path.write_text(line % "" + line % ', "id": "r1"' + line % "")
+    assert [example.id for _, example in ChoiceSource("", {"test": (str(path),)}).read("test")] == [None, "r1", None]
+    path.write_text(line % ', "id": 1' + line % "")
+    with pytest.raises(InputError, match=r"line 2: the id '1' is that of line 1 too, which its number gives to an ex"):
+        ChoiceSource("", {"test": (str(path),)}).read("test")
+
+
 @pytest.mark.parametrize("kind", ["classification", "choice", "tagging"])
 def test_a_folder_has_one_file_for_a_split_unless_a_flag_names_it(tmp_path, kind):
     make, _, content, other = KINDS[kind]

@@ -438,6 +438,9 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is that of line 2 too; give each"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
+    write(tmp_path, "id\ttext\n1\ta\n\tb\n", "test")  # its number would be 1
+    with pytest.raises(InputError, match="line 3: the id is empty; give each"):
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
 
 
 @pytest.mark.parametrize(("given", "name"), [({}, "id"), ({"id_column": ""}, "index"), ({"id_column": "0"}, "text")])
