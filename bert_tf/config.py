@@ -1,6 +1,6 @@
 """The configuration of a BERT encoder; as a command, prints a bert_config.json of a named size.
 
-python -m bert_tf.config --size=mini --vocab_size=8000 > bert_config.json
+bert_config --size=mini --vocab_size=8000 > bert_config.json
 
 Paper: section 3 ("Model Architecture"), Table 6 for the sizes, section 5.1 for the attention's direction.
 
@@ -215,7 +215,7 @@ def read_json(path: str) -> dict:
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a bert_config.json, as python -m bert_tf.config prints")
+        raise InputError(f"{path}: no such file; give a bert_config.json, as bert_config prints")
     try:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)
@@ -268,5 +268,10 @@ def main(settings: ConfigSettings) -> None:
     print(BertConfig.named(settings.size, settings.vocab_size).to_json_string(), end="")
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the script with the process's flags."""
     command_line.run(ConfigSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

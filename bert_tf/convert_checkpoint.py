@@ -1,6 +1,6 @@
 r"""Converts a BERT checkpoint between the supported formats, or to a larger vocabulary.
 
-python -m bert_tf.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=hugging_face
+convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=hugging_face
 """
 
 import pathlib

@@ -1,6 +1,6 @@
 r"""Shows the dev scores of GLUE runs as Table 1 has them, and packs their predictions for GLUE's server.
 
-python -m bert_tf.glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_dir=glue \
+glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_dir=glue \
       --output_file=submission.zip
 """
 

@@ -1,6 +1,6 @@
 r"""Fine-tunes, evaluates and runs a classifier of one or two texts (paper: section 4.1).
 
-python -m bert_tf.run_classifier --task_name=MRPC --data_dir=glue/MRPC --vocab_file=vocab.txt \
+run_classifier --task_name=MRPC --data_dir=glue/MRPC --vocab_file=vocab.txt \
       --bert_config_file=bert_config.json --init_checkpoint=pretrained --output_dir=mrpc \
       --do_train --do_eval --learning_rate=2e-5
 """

@@ -1,6 +1,6 @@
 r"""Fine-tunes, evaluates and runs a tagger of named entities (paper: section 5.3).
 
-python -m bert_tf.run_ner --data_dir=conll2003 --init_checkpoint=pretrained --output_dir=ner --do_train --do_eval \
+run_ner --data_dir=conll2003 --init_checkpoint=pretrained --output_dir=ner --do_train --do_eval \
       --do_predict --learning_rate=5e-5
 """
 

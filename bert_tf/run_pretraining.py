@@ -1,6 +1,6 @@
 r"""Pre-trains BERT on masked words and sentence order (paper: section 3.1, appendix A.2).
 
-python -m bert_tf.run_pretraining --bert_config_file=bert_config.json --input_file='train*.tfrecord' \
+run_pretraining --bert_config_file=bert_config.json --input_file='train*.tfrecord' \
       --output_dir=pretrained --do_train --do_eval --num_train_steps=10000 --num_warmup_steps=1000
 """
 

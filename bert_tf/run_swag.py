@@ -1,6 +1,6 @@
 r"""Fine-tunes, evaluates and runs a model that chooses one of several texts, as on SWAG (paper: section 4.4).
 
-python -m bert_tf.run_swag --data_dir=swag --init_checkpoint=pretrained --output_dir=swag_model \
+run_swag --data_dir=swag --init_checkpoint=pretrained --output_dir=swag_model \
       --do_train --do_eval --train_batch_size=16 --learning_rate=2e-5
 
 The data is SWAG's .csv, or JSON Lines with the keys context (text), choices (list of texts), label (number of the right

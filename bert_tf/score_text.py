@@ -1,8 +1,8 @@
 r"""Scores texts with a pre-trained masked LM: pseudo-log-likelihoods of texts and tokens, or guesses for each [MASK].
 
-python -m bert_tf.score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
+score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
 
-python -m bert_tf.score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
+score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
       --output_file=guesses.jsonl
 """
 

@@ -1,1 +1,1 @@
-"""Generation of masked-LM and next-sentence examples: text in, TFRecords out."""
+"""The generator of bert_tf: text in, TFRecords of masked-LM and next-sentence examples out."""

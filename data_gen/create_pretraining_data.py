@@ -1,6 +1,6 @@
 r"""Creates masked-LM and next-sentence examples from text and writes them as TFRecords.
 
-python -m data_gen.create_pretraining_data --input_file=corpus.txt --output_file=train.tfrecord \
+create_pretraining_data --input_file=corpus.txt --output_file=train.tfrecord \
       --vocab_file=vocab.txt --max_seq_length=128 --dupe_factor=5
 """
 

@@ -1,11 +1,11 @@
 """Learns a WordPiece vocabulary from text.
 
-python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
+learn_vocab --input_file=corpus.txt --output_file=vocab.txt --vocab_size=8000
 
 The special tokens come first ([PAD] has id 0), followed by --num_unused reserved slots. The published
 vocabularies place their [unusedN] between [PAD] and [UNK] instead. To extend an existing vocabulary:
 
-python -m data_gen.learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.txt --vocab_size=31522
+learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.txt --vocab_size=31522
 """
 
 import pathlib

@@ -13,9 +13,7 @@ import os
 import pathlib
 import posixpath
 import re
-import runpy
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from unittest import mock
@@ -89,34 +87,13 @@ def console_scripts() -> dict[str, str]:
 
 @functools.cache
 def scripts() -> tuple[Script, ...]:
-    """Returns all scripts for users: the commands, then the modules that only `python -m` runs."""
-    commands = console_scripts()
-    found = [_describe(name, _function(target)) for name, target in commands.items()]
-    have_commands = {target.partition(":")[0].removesuffix(".__main__") for target in commands.values()}
-    for module in _modules_with_commands():
-        if module not in have_commands:
-            found.append(_describe(module, functools.partial(_run_module, module)))
-    return tuple(found)
-
-
-def _run_module(module: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that the module was imported before
-        runpy.run_module(module, run_name="__main__")
+    """Returns all commands."""
+    return tuple(_describe(name, _function(target)) for name, target in console_scripts().items())
 
 
 def _function(target: str) -> Callable[[], None]:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def _modules_with_commands() -> Iterator[str]:
-    """Finds the modules whose docstring has a line that runs them."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-            if re.search(rf"^python -m {re.escape(module)}\b", path.read_text(encoding="utf-8"), re.MULTILINE):
-                yield module
 
 
 def _describe(name: str, start: Callable[[], None]) -> Script:
@@ -170,7 +147,7 @@ def _flag(flag: help_text.FlagHelp, kind: str) -> str:
 
 def _paragraphs(doc: str) -> Iterator[str]:
     """Converts a script's docstring; commands become blocks of code."""
-    commands = {"python", *console_scripts()}
+    commands = {*console_scripts()}
     for paragraph in help_text.text(doc, {}, is_full=True, columns=90).split("\n\n"):
         is_command = paragraph.split()[0] in commands
         yield f"```sh\n{paragraph}\n```" if is_command else in_markdown(paragraph)
@@ -210,7 +187,7 @@ def scripts_index() -> str:
             "",
             "- `--name=value` gives a flag. `--name` and `--noname` set a flag that is true or false.",
             "- `--flagfile=FILE` reads flags from a file, one a line. If a flag is given twice, the last value counts.",
-            "- A script whose name has a dot is a module: `python -m bert_tf.report`.",
+            "- `--version` prints the version of the package.",
             "- Invalid input ends in one line that says what is wrong, and exit code 1.",
             "",
             "| script | what it does |",

@@ -1,1 +1,1 @@
-"""SavedModels that take raw strings, and how they are served."""
+"""The SavedModels of bert_tf, which take raw strings, and how they are served."""

@@ -1,6 +1,6 @@
 """Checks an export: loads it with nothing but tensorflow and tensorflow_text, and replays its warm-up requests.
 
-python -m export.check models/reviews/1
+check_saved_model models/reviews/1
 
 The signatures are listed with inputs, outputs and methods. The exit code is 1, after one line, if anything is broken.
 """
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
 
     def show_all():
         if len(words) < 2:
-            raise InputError("name the folder of a version: python -m export.check models/reviews/1")
+            raise InputError("name the folder of a version: check_saved_model models/reviews/1")
         for folder in words[1:]:
             check(folder.rstrip("/"))
 

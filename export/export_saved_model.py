@@ -1,6 +1,6 @@
 """Exports a model as a SavedModel that takes raw strings, or as a .tflite that takes tokens.
 
-python -m export.export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
+export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
 """
 
 import pathlib

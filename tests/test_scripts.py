@@ -2,10 +2,13 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+import bert_tf
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPTS = {
@@ -20,16 +23,18 @@ SCRIPTS = {
     "bert_tf.convert_checkpoint": "--extended_vocab_file",
     "bert_tf.score_text": "--num_guesses",
     "export.export_saved_model": "--export_dir",
-}
-MODULES = SCRIPTS | {
-    "tfrecords.show": "--num_examples",
-    "bert_tf.compile_check": "--chips",
-    "export.serve": "--model_base_path",
-    "export.check": "models/reviews/1",
     "bert_tf.glue_submission": "--run_dirs",
-    "bert_tf.config": "--vocab_size",
-    "bert_tf.report": "several may be given",
 }
+# Modules whose command has another name.
+COMMANDS = {
+    "tfrecords.show": ("show_tfrecords", "--num_examples"),
+    "bert_tf.compile_check": ("compile_check", "--chips"),
+    "export.serve": ("serve_saved_model", "--model_base_path"),
+    "export.check": ("check_saved_model", "models/reviews/1"),
+    "bert_tf.config": ("bert_config", "--vocab_size"),
+    "bert_tf.report": ("bert_report", "several may be given"),
+}
+MODULES = {module: (module.split(".")[1], text) for module, text in SCRIPTS.items()} | COMMANDS
 
 
 def run(*command, cwd=None) -> subprocess.CompletedProcess:
@@ -40,8 +45,8 @@ def run(*command, cwd=None) -> subprocess.CompletedProcess:
 def test_help_shows_the_flags_without_importing_tensorflow(module, tmp_path):
     by_module = run(sys.executable, "-X", "importtime", "-m", module, "--help", cwd=tmp_path)
     assert by_module.returncode == 0
-    assert MODULES[module] in by_module.stdout
-    assert "python -m " + module in by_module.stdout
+    command, text = MODULES[module]
+    assert text in by_module.stdout and f"\n{command} " in by_module.stdout
     assert "tensorflow" not in by_module.stderr and "numpy" not in by_module.stderr
 
 
@@ -72,6 +77,31 @@ def test_a_wrong_flag_is_one_line_and_exit_code_1(words, tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ") and done.stderr.endswith(" (--help lists the flags)\n")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_a_console_command_is_the_module(module, tmp_path):
+    name, text = COMMANDS[module]
+    done = run(pathlib.Path(sys.executable).parent / name, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and text in done.stdout
+
+
+def test_a_script_tells_its_version(tmp_path):
+    done = run(sys.executable, "-m", "bert_tf.run_classifier", "--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"bert_tf {bert_tf.__version__}\n", "")
+
+
+def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
+    """Two distributions have packages `export` and `tfrecords`; pip overwrites ours without a word."""
+    for name in ("bert_tf", "data_gen", "tfrecords", "export"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "data_gen.learn_vocab", "--input_file=nothing.txt", "--output_file=vocab.txt"]
+    assert "nothing.txt: no such file" in run(*command, cwd=tmp_path).stderr
+    (tmp_path / "tfrecords/__init__.py").write_text('"""Another project."""\n')
+    done = run(*command, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the package tfrecords of bert_tf is replaced by another one")
+    assert done.stderr.endswith("install bert_tf into an environment of its own\n") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("module", SCRIPTS)

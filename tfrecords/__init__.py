@@ -1,1 +1,1 @@
-"""The record format shared by data generation and training: its schema, writer and reader."""
+"""The record format of bert_tf, shared by data generation and training: its schema, writer and reader."""

@@ -1,6 +1,6 @@
 r"""Prints records as text, with the masked positions and their original tokens.
 
-python -m tfrecords.show train.tfrecord --num_examples=3 --vocab_file=vocab.txt
+show_tfrecords train.tfrecord --num_examples=3 --vocab_file=vocab.txt
 
 In the text, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a word that another word replaces, and
 {=word} is a word that is predicted but unchanged.
@@ -145,7 +145,7 @@ def main(words: Sequence[str]) -> int:
         # A shell expands train.tfrecord* to the shards and their manifest.
         paths = [path for path in words[1:] if not path.endswith(".manifest.json")] or words[1:]
         if not paths:
-            raise InputError("name the file to show: python -m tfrecords.show FILE")
+            raise InputError("name the file to show: show_tfrecords FILE")
         for path in paths:
             if not is_utf8(path + values.vocab_file):
                 raise InputError(f"{path!a}: a name that is not UTF-8; rename the file")

@@ -1,6 +1,6 @@
 r"""Compiles the training step for TPUs and GPUs without one, and prints its memory, FLOPs and memory traffic.
 
-python -m bert_tf.compile_check --bert_config_file=bert_config.json --train_batch_size=64 --max_seq_length=128 \
+compile_check --bert_config_file=bert_config.json --train_batch_size=64 --max_seq_length=128 \
       --chips=v5e
 """
 
@@ -17,5 +17,10 @@ def main(settings: CompileCheckSettings) -> None:
     run_check(settings)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the script with the process's flags."""
     command_line.run(CompileCheckSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import flags
 
+import bert_tf
 from bert_tf.core import help_text
 from bert_tf.core.errors import InputError
 
@@ -45,12 +46,15 @@ def parse_flags(
       The positional arguments, starting with the program's name.
 
     Raises:
-      SystemExit: help was requested and printed (exit code 0), or a flag is invalid (exit code 1).
+      SystemExit: help or the version was requested and printed (exit code 0), or a flag is invalid (exit code 1).
     """
     groups = help_text.of_module(flags.FLAGS, words[0]) if groups is None else groups
     try:
         given = _given(words[1:], flags.FLAGS)
         asked = {name for name, *_ in given}
+        if "version" in asked:
+            print_help(f"bert_tf {bert_tf.__version__}")
+            sys.exit(0)
         if asked & (_SHORT_HELP | _FULL_HELP):
             print_help(help_text.text(doc, groups, is_full=bool(asked & _FULL_HELP)))
             sys.exit(0)

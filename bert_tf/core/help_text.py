@@ -1,5 +1,6 @@
 """The text of `--help`, which has the flags that matter first, and of `--helpfull`, which has all, both in groups."""
 
+import re
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ _FEW = 15
 # Columns of the flags' names; a longer name has a line of its own.
 _NAMES = 26
 _NARROWEST, _WIDEST = 50, 100
+_COMMAND = re.compile(r"\w+ --")
 
 
 class FlagHelp(NamedTuple):
@@ -76,7 +78,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
 
 def _wrapped(paragraph: str, width: int) -> str:
     """Wraps a paragraph of the docstring; a command is continued with backslashes, as a shell takes it."""
-    if not paragraph.startswith("python "):
+    if not _COMMAND.match(paragraph):
         return "\n".join(textwrap.wrap(paragraph, width))
     words = " ".join(paragraph.replace("\\\n", " ").split())
     options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": " " * 6}

@@ -1,6 +1,6 @@
 r"""Writes a run's report.html again, from the files in its folder.
 
-python -m bert_tf.report pretrained
+bert_report pretrained
 
 The folder is the --output_dir of a script that trains; several may be given.
 """
@@ -20,7 +20,7 @@ def main(words: Sequence[str]) -> int:
 
     def write_all():
         if len(words) < 2:
-            raise InputError("name the folder of a run: python -m bert_tf.report FOLDER")
+            raise InputError("name the folder of a run: bert_report FOLDER")
         from bert_tf.report import run_report
 
         for folder in words[1:]:
@@ -29,7 +29,12 @@ def main(words: Sequence[str]) -> int:
     return exit_code(write_all)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the script with the process's arguments."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,6 +1,6 @@
 """Serves SavedModels over REST and gRPC, with the flags, calls and answers of TF Serving.
 
-python -m export.serve --model_name=reviews --model_base_path=models/reviews
+serve_saved_model --model_name=reviews --model_base_path=models/reviews
 """
 
 import importlib.util
@@ -18,11 +18,16 @@ def main(settings: ServeSettings) -> None:
       InputError: a library of the extra is missing.
     """
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-    command_line.require(not missing, f"{', '.join(missing)} missing; install the extra: pip install -e '.[serve]'")
+    command_line.require(not missing, f"{', '.join(missing)} missing; install the extra: pip install 'bert_tf[serve]'")
     from export.serve.server import serve
 
     serve(settings)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the script with the process's flags."""
     command_line.run(ServeSettings, main, __doc__)
+
+
+if __name__ == "__main__":
+    run()

@@ -9,7 +9,7 @@ from bert_tf.core.command_line import check_values, require, setting
 
 @dataclasses.dataclass(frozen=True)
 class ServeSettings:
-    """Settings of `python -m export.serve`."""
+    """Settings of `serve_saved_model`."""
 
     flag_group = "Limits"
 

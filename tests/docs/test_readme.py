@@ -46,7 +46,7 @@ def test_the_example_leads_from_data_to_an_answer(vocab_file, tmp_path, monkeypa
     assert (tmp_path / "reviews_model/report.html").exists()
     assert exporter[0] == "export_saved_model"
     export_saved_model.main(parse(ExportSettings, exporter[1:]))
-    assert server[:3] == ["python", "-m", "export.serve"]
-    with running(*server[3:]) as started:
+    assert server[0] == "serve_saved_model"
+    with running(*server[1:]) as started:
         status, _, answer = started.http("POST", curl[3].partition(":8501")[2], curl[2].encode())
     assert status == 200 and json.loads(answer)["predictions"][0]["label"] in ("good", "bad")

@@ -68,7 +68,7 @@ def page(name: str) -> str:
 def blocks(name: str) -> list[str]:
     """Returns the commands and Python programs of a page."""
     found = re.findall(r"(?:^ {4}.*\n)+|^```python\n[\s\S]*?^```$", page(name), re.MULTILINE)
-    return [block for block in found if block.startswith("```") or block.split()[0] in (*SCRIPTS, "python")]
+    return [block for block in found if block.startswith("```") or block.split()[0] in SCRIPTS]
 
 
 def run(block: str) -> None:
@@ -76,8 +76,6 @@ def run(block: str) -> None:
         exec(compile(block.removeprefix("```python\n").removesuffix("```"), "page.md", "exec"), {})
         return
     words = shlex.split(block.replace("\\\n", " "))
-    if words[0] == "python":
-        words = [words[2].rpartition(".")[2], *words[3:]]
     settings_class, main = SCRIPTS[words[0]]
     small = [] if "--sweep" in words else SMALL.get(words[0], [])
     main(parse(settings_class, [*words[1:], *small]))
