@@ -19,20 +19,26 @@ _LEAST_MASKED = 0.8
 
 
 def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
-    """Warns if much of the corpus is [UNK].
+    """Warns if much of the corpus, or most of a file, is [UNK].
 
     Raises:
       InputError: nearly all of the corpus is [UNK].
     """
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
-    what = (
-        f"{unknown / tokens:.1%} of the tokens are [UNK]; check that {settings.vocab_file} is for this language, and "
-        f"that --do_lower_case={str(settings.do_lower_case).lower()} fits it"
+    remedy = (
+        f"check that {settings.vocab_file} is for this language, and that --do_lower_case="
+        f"{str(settings.do_lower_case).lower()} fits it"
     )
+    what = f"{unknown / tokens:.1%} of the tokens are [UNK]; {remedy}"
     if unknown > _ALL_UNKNOWN * tokens:
         raise InputError(f"--input_file={settings.input_file}: {what}")
     if unknown > _MOST_UNKNOWN * tokens:
         logging.warning("%s", what)
+        return
+    files = list(dict.fromkeys(path for block in blocks for path in block.unknown_files))
+    if files:
+        more = f" and in {len(files) - 1} more files" if files[1:] else ""
+        logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, remedy)
 
 
 def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict[str, float]:

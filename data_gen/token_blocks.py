@@ -32,6 +32,7 @@ class Block:
       documents, sentences, tokens: numbers of each; documents without tokens are omitted.
       unknown: number of tokens that are [UNK].
       text_bytes: approximate size of the sentences as text.
+      unknown_files: the files more than half of whose tokens in this block are [UNK].
     """
 
     path: str
@@ -40,6 +41,7 @@ class Block:
     tokens: int
     unknown: int
     text_bytes: int
+    unknown_files: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,27 +89,29 @@ def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
     """
     tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
     blocks = []
-    for index, documents in enumerate(_collected(task)):
-        block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, tokenizer)
+    for index, (documents, files) in enumerate(_collected(task)):
+        block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, files, tokenizer)
         if block.documents:
             blocks.append(block)
     storage.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
     return task, blocks
 
 
-def _collected(task: TokenizeTask) -> Iterator[list[Document]]:
-    """Yields the task's documents in lists of about CHUNK_BYTES of text."""
+def _collected(task: TokenizeTask) -> Iterator[tuple[list[Document], list[str]]]:
+    """Yields the task's documents in lists of about CHUNK_BYTES of text, with the file of each document."""
     documents: list[Document] = []
+    files: list[str] = []
     size = 0
     for source in task.sources:
         for chunk in read_documents(source, task.input_format, task.text_field):
             documents += chunk
+            files += [source.path] * len(chunk)
             size += sum(len(sentence) for document in chunk for sentence in document)
             if size > CHUNK_BYTES // 2:
-                yield documents
-                documents, size = [], 0
+                yield documents, files
+                documents, files, size = [], [], 0
     if documents:
-        yield documents
+        yield documents, files
 
 
 def read_blocks(task: TokenizeTask) -> list[Block] | None:
@@ -145,7 +149,7 @@ def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
         return arrays["tokens"], arrays["sentences"], arrays["documents"]
 
 
-def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
+def _write_block(path: str, documents: Sequence[Document], files: Sequence[str], tokenizer: BertTokenizer) -> Block:
     tokens, sentence_lengths = _encode([s for document in documents for s in document], tokenizer)
     # Drop sentences without tokens, then documents without sentences.
     kept = sentence_lengths > 0
@@ -158,8 +162,21 @@ def _write_block(path: str, documents: Sequence[Document], tokenizer: BertTokeni
         with storage.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             file.write(buffer.getvalue())
     text_bytes = sum(len(sentence) + 1 for document in documents for sentence in document)
-    unknown = int(np.count_nonzero(tokens == tokenizer.unk_id))
-    return Block(path, len(sizes), len(lengths), len(tokens), unknown, text_bytes)
+    is_unknown = tokens == tokenizer.unk_id
+    unknown = int(np.count_nonzero(is_unknown))
+    unknown_files = _mostly_unknown(files, document_of, sentence_lengths, is_unknown) if unknown else []
+    return Block(path, len(sizes), len(lengths), len(tokens), unknown, text_bytes, unknown_files)
+
+
+def _mostly_unknown(
+    files: Sequence[str], document_of: np.ndarray, sentence_lengths: np.ndarray, is_unknown: np.ndarray
+) -> list[str]:
+    """Returns the files more than half of whose tokens are [UNK]."""
+    names, file_of = np.unique(np.array(files), return_inverse=True)
+    file_of_token = np.repeat(file_of[document_of], sentence_lengths)
+    tokens = np.bincount(file_of_token, minlength=len(names))
+    unknown = np.bincount(file_of_token, is_unknown, minlength=len(names))
+    return names[2 * unknown > tokens].tolist()
 
 
 def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndarray, np.ndarray]:

@@ -5,9 +5,10 @@ dropped, and counted from zero if they occur again (lossy counting). A count can
 `WordCounts.largest_error`, but never too high.
 """
 
+import collections
 import dataclasses
-import heapq
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -20,6 +21,8 @@ from data_gen.documents import plan_sources, read_documents
 
 # Bytes of text that are split into words at once.
 _BLOCK = 1 << 18
+# The words of noisy web text are long, so their total size is bounded too: this many bytes per word of the limit.
+_BYTES_PER_WORD = 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,17 +119,21 @@ class _BoundedCounter:
     """Counts words and drops the rarer half whenever there are too many."""
 
     def __init__(self, max_words: int):
-        self._max_words = max_words
+        self._max_words, self._max_bytes = max_words, _BYTES_PER_WORD * max_words
         # Bytes take less memory than str for short words and need no decoding.
         self._counts: dict[bytes, int] = {}
+        self._bytes = 0
         self._dropped_words = self._dropped_occurrences = self._largest_error = 0
 
     def add(self, words: Sequence[bytes], counts: Sequence[int]) -> None:
         total = self._counts
+        before = len(total)
         for word, count in zip(words, counts, strict=True):
             total[word] = total.get(word, 0) + count
-        if len(total) > self._max_words:
-            self._drop_rarest()
+        if len(total) > before:  # a dict keeps insertion order, so new words are last
+            self._bytes += sum(map(len, itertools.islice(reversed(total), len(total) - before)))
+            if len(total) > self._max_words or self._bytes > self._max_bytes:
+                self._drop_rarest()
 
     def result(self) -> WordCounts:
         self._counts.pop(chr(TOO_LONG).encode(), None)  # stands for words that are too long for the tokenizer
@@ -136,10 +143,28 @@ class _BoundedCounter:
         return WordCounts(counts, self._dropped_words, self._dropped_occurrences, self._largest_error)
 
     def _drop_rarest(self) -> None:
-        """Keeps the words that are more frequent than the one in the middle of the limit."""
-        rarest = heapq.nlargest(self._max_words // 2 + 1, self._counts.values())[-1]
-        kept = {word: count for word, count in self._counts.items() if count > rarest}
+        """Keeps the most frequent words, up to half of the limits; among equal counts, those added last."""
+        words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
+        for word, count in self._counts.items():
+            bytes_of[count] += len(word)
+        words_left, bytes_left = self._max_words // 2, self._max_bytes // 2
+        for count in sorted(words_of, reverse=True):
+            if words_of[count] > words_left or bytes_of[count] > bytes_left:
+                break
+            words_left -= words_of[count]
+            bytes_left -= bytes_of[count]
+        rarest, last = count, set()
+        for word in reversed(self._counts):
+            # Prefer words added last: an older word of the same count has not recurred for longer.
+            if self._counts[word] == rarest:
+                words_left -= 1
+                bytes_left -= len(word)
+                if words_left < 0 or bytes_left < 0:
+                    break
+                last.add(word)
+        kept = {word: count for word, count in self._counts.items() if count > rarest or word in last}
         self._dropped_words += len(self._counts) - len(kept)
         self._dropped_occurrences += sum(self._counts.values()) - sum(kept.values())
         self._largest_error += rarest
+        self._bytes = sum(map(len, kept))
         self._counts = kept

@@ -298,8 +298,11 @@ def test_a_cased_vocabulary_on_lower_cased_text_is_warned_of(generator, tmp_path
     assert [line for line in warnings_of(caplog) if "has 1 tokens with upper-case letters, such as The" in line]
 
 
-def test_unknown_text_is_warned_of(generator, tmp_path, caplog):
+def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, caplog):
     (tmp_path / "odd.txt").write_text("\u0436\u0437 \u0438\nthe \u0436\n\n\u0437\n")
+    generator.run("a", input_file=f"{generator.corpus_file},{tmp_path}/odd.txt")
+    assert [line for line in warnings_of(caplog) if f"tokens in a part of {tmp_path}/odd.txt are [UNK]" in line]
+    caplog.clear()
     generator.run("b", input_file=tmp_path / "odd.txt")
     assert [line for line in warnings_of(caplog) if line.startswith("80.0% of the tokens are [UNK]; check that")]
     (tmp_path / "odd.txt").write_text("\u0436\u0437 \u0438\n\n\u0437\n")

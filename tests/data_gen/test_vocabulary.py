@@ -224,8 +224,8 @@ def test_dropped_words_are_told(tmp_path, caplog):
     text = " ".join(f"a{i}" for i in range(3000)) + " the" * 9
     learn(tmp_path, [text], 30, max_words=1000)
     summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
-    assert summary["dropped_words"] == 3000 and summary["different_words"] == 1
-    assert "more different words than --max_words=1000: dropped the rarest, 3000 words" in caplog.text
+    assert summary["dropped_words"] == 2501 and summary["different_words"] == 500
+    assert "more different words than --max_words=1000: dropped the rarest, 2501 words" in caplog.text
     assert "no count is too low by more than 1" in caplog.text
 
 

@@ -111,6 +111,7 @@ def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(str
         true.update(batch)
         counter.add(list(batch), list(batch.values()))
         assert len(counter._counts) <= max_words
+        assert sum(map(len, counter._counts)) <= words._BYTES_PER_WORD * max_words
     found = counter.result()
     counts = {word.encode(): number for word, number in found.counts.items()}
     if len(true) <= max_words:
@@ -120,14 +121,23 @@ def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(str
     assert found.dropped_words >= len(true) - len(counts)
 
 
-def test_the_rarest_words_go_and_so_do_all_words_of_their_count():
+def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
     counter = words._BoundedCounter(6)
     counter.add([b"a", b"b", b"c", b"d", b"e", b"f"], [1, 2, 1, 9, 1, 1])
     counter.add([b"c", b"g"], [1, 1])
+    # b and c have 2, d 9: three fit; then nothing of those with 1
     assert counter.result() == words.WordCounts({"b": 2, "c": 2, "d": 9}, 4, 4, 1)
     counter = words._BoundedCounter(4)
     counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
-    assert counter.result() == words.WordCounts({"c": 7}, 4, 4, 1)
+    assert counter.result() == words.WordCounts({"c": 7, "e": 1}, 3, 3, 1)
+
+
+def test_long_words_count_by_their_bytes():
+    counter = words._BoundedCounter(10)
+    counter.add([b"x" * 100, b"y" * 100, b"often"], [1, 1, 5])
+    assert not counter._largest_error  # 205 bytes of 240
+    counter.add([b"z" * 100], [1])
+    assert counter.result() == words.WordCounts({"often": 5, "z" * 100: 1}, 2, 2, 1)
 
 
 def test_frequent_words_come_through_noise(tmp_path):

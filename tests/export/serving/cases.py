@@ -5,6 +5,7 @@ import base64
 MODEL = "/v1/models/half"
 PREDICT, CLASSIFY, REGRESS = (f"{MODEL}:{method}" for method in ("predict", "classify", "regress"))
 INFINITY = float("inf")
+DEEP_LIST = b"[" * 5000 + b"]" * 5000
 DEEP_OBJECT = b'{"]\\"[": ' * 5000 + b"1" + b"}" * 5000
 
 
@@ -76,6 +77,9 @@ ANSWERS = {
         ":predict", {"signature_name": "half", "instances": [0.5]}, {"predictions": [{"y": 0.5, "z": 0.5}]},
     ),
     "unknown members": (":predict", {"instances": [1.0], "comment": {"a": [1]}}, {"predictions": [2.5]}),
+    "unknown members that nest deeply": (
+        ":predict", b'{"a": %s, "instances": [1.0], "b": %s}' % (DEEP_LIST, DEEP_OBJECT), {"predictions": [2.5]},
+    ),
     "a byte order mark": (":predict", b'\xef\xbb\xbf{"instances": [1.0]}', {"predictions": [2.5]}),
     "classify": (
         ":classify",
@@ -211,10 +215,13 @@ ERRORS = {
     "lone surrogate": (
         PREDICT, rb'{"signature_name": "text", "instances": ["\ud800"]}', 400, "surrogate pair in string",
     ),
-    "deep lists": (PREDICT, b'{"instances": ' + b"[" * 2_000_000, 400, "nests too deeply"),
-    "deep objects": (PREDICT, b'{"inputs": %s}' % DEEP_OBJECT, 400, "nests too deeply"),
+    "deep nesting": (PREDICT, b'{"instances": ' + b"[" * 100_000, 400, "JSON Parse error: Invalid value."),
+    "deep nesting with a mistake": (
+        PREDICT, b'{"a": %s, "instances": [1]}' % DEEP_LIST.replace(b"[]", b"[x]"), 400, "error: Invalid value.",
+    ),
+    "deep nesting, large": (PREDICT, b'{"instances": ' + b"[" * 2_000_000, 400, "nests too deeply"),
     "more dimensions than tensors have": (
-        PREDICT, b'{"inputs": %s}' % (b"[" * 300 + b"]" * 300), 400, "a tensor of [0-9]+ dimensions",
+        PREDICT, b'{"inputs": %s}' % DEEP_LIST, 400, "a tensor of [0-9]+ dimensions",
     ),
     "feature beyond int64": (
         REGRESS, {"signature_name": "regress_x", "examples": [{"x": 2**63}]}, 400,
