@@ -36,7 +36,7 @@ class Page:
 
 
 def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[Page]:
-    """Yields the pages of a MediaWiki XML export of any schema version, in constant memory.
+    """Yields the pages of a MediaWiki XML export of schema 0.6 or newer, in constant memory.
 
     Args:
         stream: BinaryIO, a whole export, or a part that starts at a `<page>` and ends after a `</page>` or after the
@@ -96,7 +96,7 @@ def _page(element: ElementTree.Element, source: str) -> Page:
     fields = {_name(child): child for child in element}  # of the revisions the last one, which is the newest
     texts = [child.text for child in fields.get("revision", ()) if _name(child) == "text"]
     title, wikitext = element.findtext("{*}title") or "", (texts and texts[0]) or ""
-    namespace = element.findtext("{*}ns", "0")
+    namespace = element.findtext("{*}ns", "missing")  # exports of schemas before 0.6, of 2012, have none
     if not namespace.strip().lstrip("-").isdecimal():
         raise InputError(f"{source}: page {title!r}: its namespace <ns> is {namespace!r}, expected a number")
     return Page(title, int(namespace), "redirect" in fields or bool(_REDIRECT.match(wikitext)), wikitext)

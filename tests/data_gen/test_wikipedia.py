@@ -84,8 +84,14 @@ def test_parts_together_are_the_whole():
     assert pages(b"") == pages(b" \n") == []
 
 
-def test_renamed_schemas():
-    redirect = page("Jerry", "  #redirect [[Tom]]", ns="")
+def test_pages_without_a_namespace_are_refused():
+    """Exports older than schema 0.6 have talk pages that nothing but their title tells from articles."""
+    with pytest.raises(InputError, match="page 'Talk:Tom': its namespace <ns> is 'missing', expected a number"):
+        pages(dump(page("Talk:Tom", "I think so too.", ns="")))
+
+
+def test_redirects_by_their_text_and_renamed_schemas():
+    redirect = page("Jerry", "  #redirect [[Tom]]")
     assert [(one.namespace, one.is_redirect) for one in pages(dump(redirect))] == [(0, True)]
     prefixed = dump(*PAGES).decode().replace("<mediawiki xmlns=", "<mediawiki xmlns:mw=")
     for name in ("mediawiki", "page", "title", "ns", "revision", "text", "redirect"):
