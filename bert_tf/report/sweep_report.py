@@ -72,4 +72,4 @@ def _trials(results: Results) -> str:
          "" if trial.seconds is None else f"{trial.seconds:.0f}", trial.error]
         for trial in results.trials
     ]  # fmt: skip
-    return elements.table(["trial", "state", *names, "seconds", "error"], rows, [])
+    return elements.table(["trial", "state", *names, "seconds since the last start", "error"], rows, [])
