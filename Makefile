@@ -7,6 +7,8 @@ DATA ?= ../shared/data
 EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
+# processes of make test: one for each core, at most eight, since each needs 2 GB of memory: make test WORKERS=1
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 8 ] || n=8; echo $$n)
 # flags of compile_check; by default, compares the published sizes with tf-models-official's step
 TPU_CHECK ?= --compare_official --find_largest_batch
 GPU_CHECK ?=
@@ -49,7 +51,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
 
 # killed runs, several machines, and other slow tests
 test-slow: setup
