@@ -6,6 +6,7 @@ import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as the scripts do: TensorFlow would import Keras 3, for seconds
 # Tests run side by side, a process for each core, and their models are tiny: more threads would only wait for each
 # other. The variables are read by TensorFlow itself, so they also hold in the processes that tests start.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")

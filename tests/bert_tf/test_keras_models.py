@@ -40,7 +40,7 @@ def test_fit_trains_the_embeddings_on_two_replicas_and_in_mixed_precision():
     assert encoder.embeddings.word_embeddings.dtype == tf.float32
 
 
-@pytest.mark.parametrize("name", ["saved_model", "model.keras"])
+@pytest.mark.parametrize("name", [pytest.param("saved_model", marks=pytest.mark.slow), "model.keras"])
 def test_a_loaded_model_computes_in_the_precision_that_it_was_built_in(tmp_path, name):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -84,12 +84,19 @@ def test_a_frozen_encoder_has_no_trainable_weights():
 
 
 # Keras itself thaws single layers of a model that it loads from a SavedModel.
-@pytest.mark.parametrize(("name", "whole"), [("saved_model", True), ("model.keras", True), ("model.keras", False)])
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        pytest.param("saved_model", True, marks=pytest.mark.slow),
+        pytest.param("model.keras", True, marks=pytest.mark.slow),
+        ("model.keras", False),
+    ],
+)
 def test_a_loaded_model_is_as_frozen_as_the_saved_one(tmp_path, name, whole):
     model, encoder = make_model(None)
     for part in [encoder] if whole else [encoder.embeddings, encoder.blocks[0].attention]:
         part.trainable = False
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", run_eagerly=True)
     model.fit(DATA, np.eye(2)[LABELS], epochs=1, verbose=0)
     model.save(str(tmp_path / name))
     again = keras.models.load_model(str(tmp_path / name))

@@ -20,15 +20,16 @@ from tests.bert_tf.original_tokenizer import (
 )
 
 
-@pytest.fixture(scope="module")
-def code_points():
+@pytest.fixture(scope="module", params=[9, pytest.param(3, marks=pytest.mark.slow)])
+def code_points(request):
+    """Those that are most often used, and of the others every ninth or third."""
     in_order = {True: [], False: []}  # large blocks of like characters, and the rest
     for code_point in filter(is_comparable, range(0x110000)):
         if unicodedata.category(chr(code_point)) not in ("Cn", "Co"):
             name = unicodedata.name(chr(code_point), "")
             in_order[name.startswith(("CJK UNIFIED", "HANGUL SYLLABLE", "TANGUT"))].append(code_point)
     private = filter(is_comparable, (0xE000, 0xF8FF, 0xF0000, 0x10FFFD))
-    return [*in_order[False][:3000], *in_order[False][3000::3], *in_order[True][::50], *private]
+    return [*in_order[False][:3000], *in_order[False][3000 :: request.param], *in_order[True][::50], *private]
 
 
 @BOTH_CASES

@@ -60,6 +60,7 @@ def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_fil
     check_small_device(exported["classes"], other, vocab_file, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [make_task(3, has_pairs=False), tagging.make_task()], ids=lambda task: task.kind)
 def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_path):
     """The export itself compares what the file and the model answer."""

@@ -243,6 +243,7 @@ def test_their_first_pretrainer_loads_what_we_write(values, tmp_path):
         status.assert_existing_objects_matched()
 
 
+@pytest.mark.slow
 def test_their_task_models_load_what_we_write(values, tmp_path):
     encoder = {path: value for path, value in values.items() if path.startswith("encoder/")}
     rng = np.random.default_rng(0)

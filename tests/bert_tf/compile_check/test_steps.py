@@ -73,11 +73,13 @@ def test_the_products_are_in_bfloat16(program):
     assert all(kind.endswith("bf16>") for kind in products)
 
 
+@pytest.mark.slow
 def test_the_same_step_is_the_same_program(program):
     assert keras.mixed_precision.global_policy().name == "float32"  # as it was before
     assert steps.our_step(CONFIG, SHAPE, SETTINGS) == program
 
 
+@pytest.mark.slow
 def test_the_official_step_trains_the_same_weights(program):
     official = steps.official_step(CONFIG, SHAPE, SETTINGS)
     programs.check(official)

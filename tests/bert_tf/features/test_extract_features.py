@@ -1,5 +1,6 @@
 """Whole runs of extract_features: every format, any number of workers, resume, refusals."""
 
+import dataclasses
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from bert_tf.jobs import parts
 from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.jobs.runner import make_runner
 from bert_tf.settings import FeaturesSettings
+from bert_tf.settings.features import VectorSettings
 from tests.bert_tf.killable import KILLED_JOB
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
@@ -43,6 +45,22 @@ def folder(tmp_path_factory, vocab_file):
     records = [{"name": f"n{number}\u00e9", "text": line} for number, line in enumerate(lines)]
     (folder / "input.jsonl").write_text("".join(json.dumps(record) + "\n\n" for record in records))
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_extractors():
+    """Runs that compute the same vectors share an extractor: to trace its function takes longer than to extract."""
+    made, names = {}, [field.name for field in dataclasses.fields(VectorSettings)]
+
+    def extractor(settings, weights_sha256):
+        key = (weights_sha256, bool(tf.config.get_visible_devices("GPU")), *(getattr(settings, n) for n in names))
+        if key not in made:
+            made[key] = FeatureExtractor.of_settings(settings)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extract, "_extractor", extractor)
+        yield
 
 
 def extracted(folder, output, runner=None, **changes):
@@ -164,10 +182,15 @@ def test_alignment_and_ids_in_json_lines(folder, tmp_path, expected):
     assert where == expected_where
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_pooled_vectors_in_every_format(folder, tmp_path, form):
+@pytest.fixture(scope="module")
+def pooled(folder):
+    """What the library gives for the same texts, pooled."""
     texts = [tuple(line.split(" ||| ")) for line in texts_of(folder)]
-    expected = FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
+    return FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_pooled_vectors_in_every_format(folder, tmp_path, pooled, form):
     flags = {"output_format": form, "pooling": "mean", "normalize": True}
     (data,) = extracted(folder, tmp_path / "out", **flags)
     if form == "jsonl":
@@ -186,7 +209,7 @@ def test_pooled_vectors_in_every_format(folder, tmp_path, form):
         records = tf.data.TFRecordDataset(str(tmp_path / "out")).as_numpy_iterator()
         examples = [tf.train.Example.FromString(record).features.feature for record in records]
         found = [np.frombuffer(each["values"].bytes_list.value[0], np.float32) for each in examples]
-    np.testing.assert_allclose(found, expected, atol=3e-6)
+    np.testing.assert_allclose(found, pooled, atol=3e-6)
 
 
 class Stops(LocalRunner):

@@ -11,18 +11,21 @@ from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.tagging import make_task, sentences
 from tests.small_configs import small_config
 
-CONFIG = small_config(300, 16, 4, max_position_embeddings=24, initializer_range=0.3)
 
-
-@pytest.mark.parametrize("features", ["embeddings", pytest.param("weighted_sum_last_four", marks=pytest.mark.slow)])
-def test_rows_come_back_from_disk_as_the_encoder_gives_them(vocab_file, tmp_path, monkeypatch, caplog, features):
+@pytest.mark.parametrize(
+    ("features", "layers"), [("embeddings", 1), pytest.param("weighted_sum_last_four", 4, marks=pytest.mark.slow)]
+)
+def test_rows_come_back_from_disk_as_the_encoder_gives_them(
+    vocab_file, tmp_path, monkeypatch, caplog, features, layers
+):
     monkeypatch.setattr(activations, "_PART_BYTES", 3000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)
     task = make_task(features=features, lstm_size=4, activations_dir=str(tmp_path))
     found = sentences(tokenizer.vocabulary, 30, longest=30)
     split = encoded_split(task, found, tokenizer, 24)
-    model = FineTunedBert(CONFIG, task.head)
+    config = small_config(300, 16, layers, max_position_embeddings=24, initializer_range=0.3)
+    model = FineTunedBert(config, task.head)
     strategy = tf.distribute.get_strategy()
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):

@@ -111,6 +111,7 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
 
+@pytest.mark.slow
 def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained, caplog):
     """Also if it is a copy with another name, which the log tells, or is predicted instead of evaluated."""
     for data in ("dev", "test"):
@@ -128,6 +129,7 @@ def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained
         assert rows_of(trained) == rows
 
 
+@pytest.mark.slow
 def test_other_data_of_the_same_name_has_another_series(inputs, vocab_file, trained, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -174,6 +176,7 @@ def test_the_report_shows_the_best_checkpoint_and_says_steps(trained):
     assert "<h1>dev, step 3</h1>" in page
 
 
+@pytest.mark.slow
 def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
     data, out = tmp_path / "data", tmp_path / "run"
     data.mkdir()
@@ -197,6 +200,7 @@ def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
     assert "subset_accuracy_at_0.5" in training and "subset_accuracy" not in training, "dev has other thresholds"
 
 
+@pytest.mark.slow
 def test_a_run_without_dev_data_takes_the_first_that_is_evaluated(inputs, vocab_file, tmp_path, caplog):
     run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_train", "--num_train_epochs=1")
     run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_predict")
@@ -233,6 +237,7 @@ def predicted(folder):
     return first.pop(), record["files"]["predictions.json"][0].split(",")[0]
 
 
+@pytest.mark.slow
 def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     out = tmp_path / "ensemble"

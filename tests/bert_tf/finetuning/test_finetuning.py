@@ -35,6 +35,7 @@ def encoded_pairs(tokenizer, task, count, rng):
     return encoded_split(task, examples, tokenizer, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_labels", [2, 0])
 def test_the_head_overfits_32_examples(tokenizer, num_labels):
     keras.utils.set_random_seed(0)

@@ -49,6 +49,7 @@ def test_frozen_layers_are_not_trained(frozen, trained):
     assert {id(w) for w in model.trainable_variables} == {id(w) for w in expected}
 
 
+@pytest.mark.slow
 def test_no_gradient_is_computed_below_the_frozen_layers():
     objective = make_objective(CONFIG, 2)
     everything = dict(zip(map(id, objective.model.trainable_variables), accumulate(objective), strict=True))

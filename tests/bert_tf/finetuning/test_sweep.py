@@ -274,6 +274,7 @@ def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(folder, vocab_file, tmp_path):
     answer = {"text": "man", "answer_start": 4}
     asked = [{"id": f"q{n}", "question": "who ?", "answers": [answer] * (n % 2), "is_impossible": n % 2 == 0}

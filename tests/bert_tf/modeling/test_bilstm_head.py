@@ -93,7 +93,7 @@ def test_a_head_on_a_bilstm_is_trained_in_mixed_precision():
     assert all(np.isfinite(tf.convert_to_tensor(g)).all() and np.any(tf.convert_to_tensor(g)) for g in gradients)
 
 
-@pytest.fixture(scope="module", params=["ltr", pytest.param("rtl", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["ltr", "rtl"])
 def trained(request, inputs, vocab_file, tmp_path_factory):
     """A classifier on a BiLSTM over a model of one direction; its folder, flags and metrics."""
     output = tmp_path_factory.mktemp(request.param)
@@ -117,6 +117,7 @@ def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_fil
         run_classifier(mrpc_run.settings(inputs, vocab_file, run, *flags, "--do_eval", "--nobilstm_head"))
 
 
+@pytest.mark.slow
 def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, trained, tmp_path):
     run, _, _ = trained
     expected = np.loadtxt(run / "test_results.tsv", delimiter="\t")
@@ -131,6 +132,7 @@ def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, t
         convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_path):
     run, _, _ = trained
     config = BertConfig.from_json_file(str(run / "bert_config.json"))
@@ -164,6 +166,7 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
     run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directionality", ["ltr", "rtl"])
 def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path, directionality):
     """A token changes the logits of its side alone, and of no other sequence in its packed row."""

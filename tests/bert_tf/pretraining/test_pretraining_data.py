@@ -70,6 +70,7 @@ def look(data, names, *more: str, eval_names=""):
     return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
 
 
+@pytest.mark.slow
 def test_masked_data_without_pairs_is_trained_on_and_evaluated(data, tmp_path):
     results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
     assert latest.find(str(tmp_path)).step == 2
@@ -208,7 +209,9 @@ def one_way(data, tmp_path, directionality="ltr") -> str:
     return f"--bert_config_file={tmp_path}/config.json"
 
 
-@pytest.mark.parametrize("name, directionality", [("dynamic_mlm", "rtl"), ("dynamic", "ltr")])
+@pytest.mark.parametrize(
+    "name, directionality", [pytest.param("dynamic_mlm", "rtl", marks=pytest.mark.slow), ("dynamic", "ltr")]
+)
 def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
     flag = one_way(data, tmp_path, directionality)
     results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
@@ -408,6 +411,7 @@ def test_resuming_evaluating_and_the_next_phase_need_the_vocabulary_of_the_run(d
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_keeps(data, tmp_path, caplog):
     for name in ("static", "config.json"):
         shutil.copy(data / name, tmp_path)

@@ -150,6 +150,7 @@ def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(da
     assert (finished[0] / "fill_mask-eval.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(data, finished, tmp_path, caplog):
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
@@ -168,6 +169,7 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
     assert (folder / "eval_on_training_data").is_dir()
 
 
+@pytest.mark.slow
 def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
@@ -187,6 +189,7 @@ def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_pat
     assert "other.tfrecord, step 6" in page and "held out, step 6" in page
 
 
+@pytest.mark.slow
 def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
     with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
@@ -269,6 +272,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
     assert run(data, folder, "--do_eval", *same) == results
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_damaged_one_is_not(
     data, finished, tmp_path, monkeypatch, caplog
 ):
@@ -299,6 +303,7 @@ def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finish
         run(data, tmp_path / "run", f"--bert_config_file={other}", "--do_eval", "--eval_timeout=300")
 
 
+@pytest.mark.slow
 def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finished, tmp_path, caplog):
     moved, folder = tmp_path / "data", tmp_path / "run"
     shutil.copytree(data, moved)

@@ -51,8 +51,10 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
     return sum(map(product_flops, products))
 
 
-@pytest.mark.parametrize("direction", ["bidi", "ltr"])
-@pytest.mark.parametrize("examples", [1, 6])
+@pytest.mark.parametrize(
+    ("direction", "examples"),
+    [("bidi", 6), ("ltr", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("bidi", 1), ("ltr", 6)))],
+)
 def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, examples):
     packed = {"sequence_ids": LENGTH, "position_ids": LENGTH, "cls_positions": examples} if examples > 1 else {}
     config = BertConfig.from_dict({**vars(CONFIG), "directionality": direction})

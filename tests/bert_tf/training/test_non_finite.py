@@ -190,6 +190,7 @@ def test_neither_a_full_disk_nor_unreadable_records_hide_which_step_failed(monke
     assert run._described_records(3) == " (its records could not be read: f: corrupted record)"
 
 
+@pytest.mark.slow
 def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):
     with pytest.raises(
         InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"

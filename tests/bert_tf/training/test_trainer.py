@@ -46,9 +46,8 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micr
     assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "micro_batches"), [(1, 1), *(pytest.param(2, n, marks=pytest.mark.slow) for n in (1, 4))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 1), (2, 1), (2, 4)])
 def test_a_step_whose_gradients_xla_compiles_is_the_same(whole, replicas, micro_batches):
     trainer = make_trainer(replicas=replicas, micro_batches=micro_batches, compile_gradients=True)
     assert_same(run(trainer), whole)
@@ -63,6 +62,7 @@ def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
     assert_same(compiled, plain)
 
 
+@pytest.mark.slow
 def test_xla_compiles_forward_and_backward_pass_as_one_program():
     """Nothing of the model is computed outside it, neither forward nor backward."""
     trainer = make_trainer(replicas=2, compile_gradients=True)
@@ -97,6 +97,7 @@ def test_a_mean_of_means_would_be_another_loss(whole):
     assert abs(np.mean(means) - whole[0][0]["masked_lm_loss"]) > 1e-3
 
 
+@pytest.mark.slow
 def test_micro_batches_draw_masks_of_their_own():
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4)
     rows = {name: np.repeat(value[:1], ROWS, axis=0) for name, value in batch(PretrainingObjective).items()}

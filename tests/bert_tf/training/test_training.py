@@ -101,7 +101,7 @@ def test_a_finished_run_trains_no_further(data, finished):
         np.testing.assert_array_equal(value, before[name])
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
     try:
         run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
@@ -139,6 +139,7 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, chang
     assert sorted(os.listdir(finished[0])) == before
 
 
+@pytest.mark.slow
 def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, finished, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     free = (
@@ -151,6 +152,7 @@ def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, fini
     run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
 
 
+@pytest.mark.slow
 def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, finished, tmp_path, monkeypatch):
     folder, seen = tmp_path / "run", []
     shutil.copytree(finished[0], folder)

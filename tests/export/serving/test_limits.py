@@ -143,6 +143,7 @@ def test_sigterm_under_load_loses_no_accepted_request(base):
     assert lost == [] and all(answer == (200, {"predictions": [1.5]}) for answer in answered)
 
 
+@pytest.mark.slow
 def test_a_request_that_outlasts_the_grace_does_not_keep_the_server(base):
     process, port, _ = start(base, "--shutdown_grace_seconds=1")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)

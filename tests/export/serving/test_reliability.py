@@ -59,7 +59,8 @@ class Load:
 
 
 @pytest.mark.parametrize(
-    "swaps, flags", [(4, []), (4, ["--enable_batching"]), pytest.param(100, [], marks=pytest.mark.slow)]
+    "swaps, flags",
+    [(4, []), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, ["--enable_batching"]), (100, [])))],
 )
 def test_hot_swaps_under_load_fail_no_request(tmp_path, swaps, flags):
     base = tmp_path / "m"

@@ -42,12 +42,6 @@ def trained(inputs, vocab_file, tmp_path_factory):
     return folder, metrics
 
 
-def test_a_run_says_where_it_trains_and_that_the_first_step_takes_longest(inputs, vocab_file, tmp_path, caplog):
-    with caplog.at_level("INFO"):
-        run_classifier(settings(inputs, vocab_file, tmp_path, "--do_train", "--num_train_epochs=1"))
-    assert f"training in {tmp_path}: steps 1 to 3; the first takes longest" in caplog.text
-
-
 def test_a_run_learns_and_leaves_the_originals_files(trained):
     folder, metrics = trained
     assert metrics["accuracy"] == 1.0 and metrics["f1"] == 1.0 and metrics["loss"] < 0.3
@@ -63,10 +57,15 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert json.loads((folder / "task.json").read_text())["labels"] == ["0", "1"]
 
 
-def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained):
+def test_evaluation_later_gives_the_same_figures_and_shows_its_progress(
+    inputs, vocab_file, trained, monkeypatch, caplog
+):
     folder, metrics = trained
-    again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--eval_batch_size=5"))
+    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO"):
+        again = run_classifier(settings(inputs, vocab_file, folder, "--do_eval", "--do_predict", "--eval_batch_size=5"))
     np.testing.assert_allclose([again[k] for k in metrics], list(metrics.values()), rtol=1e-5)
+    assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
 
 
 def test_predictions_have_a_file_with_header_and_labels_too(trained):
@@ -75,13 +74,6 @@ def test_predictions_have_a_file_with_header_and_labels_too(trained):
     header, *rows = (folder / "test_predictions.tsv").read_text().splitlines()
     assert header == "index\tlabel\tprobability of 0\tprobability of 1"
     assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
-
-
-def test_evaluation_and_prediction_show_their_progress(inputs, vocab_file, trained, monkeypatch, caplog):
-    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
-    with caplog.at_level("INFO"):
-        run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--do_predict"))
-    assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
 
 
 def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
@@ -146,7 +138,9 @@ def first_entries(folder) -> tuple[dict, dict, dict]:
 
 def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, tmp_path, caplog):
     out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
-    run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
+    with caplog.at_level("INFO"):
+        run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
+    assert f"training in {out}: steps 1 to 3; the first takes longest" in caplog.text
     start, first, second = first_entries(out)
     assert f"{unfinished}/ckpt-60: step 60 of 100: its training is not finished" in caplog.messages
     assert first["loss"] < 0.3, "it knows the task already"

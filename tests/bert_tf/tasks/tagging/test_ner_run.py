@@ -126,6 +126,7 @@ def test_the_report_shows_each_type_and_the_script(trained):
     )
 
 
+@pytest.mark.slow
 def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path, caplog):
     folder, scores = trained
     again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
