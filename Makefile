@@ -113,7 +113,7 @@ lint: setup
 
 # the documentation as a site: open site/index.html, or for its search python3 -m http.server --directory site
 docs: $(VENV)/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs gpu_bundles demo_output results_output site build dist *.egg-info

@@ -4,6 +4,7 @@ MkDocs calls the functions whose names start with `on_`; see `hooks` in mkdocs.y
 They need neither MkDocs nor TensorFlow, so that a test can call them.
 """
 
+import ast
 import configparser
 import functools
 import gc
@@ -76,6 +77,7 @@ class Script(NamedTuple):
     kinds: Mapping[str, str]
 
 
+@functools.cache
 def console_scripts() -> dict[str, str]:
     """Returns `module:function` of each command that is installed, by its name."""
     parsed = configparser.ConfigParser()
@@ -147,10 +149,14 @@ def _flag(flag: help_text.FlagHelp, kind: str) -> str:
 
 def _paragraphs(doc: str) -> Iterator[str]:
     """Converts a script's docstring; commands become blocks of code."""
-    commands = {*console_scripts()}
     for paragraph in help_text.text(doc, {}, is_full=True, columns=90).split("\n\n"):
-        is_command = paragraph.split()[0] in commands
-        yield f"```sh\n{paragraph}\n```" if is_command else in_markdown(paragraph)
+        yield _block(paragraph) or in_markdown(paragraph)
+
+
+def _block(paragraph: str) -> str:
+    """Returns a command as a block of code; "" for text."""
+    is_command = paragraph.split()[0] in console_scripts()
+    return f"```sh\n{paragraph}\n```" if is_command else ""
 
 
 def in_markdown(text: str) -> str:
@@ -199,10 +205,11 @@ def scripts_index() -> str:
 
 
 def python_page(module: str) -> str:
-    """Returns the page of a module; mkdocstrings replaces each line of it by what the docstrings say."""
-    options = "".join(f"\n      {name}: false" for name in ("members", "show_root_heading", "show_root_toc_entry"))
-    parts = [f"# {module}", f"::: {module}\n    options:{options}"]
-    return "\n\n".join([*parts, *(f"::: {module}.{name}" for name in PYTHON_NAMES[module])]) + "\n"
+    """Returns the page of a module: its docstring, and a line for each name that mkdocstrings replaces."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    paragraphs = (_block(paragraph) or paragraph for paragraph in doc.split("\n\n"))
+    return "\n\n".join([f"# {module}", *paragraphs, *(f"::: {module}.{name}" for name in PYTHON_NAMES[module])]) + "\n"
 
 
 def pages() -> dict[str, str]:
