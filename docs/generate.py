@@ -256,6 +256,13 @@ def on_config(config):
     """Checks the docstrings before the pages are built; with `--strict` a warning fails the build."""
     for path in undocumented():
         _log.warning("%s is public and has no documentation; write its docstring", path)
+    if config.repo_url:
+        # In the head of a page, the theme would load the number of stars from the repository's host.
+        config.extra |= {
+            "repository": config.repo_url,
+            "social": [{"icon": "fontawesome/brands/git-alt", "link": config.repo_url, "name": "Repository"}],
+        }
+        config.repo_url = None
     return config
 
 
@@ -310,7 +317,7 @@ def on_page_markdown(markdown, page, config, files):
     source = sources.get(path) or ("" if page.file.generated_by else f"docs/{path}")
     if not source:
         return markdown
-    return with_site_links(with_wide_lists(markdown), source, path, COPIED, config.repo_url or "")
+    return with_site_links(with_wide_lists(markdown), source, path, COPIED, config.extra.get("repository", ""))
 
 
 def on_page_content(html, page, config, files):
