@@ -142,14 +142,23 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, chang
 @pytest.mark.slow
 def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, finished, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "run")
+
+    def resume(*changed: str) -> None:
+        """Trains the second half again."""
+        for path in [*folder.glob("ckpt-5.*"), *folder.glob("ckpt-6.*")]:
+            path.unlink()
+        before = len(losses(folder))
+        run_pretraining(settings(data, folder, *changed))
+        assert len(losses(folder)) == before + 3 and list(folder.glob("ckpt-6.*"))
+
     free = (
         "--save_checkpoints_steps=5", "--iterations_per_loop=2", "--distribution_strategy=one_device",
         "--skip_non_finite_steps", "--gradient_accumulation_steps=2", "--eval_batch_size=4",
         f"--eval_input_file={data}/data.tfrecord",
     )  # fmt: skip
-    run_pretraining(settings(data, folder, *free))
+    resume(*free)
     shutil.copytree(data, tmp_path / "moved")
-    run_pretraining(settings(data, folder, f"--input_file={tmp_path}/moved/data.tfrecord"))
+    resume(f"--input_file={tmp_path}/moved/data.tfrecord")
 
 
 @pytest.mark.slow
