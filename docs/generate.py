@@ -53,7 +53,8 @@ _log = logging.getLogger("mkdocs.hooks.generate")
 
 # Flags, files and names in plain text, without the punctuation after them.
 _NAMES_IN_TEXT = re.compile(
-    r"--\w+(?:=[^\s;,)]*[\w/])?|\b[\w/-]*\w_\w[\w/]*(?:\.\w+)*|\b\w+\.(?:csv|flags|html|json|jsonl|npz|parquet|tflite|tsv|txt)\b"
+    r"--\w+(?:=[^\s;,)]*[\w/])?|\b[\w/.-]*\w_(?:[\w/-]*\w)?(?:\.\w+)*"
+    r"|\b[\w/.-]*\w\.(?:csv|flags|html|json|jsonl|npz|parquet|tflite|tsv|txt)\b"
 )
 # In HTML: code in a line; a flag in it; and a script that a docstring names, with or without one of its flags.
 _INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")
