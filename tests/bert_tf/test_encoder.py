@@ -137,10 +137,10 @@ def test_a_sequence_beyond_the_positions_is_refused(model):
     [
         (3, 768, 12, 45_691_392),
         (6, 768, 3, 66_955_008),
-        (6, 768, 12, 66_955_008),
+        pytest.param(6, 768, 12, 66_955_008, marks=pytest.mark.slow),
         (12, 768, 12, 109_482_240),
-        (12, 1024, 16, 183_987_200),
-        (24, 1024, 16, 335_141_888),
+        pytest.param(12, 1024, 16, 183_987_200, marks=pytest.mark.slow),
+        pytest.param(24, 1024, 16, 335_141_888, marks=pytest.mark.slow),
     ],
 )
 def test_the_sizes_of_table_6_have_the_weights_that_one_counts(layers, hidden, heads, expected):

@@ -213,7 +213,10 @@ def regression(tmp_path, vocab_file):
 
 @pytest.mark.parametrize(
     "reading",
-    [Reading("mean", "window", 4), Reading("max", "head_tail"), Reading("cls", "window")],
+    [
+        Reading("mean", "window", 4),
+        *(pytest.param(Reading(*each), marks=pytest.mark.slow) for each in (("max", "head_tail"), ("cls", "window"))),
+    ],
     ids=lambda reading: reading.long_text + "-" + reading.pooling,
 )
 def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_file, reading):

@@ -72,6 +72,7 @@ def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_p
         assert np.isfinite(answers["probabilities"]).all()
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_run_is_refused_in_one_line(exported, tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("Fill dimensions must be >= 0\nNode number 80 (FILL) failed to prepare.")

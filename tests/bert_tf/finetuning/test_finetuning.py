@@ -17,7 +17,7 @@ from tests.bert_tf.classification import make_objective, make_task
 from tests.bert_tf.reference import loss_of, means_of
 from tests.small_configs import small_config
 
-CONFIG = small_config(400, 32, 2, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
+CONFIG = small_config(400, 8, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,8 @@ def test_the_head_overfits_32_examples(tokenizer, num_labels):
     encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
     plan = plan_training(encoded.lengths, batch_size=32, num_batches=1)
     batch = next(iter(row_batches(encoded, task, tokenizer, plan, max_seq_length=16)))
-    objective = make_objective(CONFIG, num_labels)
+    config = small_config(400, 32, 2, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
+    objective = make_objective(config, num_labels)
     model = objective.model
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
 
@@ -95,7 +96,7 @@ def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(token
     assert batches(5) == got[5:]
 
 
-@pytest.mark.parametrize("packed_for", [None, CONFIG])
+@pytest.mark.parametrize("packed_for", [None, CONFIG], ids=["padded", "packed"])
 def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
     task = make_task(2)
     encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
@@ -132,7 +133,7 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     labels = encoded.columns["label_ids"].numpy().astype(int)
     right = one_by_one[np.arange(count), labels]
     np.testing.assert_allclose(loss, np.mean(np.logaddexp.reduce(one_by_one, axis=1) - right), rtol=1e-5)
-    for batch_size, packed_for in ((4, None), (64, None), (1, CONFIG), (4, CONFIG), (64, CONFIG)):
+    for batch_size, packed_for in ((4, None), (1, CONFIG), (64, CONFIG)):
         again, its_loss = evaluate(batch_size, packed_for)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)

@@ -25,7 +25,7 @@ from tests.bert_tf.finetuning.word_task import FindTheWord
 from tests.small_configs import small_config
 
 CONFIG = small_config(
-    400, 32, 2, 4, dropout=0.0, max_position_embeddings=48, intermediate_size=48, initializer_range=0.3
+    400, 32, 1, 4, dropout=0.0, max_position_embeddings=48, intermediate_size=48, initializer_range=0.3
 )
 
 
@@ -132,7 +132,7 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
         assert batch["input_ids"].shape[0] < len(split) and "slots" in batch, "rows are shared"
         for name, value in sums.items():
             np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
-        assert found.keys() == expected.keys() and len(found) > 30
+        assert found.keys() == expected.keys() and len(found) > 20
         largest = max(np.abs(value).max() for value in expected.values())
         for path, value in expected.items():
             np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)

@@ -183,6 +183,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, tmp_path, plain, monkeypatch):
     """By then the best one is another file, or the newest another step."""
     folder = shutil.copytree(plain, tmp_path / "run")

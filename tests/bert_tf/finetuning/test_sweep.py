@@ -259,6 +259,7 @@ SWEEP_ONCE = ["--sweep", "--sweep_learning_rates=1e-2", "--sweep_batch_sizes=8",
 THREE = ["--do_train", "--do_eval", "--do_predict"]
 
 
+@pytest.mark.slow
 def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(folder, vocab_file, tmp_path):
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.csv").write_text("text,label\n" + 'the man,"a,b"\nwho said so,\nall of you,b\n' * 4)

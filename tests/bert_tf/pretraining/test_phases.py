@@ -144,6 +144,7 @@ def test_the_same_command_goes_on_with_the_second_phase_which_was_not_begun(runs
     check_resumed(runs, out, second, EVERY_STEP)
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_in_the_second_phase_and_finished_trains_no_further(runs, both, tmp_path, second):
     out = tmp_path / "out"
     shutil.copytree(both[0], out)

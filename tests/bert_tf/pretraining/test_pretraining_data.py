@@ -246,6 +246,7 @@ def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
         look(data, "mlm", one_way(data, tmp_path))
 
 
+@pytest.mark.slow
 def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
     results = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
     assert not any(name.startswith("next_sentence") for name in results)
@@ -393,6 +394,7 @@ def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes,
     assert look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names).vocabulary
 
 
+@pytest.mark.slow
 def test_resuming_evaluating_and_the_next_phase_need_the_vocabulary_of_the_run(data, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     run_pretraining(settings(data, out, "static", "--num_train_steps=2"))
