@@ -71,6 +71,26 @@ def test_a_flag_is_in_its_group_with_its_type_bounds_default_and_alias(pages):
     assert "one of `cls`, `mean`, `max`\n" in page[page.index("### `--pooling`") :].split("\n### ")[0]
 
 
+def commands_in(path: pathlib.Path, names) -> list[list[str]]:
+    """Returns the words of each command of ours in the blocks of code of a page."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.split() for line in text.split("\n") if line.startswith("    ") or not line.startswith((" ", "`"))]
+    return [words for words in lines if words and words[0] in names]
+
+
+def test_the_commands_of_the_documentation_have_only_flags_that_exist(generate):
+    scripts = {script.name: script for script in generate.scripts()}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    commands = [(page, words) for page in pages for words in commands_in(page, scripts)]
+    assert len(commands) > 50
+    for page, (name, *words) in commands:
+        members = [flag for group in scripts[name].groups.values() for flag in group]
+        known = {"flagfile", "help", "helpfull"} | {flag.name for flag in members} | {flag.alias for flag in members}
+        known |= {f"no{flag.name}" for flag in members if flag.is_boolean}
+        given = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+        assert [f"{page.name}: {name} --{flag}" for flag in given if flag not in known] == []
+
+
 def test_the_reference_needs_no_tensorflow():
     code = "import sys; sys.modules['tensorflow'] = None; sys.path.insert(0, 'docs'); import generate; generate.pages()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
