@@ -80,9 +80,14 @@ def _scores(source: Trained) -> dict[str, Any]:
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
     """Returns the scores of this checkpoint on data that is not the dev data, by the title of their section."""
+    lines = metrics_file.read(source.folder, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
+    data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
     found = {name: _exported(source, [_results(folder, source.step)]) for name, folder in folders}
-    return {f"Scores on {name}, which is not the dev data": results for name, results in found.items() if results}
+    return {
+        f"Scores on {name}, which is not the dev data": data.get(name, {}) | results
+        for name, results in found.items() if results
+    }  # fmt: skip
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -93,6 +98,9 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):
         scores = {name.removeprefix("eval_"): value for name, value in found.items()}
+        if (step := scores.get("global_step", source.step)) != source.step:
+            refused = {"not shown": f"the last evaluation was of step {step:g}, this export is of step {source.step}"}
+            continue
         used = {name: value for name, value in scores.items() if name in parameters}
         if all(np.allclose(value, parameters[name], rtol=_TOLERANCE, atol=0) for name, value in used.items()):
             return scores
@@ -102,11 +110,10 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
 
 def _results(folder: str, step: int) -> dict[str, Any]:
-    """Returns the last evaluation of a folder, with the `thresholds` of labels; {} if that is of another step."""
+    """Returns the last evaluation of a folder, with the `thresholds` of labels if it was of this step."""
     results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
-    if results.get("global_step", step) != step:
-        return {}
-    return results | ({"thresholds": thresholds} if thresholds else {})
+    is_of_step = results.get("global_step", step) == step
+    return results | ({"thresholds": thresholds} if thresholds and is_of_step else {})
 
 
 def _sha256(checkpoint: str) -> str:

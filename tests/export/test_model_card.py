@@ -62,6 +62,16 @@ def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_pat
 def test_the_card_shows_no_scores_of_another_step(tmp_path):
     description = types.SimpleNamespace(parameters={})
     exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
-    for step, shown in ((3, {"f1": 0.25, "global_step": 3}), (2, {})):
+    other = {"not shown": "the last evaluation was of step 2, this export is of step 3"}
+    for step, shown in ((3, {"f1": 0.25, "global_step": 3}), (2, other)):
         metrics_file.write_results(str(tmp_path), {"eval_f1": 0.25, "global_step": step})
         assert _scores(exported) == shown
+
+
+def test_the_card_identifies_data_that_is_not_the_dev_data(tmp_path):
+    description = types.SimpleNamespace(parameters={})
+    exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
+    metrics_file.write_results(metrics_file.folder_of(str(tmp_path), "test.csv"), {"eval_f1": 0.25, "global_step": 3})
+    metrics_file.record(str(tmp_path), "test.csv", 3, {"data": "test.csv, 8 examples, 0123", "f1": 0.25})
+    shown = {"data": "test.csv, 8 examples, 0123", "f1": 0.25, "global_step": 3}
+    assert _other_scores(exported) == {"Scores on test.csv, which is not the dev data": shown}
