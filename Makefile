@@ -35,6 +35,7 @@ $(VENV)/installed-spark: $(VENV)/installed
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed
+	@$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11, 5) else "make docs needs Python 3.11.5 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),docs]'
 	touch $@
 

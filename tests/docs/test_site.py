@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -69,6 +70,14 @@ def test_a_flag_is_in_its_group_with_its_type_bounds_default_and_alias(pages):
     assert "an integer, above 0; default: `1000`; also `--steps_per_loop`\n" in flag
     assert "a string; required; also `--model_dir`\n" in page[page.index("### `--output_dir`") :].split("\n### ")[0]
     assert "one of `cls`, `mean`, `max`\n" in page[page.index("### `--pooling`") :].split("\n### ")[0]
+
+
+def test_the_reference_has_every_name_that_the_page_on_python_imports(generate):
+    text = (ROOT / "docs/how_to/python.md").read_text(encoding="utf-8")
+    imports = re.findall(r"^from (bert_tf\S*) import (.+)$", text, re.MULTILINE)
+    assert len(imports) > 3
+    for module, names in imports:
+        assert set(names.split(", ")) <= set(generate.PYTHON_NAMES[module])
 
 
 def commands_in(path: pathlib.Path, names) -> list[list[str]]:
