@@ -59,9 +59,6 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     fresh = contents.check_pretrained(config)
     _check_format(settings.format, contents, config)
     contents = contents.with_own_heads(contents.own_heads)
-    paths = list(contents.tensors)
-    if settings.keep_optimizer:
-        _require_moments(contents, paths)
     run_folder.warn_if_unfinished(contents.source)
     tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
@@ -71,23 +68,21 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     extended = load_vocabulary(settings.extended_vocab_file) if settings.extended_vocab_file else []
     _check_vocabulary(settings, contents, vocab_file, vocabulary, extended)
 
-    tensors = contents.read(paths)
+    tensors = contents.read(contents.tensors)
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     if settings.format != "bert_tf":
         tensors = _with_users_scores(tensors, os.path.dirname(contents.source))
     entries = _entries_of(contents, extended or vocabulary)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
-        moments, step = (_read_moments(contents), contents.global_step) if settings.keep_optimizer else ({}, None)
         if settings.format == "hugging_face":
             hugging_face.write(folder, tensors, config, entries)
         else:
-            _write(settings.format, folder, tensors, config, moments, step)
+            _write(settings.format, folder, tensors, config)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
         sentence_transformers.copy(os.path.dirname(contents.source) or ".", folder)
         _write_record(folder, settings, entries, extended or vocabulary)
-    kept = dataclasses.replace(contents, optimizer_tensors=0) if settings.keep_optimizer else contents
-    kept.report(tensors, [])
+    contents.report(tensors, [])
     if fresh:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
@@ -150,14 +145,14 @@ def _write_tokenizer(
                         "give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
-def _write(format: str, folder: str, tensors, config: BertConfig, moments, global_step: int | None) -> None:
+def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
     config_file = os.path.join(folder, model_config.ORIGINAL_NAME)
     if format == "tf_models":
         storage.write_text(config_file, json.dumps(model_config.to_tf_models(config), indent=2) + "\n")
         tf_models.write(folder, tensors, config)
     else:
         storage.write_text(config_file, config.to_json_string())
-        (tf1 if format == "tf1" else native).write(folder, tensors, moments, global_step)
+        (tf1 if format == "tf1" else native).write(folder, tensors)
 
 
 def _with_users_scores(tensors: dict, folder: str) -> dict:
@@ -229,24 +224,6 @@ def _check_kind(format: str, source: str, task: TaskDescription) -> None:
             "--format=%s: has no place for %s, so its answers will differ, though its scores do not; --format=bert_tf "
             "keeps it", format, path,
         )  # fmt: skip
-
-
-def _require_moments(contents: Contents, paths: list[str]) -> None:
-    missing = [path for path in paths if path not in contents.moments]
-    if missing:
-        raise InputError(
-            f"--keep_optimizer: {contents.source} lacks Adam's moments for {contents.describe(missing[0])}; "
-            "remove the flag"
-        )
-
-
-def _read_moments(contents: Contents) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    first, second = (
-        dataclasses.replace(contents, tensors={path: pair[number] for path, pair in contents.moments.items()})
-        for number in (0, 1)
-    )
-    first, second = first.read(first.tensors), second.read(second.tensors)
-    return {path: (first[path], second[path]) for path in first}
 
 
 def _check_vocabulary(

@@ -68,8 +68,6 @@ class Contents:
       own_heads: tensors of task heads that no other format has, by their variable paths; they are in `left_over` too.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
-      moments: Adam's first and second moment by the weight's path, if the format stores them.
-      global_step: training step; None if the file does not store it.
       num_attention_heads: number of attention heads, if the tensor shapes show it; else None.
     """
 
@@ -83,8 +81,6 @@ class Contents:
     own_heads: Mapping[str, StoredTensor] = dataclasses.field(default_factory=dict)
     left_over: tuple[str, ...] = ()
     optimizer_tensors: int = 0
-    moments: Mapping[str, tuple[StoredTensor, StoredTensor]] = dataclasses.field(default_factory=dict)
-    global_step: int | None = None
     num_attention_heads: int | None = None
 
     def require_config(self) -> BertConfig:

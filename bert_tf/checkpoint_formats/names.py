@@ -1,8 +1,7 @@
 """The table of tensor names in every format, and look-ups in it.
 
 A row gives a weight's path in our models, its name in the original, its name in Hugging Face's format, and its
-attribute path in tf-models-official. `{}` is the layer number. The rows have the order in which our models list
-their weights, so the table also assigns the optimizer's moments to weights.
+attribute path in tf-models-official. `{}` is the layer number.
 """
 
 import dataclasses
@@ -148,21 +147,6 @@ def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
         if ours:
             found[name] = ours.format(layer[0] if layer else "")
     return found
-
-
-def in_table_order(paths: Iterable[str]) -> list[str]:
-    """Sorts paths into the order in which our models list their weights."""
-    order = {row.ours: index for index, row in enumerate(ROWS)}
-    first_of_block = min(index for path, index in order.items() if path.startswith(_BLOCK))
-    last_of_block = max(index for path, index in order.items() if path.startswith(_BLOCK))
-
-    def key(path):
-        row, layer = row_of(path)
-        index = order[row.ours]
-        inside = first_of_block <= index <= last_of_block
-        return (first_of_block, int(layer), index) if inside else (index, 0, 0)
-
-    return sorted(paths, key=key)
 
 
 def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import Contents
-from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
+from bert_tf.checkpoint_formats.tensor_bundle import VALUE, TensorBundle
 from bert_tf.core.errors import InputError
 
 _STEP = "global_step"
@@ -49,44 +49,16 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         expected_name=lambda path: path,
         left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
         optimizer_tensors=len(of_optimizer),
-        moments=_moments(bundle, graph, tensors),
-        global_step=bundle.scalar(_STEP + VALUE),
         **files,
     )
 
 
-def _moments(bundle: TensorBundle, graph: ObjectGraph, tensors) -> dict:
-    """Finds Adam's moments by weight path; the optimizer numbers them in the order of the model's weights."""
-    weights = names.in_table_order(path for path in tensors if names.row_of(path))
-    if graph.resolve(0, ("optimizer", "_m", str(len(weights)))) is not None:
-        return {}
-    moments = {}
-    for index, path in enumerate(weights):
-        slots = [graph.resolve(0, ("optimizer", kind, str(index))) for kind in ("_m", "_v")]
-        if None in slots:
-            return {}
-        pair = tuple(bundle.stored(graph.key(slot)) for slot in slots)
-        if any(slot.shape != tensors[path].shape for slot in pair):
-            return {}
-        moments[path] = pair
-    return moments
-
-
-def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
-    """Writes `ckpt-STEP` into a folder and returns the prefix. Args: see `tf1.write`."""
-    step = global_step or 0
+def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
+    """Writes `ckpt-0` into a folder and returns the prefix. Args: see `tf1.write`."""
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),
-        "global_step": tf.Variable(np.int64(step)),
+        "global_step": tf.Variable(np.int64(0)),
     }
-    if moments:
-        weights = names.in_table_order(moments)
-        slots = {
-            (kind, str(index)): moments[path][number]
-            for number, kind in enumerate(("_m", "_v"))
-            for index, path in enumerate(weights)
-        }
-        objects["optimizer"] = tensor_bundle.object_tree(slots)
-    prefix = os.path.join(folder, f"ckpt-{step}")
+    prefix = os.path.join(folder, "ckpt-0")
     tensor_bundle.write_objects(prefix, objects)
     return prefix

@@ -87,10 +87,6 @@ class TensorBundle:
             )
         return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
 
-    def scalar(self, name: str) -> int | None:
-        """Reads an integer by its name; None if there is none."""
-        return int(self._value(name)) if name in self.shapes else None
-
     def check_values(self) -> None:
         """Reads every tensor; TensorFlow verifies the checksums.
 

@@ -17,7 +17,6 @@ _SCOPE = "bert/"
 _OPTIMIZER = re.compile(
     r"(.*/)?(adam_[mv]|lamb_[mv]|Adam|Adam_1|Momentum|AdamWeightDecay\w*|global_step|beta[12]_power)"
 )
-_STEP = "global_step"
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
@@ -47,11 +46,6 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     tensors = {
         path: _as_ours(path, bundle.stored(in_our_spelling[spelled])) for spelled, path in paths.items()
     }  # fmt: skip
-    moments = {}
-    for path, stored in tensors.items():
-        slots = [f"{stored.name}/adam_{kind}" for kind in "mv"]
-        if all(slot in bundle.shapes for slot in slots):
-            moments[path] = tuple(_as_ours(path, bundle.stored(slot)) for slot in slots)
     return Contents(
         source=bundle.prefix,
         format="tf1",
@@ -59,8 +53,6 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         expected_name=name_of,
         left_over=tuple(others.values()),
         optimizer_tensors=len(bundle.shapes) - len(in_our_spelling),
-        moments=moments,
-        global_step=bundle.scalar(_STEP),
         **files,
     )
 
@@ -82,28 +74,20 @@ def name_of(path: str) -> str:
     return found[0].original.format(found[1]) if found else ""
 
 
-def write(folder: str, tensors: dict[str, np.ndarray], moments, global_step: int | None) -> str:
+def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
     """Writes `bert_model.ckpt` into a folder.
 
     Args:
       folder: the output folder.
       tensors: values by our paths.
-      moments: Adam's first and second moment by our paths, or {}.
-      global_step: training step, or None.
 
     Returns:
       The checkpoint's prefix.
     """
-
-    def theirs(path, value):
-        row, _ = names.row_of(path)
-        return value.T if row.original_transposed else value
-
-    named = {name_of(path): theirs(path, value) for path, value in tensors.items()}
-    for path, pair in moments.items():
-        named |= {f"{name_of(path)}/adam_{kind}": theirs(path, value) for kind, value in zip("mv", pair, strict=True)}
-    if global_step is not None:
-        named[_STEP] = np.int64(global_step)
+    named = {
+        name_of(path): value.T if names.row_of(path)[0].original_transposed else value
+        for path, value in tensors.items()
+    }
     prefix = os.path.join(folder, PREFIX_NAME)
     tensor_bundle.write_names(prefix, named)
     return prefix

@@ -55,7 +55,6 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         expected_name=name_of,
         left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
         optimizer_tensors=len(of_optimizer),
-        global_step=bundle.scalar("global_step" + VALUE),
         num_attention_heads=heads,
         **files,
     )

@@ -34,23 +34,8 @@ class ConversionSettings:
     extended_vocab_file: str = setting(
         "larger vocabulary for the model, as learn_vocab --extend_vocab writes", "", group="Output"
     )
-    keep_optimizer: bool = setting(
-        "keep Adam's moments and the step, between bert_tf and tf1; the original's code resumes from them, "
-        "--init_checkpoint reads only the weights",
-        False,
-        group="Output",
-    )
 
     def __post_init__(self):
         check_values(self)
         require(self.input and self.output, "--input and --output must not be empty")
         require_folder("output", self.output)
-        require(
-            not self.keep_optimizer or self.format in ("bert_tf", "tf1"),
-            f"--keep_optimizer: {self.format} cannot store Adam's moments; remove the flag, or give --format=bert_tf "
-            "or tf1",
-        )
-        require(
-            not (self.keep_optimizer and self.extended_vocab_file),
-            "--keep_optimizer contradicts --extended_vocab_file: new rows have no moments; remove one of them",
-        )

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import hugging_face, native
+from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
@@ -18,11 +18,10 @@ from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import evaluations, run_record
-from bert_tf.settings import ConversionSettings, PretrainingSettings
+from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
-from bert_tf.training.trainer import Trainer, make_optimizer
 from export import sources
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
@@ -35,7 +34,6 @@ from tests.bert_tf.checkpoint_formats.models import (
     values_of,
 )
 from tests.bert_tf.pretrained_folder import write_pretrained
-from tests.bert_tf.reference import random_batch
 from tests.export.exports import put_together
 
 FORMATS = ["bert_tf", "tf1", "tf_models", "hugging_face"]
@@ -115,59 +113,6 @@ def test_what_has_no_pooler_keeps_none(values, source, tmp_path, caplog):
         contents = convert(source, tmp_path / format, format)
         assert "encoder/pooler/kernel" not in contents.tensors and len(contents.tensors) == len(values) - 2
     assert "has no pooler, so" in caplog.text
-
-
-def trainer(config, path=None):
-    """A pre-training's trainer after two steps, or restored from a checkpoint."""
-    model = BertPretrainer(config)
-    settings = PretrainingSettings(bert_config_file="x", input_file="x", output_dir="x", do_train=True)
-    strategy = tf.distribute.get_strategy()
-    optimizer = make_optimizer(settings, 1e-3, 10, 0)
-    data = tf.data.Dataset.from_tensors(random_batch(config, 4, 12, 3)).repeat()
-    made = Trainer(PretrainingObjective(model), strategy, optimizer=optimizer, train_dataset=data)
-    if path:
-        made.checkpoint.restore(tf.train.latest_checkpoint(str(path))).expect_partial()
-    else:
-        made.train(tf.constant(2))
-    return made
-
-
-@pytest.mark.slow
-def test_adams_moments_and_the_step_survive_the_way_to_the_original_and_back(tmp_path):
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    first = trainer(config)
-    folder = tmp_path / "run"
-    first.checkpoint.write(str(folder / "ckpt-2"))
-    (folder / "bert_config.json").write_text(config.to_json_string())
-    contents = convert(folder, tmp_path / "tf1", "tf1", "--keep_optimizer")
-    assert contents.global_step == 2 and contents.optimizer_tensors == 2 * len(contents.tensors) + 1
-    contents = convert(tmp_path / "tf1", tmp_path / "back", "bert_tf", "--keep_optimizer")
-    second = trainer(config, tmp_path / "back")
-    assert int(second.global_step) == 2 and contents.moments.keys() == contents.tensors.keys()
-    for ours, theirs in zip(second.optimizer._m + second.optimizer._v, first.optimizer._m + first.optimizer._v,
-                            strict=True):  # fmt: skip
-        np.testing.assert_array_equal(ours, theirs)
-    convert(tmp_path / "tf1", tmp_path / "without", "bert_tf")
-    assert checkpoints.open_checkpoint(str(tmp_path / "without")).optimizer_tensors == 0
-
-
-def test_moments_of_other_shapes_than_the_weights_are_not_taken(values, tmp_path):
-    moments = {path: (np.zeros_like(value), np.zeros_like(value)) for path, value in values.items()}
-    wrong = {**moments, "encoder/pooler/kernel": (np.zeros([16, 16], np.float32), np.zeros([8, 16], np.float32))}
-    for name, given in (("same", moments), ("other", wrong)):
-        (tmp_path / name).mkdir()
-        native.write(str(tmp_path / name), values, given, 1)
-        (tmp_path / name / "bert_config.json").write_text(CONFIG.to_json_string())
-    assert checkpoints.open_checkpoint(str(tmp_path / "same")).moments.keys() == values.keys()
-    assert checkpoints.open_checkpoint(str(tmp_path / "other")).moments == {}
-
-
-def test_moments_that_are_not_there_are_refused(source, tmp_path):
-    with pytest.raises(InputError, match="lacks Adam's moments for .*; remove the flag"):
-        convert(source, tmp_path / "out", "bert_tf", "--keep_optimizer")
-    with pytest.raises(InputError, match="hugging_face cannot store Adam's moments"):
-        convert(source, tmp_path / "out", "hugging_face", "--keep_optimizer")
-    assert not (tmp_path / "out").exists()
 
 
 def write_vocabulary(path, tokens) -> str:
