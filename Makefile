@@ -9,8 +9,8 @@ VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
 # processes of make test: one for each core, at most eight, since each needs 2 GB of memory: make test WORKERS=1
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 8 ] || n=8; echo $$n)
-# flags of compile_check; by default, compares the published sizes with tf-models-official's step
-TPU_CHECK ?= --compare_official --find_largest_batch
+# flags of compile_check; by default, it compiles the published sizes
+TPU_CHECK ?=
 GPU_CHECK ?=
 
 .PHONY: setup java demo test test-slow test-parity test-real test-spark test-browser test-wheel bench tpu-check gpu-check lint docs clean

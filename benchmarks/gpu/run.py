@@ -12,10 +12,9 @@ import pathlib
 import subprocess
 import sys
 
-from benchmarks.gpu import bundle
+from benchmarks.gpu import bundle, largest_batch
 from benchmarks.gpu.bundle import Bundle
 from benchmarks.gpu.worker import COMPILED, EAGER, OURS
-from bert_tf.compile_check import largest_batch
 from bert_tf.compile_check.programs import Compiled, DoesNotFit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

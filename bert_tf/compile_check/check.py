@@ -3,13 +3,12 @@
 Letters: B batch, S sequence length, P predictions.
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 
 from absl import logging
 
-from bert_tf.compile_check import largest_batch, steps
+from bert_tf.compile_check import steps
 from bert_tf.compile_check.chips import CHIPS, GPU, TPU, Chip
 from bert_tf.compile_check.programs import Compiled, Compiler, check, gib
 from bert_tf.compile_check.settings import CompileCheckSettings
@@ -26,7 +25,6 @@ _STANDARD = (
     ("base", Shape(16, 512, 80)),
     ("large", Shape(8, 512, 80)),
 )
-_OURS, _RECOMPUTED, _OFFICIAL = "bert_tf", "bert_tf, recomputed", "tf-models-official"
 _LEGEND = """
 GiB of the chip's memory: args = weights, optimizer and batch; temp = temporaries within the step; total. /formula:
 FLOPs divided by the FLOPs of the matrix products (bert_tf/training/flops.py). GB accessed: by all fusions, including
@@ -36,79 +34,69 @@ the step. A GPU's row is followed by its kernels, each of which also takes some 
 1 MiB. The compiler chooses between its own products and those of NVIDIA's library only on a GPU.
 """
 _HEADER = (
-    f"{'':<47} {'GiB':>22} {'':>17} {'GB':>22} {'ms':>23}\n"
+    f"{'':<47} {'GiB':>22} {'':>17} {'GB':>12} {'ms':>23}\n"
     f"{'model':<11} {'S':>4} {'B':>4} {'chip':<4} {'step':<20} {'args':>6} {'temp':>7} {'total':>7} "
-    f"{'TFLOP':>7} {'/formula':>8} {'accessed':>8} {'/official':>9} {'moved':>6} "
+    f"{'TFLOP':>7} {'/formula':>8} {'accessed':>8} {'moved':>6} "
     f"{'FLOPs':>7} {'moved':>7} {'accessed':>8}"
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One step compiled for one chip.
-
-    Attributes:
-      model: name of the model.
-      shape: shape of the batch.
-      chip: the chip for which the step was compiled.
-      step: name of the implementation.
-      compiled: the compiler's results.
-      formula: FLOPs of the step by `flops.training_flops`.
-    """
-
-    model: str
-    shape: Shape
-    chip: Chip
-    step: str
-    compiled: Compiled
-    formula: float
-
-    def line(self, official: Compiled | None) -> str:
-        """Formats the row, with the ratio to tf-models-official's step if there is one."""
-        found, chip, moved = self.compiled, self.chip, sum(self.compiled.moved.values())
-        ratio = f"{found.accessed / official.accessed:.2f}" if official else ""
-        return (
-            f"{self.model:<11} {self.shape.length:>4} {self.shape.batch_size:>4} {chip.name:<4} {self.step:<20} "
-            f"{gib(found.arguments):>6} {gib(found.temporaries):>7} {gib(found.total):>7} "
-            f"{found.flops / 1e12:>7.2f} {found.flops / self.formula:>8.3f} "
-            f"{found.accessed / 1e9:>8.2f} {ratio:>9} {moved / 1e9:>6.2f} "
-            f"{1e3 * found.flops / chip.flops:>7.1f} {1e3 * moved / chip.bandwidth:>7.1f} "
-            f"{1e3 * found.accessed / chip.bandwidth:>8.1f}"
-        )
+def _line(model: str, shape: Shape, chip: Chip, step: str, compiled: Compiled, formula: float) -> str:
+    """Formats a row of the table; `formula` is the FLOPs of the step by `flops.training_flops`."""
+    moved = sum(compiled.moved.values())
+    return (
+        f"{model:<11} {shape.length:>4} {shape.batch_size:>4} {chip.name:<4} {step:<20} "
+        f"{gib(compiled.arguments):>6} {gib(compiled.temporaries):>7} {gib(compiled.total):>7} "
+        f"{compiled.flops / 1e12:>7.2f} {compiled.flops / formula:>8.3f} "
+        f"{compiled.accessed / 1e9:>8.2f} {moved / 1e9:>6.2f} "
+        f"{1e3 * compiled.flops / chip.flops:>7.1f} {1e3 * moved / chip.bandwidth:>7.1f} "
+        f"{1e3 * compiled.accessed / chip.bandwidth:>8.1f}"
+    )
 
 
-def run_check(settings: CompileCheckSettings) -> None:
+def run_check(
+    settings: CompileCheckSettings,
+    name: str = "bert_tf",
+    make: Callable[[BertConfig, Shape, DeviceSettings], str] | None = None,
+) -> None:
     """Compiles all steps and prints the table.
+
+    Args:
+      settings: models and chips.
+      name: of the implementation.
+      make: lowers its step; `steps.our_step` by default.
 
     Raises:
       InputError: after the table, if a step does not compile, does not fit, has dynamic shapes, or calls the host.
     """
+    chips = [CHIPS[chip] for chip in settings.chips.split(",")]
     paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}
-    compiler = Compiler({chip.kind: paths[chip.kind] for chip in _chips(settings)}, _RESULTS)
-    cases = list(_cases(settings))
-    whose = (_OFFICIAL, _OURS) if settings.compare_official else (_OURS,)
-    failures = []
+    compiler = Compiler({chip.kind: paths[chip.kind] for chip in chips}, _RESULTS)
+    device = DeviceSettings(
+        dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=settings.recompute_activations
+    )
+    cases, failures = list(_cases(settings)), []
     print(f"{_LEGEND}\n{_HEADER}", flush=True)
     for model, config, shape in cases:
-        programs = {step: _program(settings, step, config) for step in whose}
-        for chip in _chips(settings):
-            official = None
-            for step in whose:
-                try:
-                    compiled = compiler.compile(programs[step](shape), chip)
-                except InputError as error:
-                    failures.append(f"{step}, {model}, S={shape.length}, B={shape.batch_size}, {chip.name}: {error}")
-                    continue
-                official = compiled if step == _OFFICIAL else official
-                print(Row(model, shape, chip, step, compiled, _formula(config, shape)).line(official), flush=True)
-                if compiled.kernels:
-                    print(f"{'':<22}{compiled.kernels.describe()}", flush=True)
-    if settings.find_largest_batch:
-        _show_largest(settings, compiler, *cases[-1])
+        formula = shape.batch_size * flops.training_flops(config, shape.length, shape.predictions, outputs=2)
+        program = ""
+        for chip in chips:
+            try:
+                if not program:
+                    logging.info("%s: lowering to StableHLO, S=%d B=%d", name, shape.length, shape.batch_size)
+                    program = (make or steps.our_step)(config, shape, device)
+                    check(program)
+                compiled = compiler.compile(program, chip)
+            except InputError as error:
+                failures.append(f"{name}, {model}, S={shape.length}, B={shape.batch_size}, {chip.name}: {error}")
+                continue
+            print(_line(model, shape, chip, name, compiled, formula), flush=True)
+            if compiled.kernels:
+                print(f"{'':<22}{compiled.kernels.describe()}", flush=True)
     for failure in failures:
         print(f"error: {failure}", file=sys.stderr)
     if failures:
-        raise InputError(f"{len(failures)} of {len(cases) * len(whose) * len(_chips(settings))} steps failed")
+        raise InputError(f"{len(failures)} of {len(cases) * len(chips)} steps failed")
 
 
 def _cases(settings: CompileCheckSettings) -> Iterator[tuple[str, BertConfig, Shape]]:
@@ -120,44 +108,3 @@ def _cases(settings: CompileCheckSettings) -> Iterator[tuple[str, BertConfig, Sh
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     shape = Shape(settings.train_batch_size, settings.max_seq_length, settings.max_predictions_per_seq)
     yield f"L={config.num_hidden_layers} H={config.hidden_size}", config, shape
-
-
-def _chips(settings: CompileCheckSettings) -> list[Chip]:
-    return [CHIPS[name] for name in settings.chips.split(",")]
-
-
-def _formula(config: BertConfig, shape: Shape) -> float:
-    return shape.batch_size * flops.training_flops(config, shape.length, shape.predictions, outputs=2)
-
-
-def _program(settings: CompileCheckSettings, step: str, config: BertConfig) -> Callable[[Shape], str]:
-    """Returns a function from a shape to the checked program of a step; programs are cached."""
-    recompute = settings.recompute_activations or step == _RECOMPUTED
-    device = DeviceSettings(dtype=settings.dtype, optimizer=settings.optimizer, recompute_activations=recompute)
-    make = steps.official_step if step == _OFFICIAL else steps.our_step
-    made = {}
-
-    def program(shape: Shape) -> str:
-        if shape not in made:
-            logging.info("%s: lowering to StableHLO, S=%d B=%d", step, shape.length, shape.batch_size)
-            made[shape] = make(config, shape, device)
-            if step != _OFFICIAL:
-                check(made[shape])
-        return made[shape]
-
-    return program
-
-
-def _show_largest(
-    settings: CompileCheckSettings, compiler: Compiler, model: str, config: BertConfig, shape: Shape
-) -> None:
-    chip = _chips(settings)[0]
-    print(f"\nlargest batch of {model} at S={shape.length} on {chip.name}, {chip.memory >> 30} GiB")
-    for step in (_OURS, _RECOMPUTED, *([_OFFICIAL] if settings.compare_official else [])):
-        program = _program(settings, step, config)
-
-        def compiled(batch_size, program=program):
-            return compiler.compile(program(dataclasses.replace(shape, batch_size=batch_size)), chip)
-
-        found = largest_batch.search(compiled, shape.batch_size)
-        print(f"  {step:<40} {found.fits:>5} rows; {found.refused} do not fit", flush=True)

@@ -22,10 +22,6 @@ class CompileCheckSettings:
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
     recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
     chips: str = setting(f"comma-separated names of chips, of {', '.join(CHIPS)}", "v5e,v4", group="Devices")
-    compare_official: bool = setting("also compile tf-models-official's step", False)
-    find_largest_batch: bool = setting(
-        "find the largest batch that fits on the first chip of --chips", False, group="Devices"
-    )
     tpu_compiler: str = setting(
         "Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python", group="Devices"
     )

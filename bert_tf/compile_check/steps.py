@@ -1,4 +1,4 @@
-"""Lowers training steps, ours and tf-models-official's, from TensorFlow to StableHLO.
+"""Lowers the training step from TensorFlow to StableHLO.
 
 Letters: B batch, S sequence length, P predictions.
 """
@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 import tf_keras as keras
-from official.modeling import optimization as official_optimization
-from official.nlp.configs import bert, encoders, pretraining_experiments
-from official.nlp.tasks import masked_lm
 
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -22,7 +19,7 @@ from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 
 # The values do not matter: the program computes the schedule from the step, which is an input.
-_LEARNING_RATE, _TOTAL_STEPS, _WARMUP_STEPS = 1e-4, 1_000_000, 10_000
+_LEARNING_RATE, TOTAL_STEPS, WARMUP_STEPS = 1e-4, 1_000_000, 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,51 +50,16 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     """
     with dtype_policy(settings.dtype):
         trainer = make_trainer(config, settings)
-        return lowered(lambda batch: trainer.train_step(iter([batch])), _batch(shape))
+        return lowered(lambda batch: trainer.train_step(iter([batch])), zero_batch(shape))
 
 
-def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = _WARMUP_STEPS) -> Trainer:
+def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = WARMUP_STEPS) -> Trainer:
     """Makes the trainer of a pre-training, as a replica has it; call it in `dtype_policy`."""
     return Trainer(
         PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
         tf.distribute.get_strategy(),
-        optimizer=make_optimizer(settings, _LEARNING_RATE, _TOTAL_STEPS, warmup_steps),
+        optimizer=make_optimizer(settings, _LEARNING_RATE, TOTAL_STEPS, warmup_steps),
     )
-
-
-def official_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
-    """Lowers tf-models-official's pre-training step with its AdamW to StableHLO text; arguments as in `our_step`."""
-    with dtype_policy(settings.dtype):
-        encoder = encoders.EncoderConfig(
-            type="bert",
-            bert=encoders.BertEncoderConfig(
-                vocab_size=config.vocab_size,
-                hidden_size=config.hidden_size,
-                num_layers=config.num_hidden_layers,
-                num_attention_heads=config.num_attention_heads,
-                intermediate_size=config.intermediate_size,
-                hidden_activation="gelu",
-                dropout_rate=config.hidden_dropout_prob,
-                attention_dropout_rate=config.attention_probs_dropout_prob,
-                max_position_embeddings=config.max_position_embeddings,
-                type_vocab_size=config.type_vocab_size,
-            ),
-        )
-        head = bert.ClsHeadConfig(inner_dim=config.hidden_size, num_classes=2, name="next_sentence")
-        experiment = pretraining_experiments.bert_pretraining()
-        experiment.task.model = bert.PretrainerConfig(encoder=encoder, cls_heads=[head], mlm_activation="gelu")
-        task = masked_lm.MaskedLMTask(experiment.task)
-        model = task.build_model()
-        rule = experiment.trainer.optimizer_config
-        rule.learning_rate.polynomial.decay_steps, rule.warmup.polynomial.warmup_steps = _TOTAL_STEPS, _WARMUP_STEPS
-        factory = official_optimization.OptimizerFactory(rule)
-        optimizer = factory.build_optimizer(factory.build_learning_rate())
-        metrics = task.build_metrics(training=True)
-        names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
-        batch = {names.get(name, name): value for name, value in _batch(shape).items()}
-        # Create the optimizer's slots, which the first step would otherwise create inside the program.
-        optimizer._create_all_weights(model.trainable_variables)
-        return lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
 
 
 @contextlib.contextmanager
@@ -109,7 +71,8 @@ def dtype_policy(dtype: str) -> Iterator[None]:
         yield
 
 
-def _batch(shape: Shape) -> dict[str, tf.Tensor]:
+def zero_batch(shape: Shape) -> dict[str, tf.Tensor]:
+    """Returns a batch of a shape, with the features that pre-training reads."""
     rows, length, predictions = shape.batch_size, shape.length, shape.predictions
     sizes = {
         "input_ids": [rows, length],

@@ -2,8 +2,9 @@ import pathlib
 
 import pytest
 
-from benchmarks.gpu import bundle, cases, run
+from benchmarks.gpu import bundle, cases, largest_batch, run
 from benchmarks.gpu.bundle import Argument, Bundle
+from bert_tf.compile_check.programs import Compiled, DoesNotFit
 
 PROGRAM = "module @step {{ func.func @main(%arg0: tensor<{b}x128xi32>) -> tensor<{n}xf32> // 3 of {b}, 40 \n}}"
 CASE = cases.CASES["tiny"]
@@ -78,3 +79,21 @@ def test_the_largest_batch_of_a_peer_is_found(monkeypatch, says_what_it_needs):
     found = run._largest(pathlib.Path(), "base_128", "bert_tf", 64)
     assert found.fits <= 1000 < found.refused <= found.fits * 17 / 16
     assert len(started) == len(set(started)) <= 10
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 5, 31, 100, 517])
+@pytest.mark.parametrize("curve", [1.0, 1.3])
+def test_the_largest_batch_is_found_in_few_compilations(capacity, curve):
+    asked = []
+
+    def compiled(rows):
+        asked.append(rows)
+        used = 1000 + int(rows**curve)
+        limit = 1000 + int(capacity**curve)
+        if used > limit:
+            raise DoesNotFit("", used, limit)
+        return Compiled(0, 0, used, 0.0, 0.0, {})
+
+    found = largest_batch.search(compiled, 8)
+    assert found.fits <= capacity < found.refused <= found.fits + max(1, found.fits / 16)
+    assert len(asked) == len(set(asked)) <= 9

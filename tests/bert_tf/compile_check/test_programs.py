@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bert_tf.compile_check import compile_program, largest_batch, programs, steps, traffic
+from bert_tf.compile_check import compile_program, programs, steps, traffic
 from bert_tf.compile_check.check import run_check
 from bert_tf.compile_check.chips import CHIPS
 from bert_tf.compile_check.settings import CompileCheckSettings
@@ -104,24 +104,6 @@ def test_host_calls_and_dynamic_shapes_are_refused(line):
 def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
     # the operand and the result in memory; not the slice, which lies in the core by then
     assert traffic.by_operation(HLO) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
-
-
-@pytest.mark.parametrize("capacity", [0, 1, 5, 31, 100, 517])
-@pytest.mark.parametrize("curve", [1.0, 1.3])
-def test_the_largest_batch_is_found_in_few_compilations(capacity, curve):
-    asked = []
-
-    def compiled(rows):
-        asked.append(rows)
-        used = 1000 + int(rows**curve)
-        limit = 1000 + int(capacity**curve)
-        if used > limit:
-            raise programs.DoesNotFit("", used, limit)
-        return programs.Compiled(0, 0, used, 0.0, 0.0, {})
-
-    found = largest_batch.search(compiled, 8)
-    assert found.fits <= capacity < found.refused <= found.fits + max(1, found.fits / 16)
-    assert len(asked) == len(set(asked)) <= 9
 
 
 def check_settings(tmp_path, python, *more) -> CompileCheckSettings:
