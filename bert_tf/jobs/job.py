@@ -22,7 +22,7 @@ from tfrecords import manifest
 _PLAN = "plan.json"
 # Settings that do not affect the bytes of the output, or name files that are compared by content.
 _IMMATERIAL = frozenset({
-    "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
+    "input_file", "output_file", "num_workers", "runner", "spark_master", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
 })  # fmt: skip
 _DIFFERENCES = {
