@@ -167,9 +167,6 @@ class VocabularySettings:
         choices=("end", "unused"),
         group="Extending a vocabulary",
     )
-    num_added: int = setting(
-        "--extend_slots=unused: number of slots to fill; 0 fills all", 0, group="Extending a vocabulary", at_least=0
-    )
     overwrite: bool = setting("replace an existing --output_file", False)
 
     def __post_init__(self):
@@ -183,13 +180,7 @@ class VocabularySettings:
                 not self.num_unused,
                 f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one flag",
             )
-            require(
-                not self.num_added or self.extend_slots == "unused",
-                f"--num_added={self.num_added}: goes with --extend_slots=unused; "
-                "with --extend_slots=end, give the total number of tokens as --vocab_size",
-            )
         else:
             require(
-                self.extend_slots == "end" and not self.num_added,
-                "--extend_slots and --num_added go with --extend_vocab; name the vocabulary to extend",
+                self.extend_slots == "end", "--extend_slots goes with --extend_vocab; name the vocabulary to extend"
             )

@@ -32,7 +32,7 @@ class ExistingVocabulary:
     """The vocabulary to extend, and the places for its new tokens.
 
     Args:
-      settings: `extend_vocab`, `extend_slots`, `num_added`, `vocab_size` and `do_lower_case` are used.
+      settings: `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
 
     Attributes:
       tokens: the tokens in the order of their ids.
@@ -58,11 +58,10 @@ class ExistingVocabulary:
                 )
         else:
             self._slots = [i for i, token in enumerate(self.tokens) if UNUSED.fullmatch(token)]
-            self.wanted = settings.num_added or len(self._slots)
-            if not self._slots or self.wanted > len(self._slots):
+            self.wanted = len(self._slots)
+            if not self._slots:
                 raise InputError(
-                    f"--extend_slots=unused: {path} has {len(self._slots)} [unused] slots left"
-                    f"{f', --num_added={settings.num_added} asks for more' if self._slots else ''}; "
+                    f"--extend_slots=unused: {path} has no [unused] slots left; "
                     "use --extend_slots=end with a larger --vocab_size to add tokens at its end"
                 )
         warn_of_case(path, self.tokens, settings.do_lower_case)

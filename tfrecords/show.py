@@ -109,7 +109,7 @@ def _marked(token: str, label: str | None) -> str:
     return f"{{={label}}}" if token == label else f"{{{token}<{label}}}"
 
 
-def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
+def _vocabulary(path: str, vocab_file: str) -> list[str]:
     """Reads the given vocabulary, or the one named by the manifest beside the file, and compares their tokens."""
     import tensorflow as tf
 
@@ -129,10 +129,10 @@ def _vocabulary(path: str, vocab_file: str, ignore_manifest: bool) -> list[str]:
         raise InputError(f"{path}: {what}; give --vocab_file")
     tokens = vocabulary_file.read_tokens(vocab_file)
     made_with = entries.get("vocab_sha256")
-    if made_with and made_with != vocabulary_file.tokens_sha256(tokens) and not ignore_manifest:
+    if made_with and made_with != vocabulary_file.tokens_sha256(tokens):
         raise InputError(
             f"{vocab_file}: not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
-            "that one as --vocab_file, or --ignore_manifest to show the data with this one"
+            "that one as --vocab_file"
         )
     return tokens
 
@@ -149,7 +149,7 @@ def main(words: Sequence[str]) -> int:
         for path in paths:
             if not is_utf8(path + values.vocab_file):
                 raise InputError(f"{path!a}: a name that is not UTF-8; rename the file")
-            tokens = _vocabulary(path, os.path.expanduser(values.vocab_file), values.ignore_manifest)
+            tokens = _vocabulary(path, os.path.expanduser(values.vocab_file))
             show(path, tokens, values.first, values.num_examples)
 
     return exit_code(show_all)
@@ -163,7 +163,6 @@ def run() -> None:
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one that its manifest names", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
-    flags.DEFINE_boolean("ignore_manifest", False, "show data of another vocabulary with that of --vocab_file", **own)
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))
 
 

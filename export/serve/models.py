@@ -167,7 +167,7 @@ class Models:
 
 
 def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
-    """Refuses a configuration from a request whose models lie outside the folders that the operator chose.
+    """Refuses a configuration from a request whose models lie outside the folders of the models given at the start.
 
     Raises:
       ServingError: PERMISSION_DENIED.
@@ -178,8 +178,8 @@ def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
         if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in real_roots):
             raise ServingError(
                 Code.PERMISSION_DENIED,
-                f"base_path of model {model.name} lies outside the folders that this server may read; start it with "
-                "--reload_config_roots",
+                f"base_path of model {model.name} lies outside the folders that hold the models given at the start; "
+                "name it in --model_config_file",
             )
 
 

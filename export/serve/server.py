@@ -166,8 +166,6 @@ class Server:
 
     async def _listen_grpc(self, roots: list[str]) -> None:
         settings = self._settings
-        if settings.reload_config_roots:
-            roots = [root.strip() for root in settings.reload_config_roots.split(",")]
         server = rpc.make_server(self._service, self._grpc_runner, roots, settings)
         if settings.enable_grpc_healthcheck_service:
             self._health = rpc.Health(server)

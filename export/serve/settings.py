@@ -114,10 +114,6 @@ class ServeSettings:
     shutdown_grace_seconds: float = setting(
         "time after SIGTERM for requests that were accepted before", 20.0, at_least=0
     )
-    reload_config_roots: str = setting(
-        "comma-separated folders from which a gRPC HandleReloadConfigRequest may add models; empty: those that hold "
-        "the models given at the start", "", group="Models",
-    )  # fmt: skip
 
     def __post_init__(self):
         check_values(self)

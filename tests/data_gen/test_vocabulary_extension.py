@@ -101,16 +101,15 @@ def test_at_the_end_the_old_file_stays_byte_for_byte_and_the_size_is_met(tmp_pat
     assert BertTokenizer(str(output)).tokenize("abcd abxy") == ["abcd", "abxy"]
 
 
-@pytest.mark.parametrize("num_added, left", [(2, 1), (3, 0), (0, 0)])
-def test_in_unused_slots_all_other_ids_stay(tmp_path, num_added, left):
+def test_in_unused_slots_all_other_ids_stay(tmp_path):
     old = ["[PAD]", "[unused0]", "[unused7]", *SPELLING[1:], "[unused99]"]
-    tokens, output = extend(tmp_path, TEXT, old, extend_slots="unused", num_added=num_added)
+    tokens, output = extend(tmp_path, TEXT, old, extend_slots="unused")
     assert len(tokens) == len(old)
     changed = [i for i, (new, token) in enumerate(zip(tokens, old, strict=True)) if new != token]
-    assert changed == [1, 2, len(old) - 1][: 3 - left]
+    assert changed == [1, 2, len(old) - 1]
     assert {"abcd", "abxy"} <= {tokens[i] for i in changed}
     assert output.read_text(encoding="utf-8").splitlines() == tokens
-    assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["tokens_added"] == 3 - left
+    assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["tokens_added"] == 3
 
 
 def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, caplog):
@@ -138,15 +137,13 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     "vocab, changes, message",
     [
         (SPELLING, {"vocab_size": 17}, "already has 17 tokens; give a larger size"),
-        (SPELLING, {"extend_slots": "unused"}, r"has 0 \[unused\] slots left; use --extend_slots=end"),
-        ([*SPELLING, "[unused1]"], {"extend_slots": "unused", "num_added": 2}, "1 .unused. slots left, --num_added=2"),
+        (SPELLING, {"extend_slots": "unused"}, r"has no \[unused\] slots left; use --extend_slots=end"),
         (["[PAD]", "a"], {}, "special token"),
         ([*SPELLING, "a"], {}, "line 18: 'a' is already on line 6"),
         ([*SPELLING, "abcd"], {}, "adds nothing to .*old.txt"),
         (SPELLING, {"extend_vocab": "missing.txt"}, "missing.txt: no such file"),
         (SPELLING, {"num_unused": 3}, "keeps its own"),
-        (SPELLING, {"num_added": 3}, "goes with --extend_slots=unused"),
-        (SPELLING, {"extend_vocab": "", "num_added": 3}, "name the vocabulary to extend"),
+        (SPELLING, {"extend_vocab": "", "extend_slots": "unused"}, "name the vocabulary to extend"),
     ],
 )
 def test_what_cannot_be_extended_is_refused_and_nothing_written(tmp_path, vocab, changes, message):

@@ -125,7 +125,7 @@ def test_records_that_are_something_else_are_refused(lists, message):
 def shown(folder, monkeypatch, capsys):
     """Runs the script in a folder with some words: its exit code, and what it has written."""
     monkeypatch.chdir(folder)
-    given = types.SimpleNamespace(vocab_file="", ignore_manifest=False, first=0, num_examples=1)
+    given = types.SimpleNamespace(vocab_file="", first=0, num_examples=1)
     monkeypatch.setattr(show.flags, "FLAGS", given)
     return lambda *words: (show.main(["show", *words]), *capsys.readouterr())
 
@@ -138,7 +138,7 @@ def test_the_manifest_leads_to_the_vocabulary(folder, shown):
     assert (code, error) == (0, "") and output.splitlines()[1:] == [A, B, ""]
 
 
-def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ignored(folder):
+def test_another_vocabulary_than_the_datas_is_refused(folder):
     record_file(folder / "data")
     sha256 = vocabulary_file.tokens_sha256(VOCABULARY)
     text = manifest.to_json({"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
@@ -151,10 +151,9 @@ def test_another_vocabulary_than_the_datas_is_refused_unless_the_manifest_is_ign
     with pytest.raises(
         InputError, match=r"other.txt: not the vocabulary that .*data was made with \(gone.txt, SHA-256"
     ):
-        show._vocabulary(path, other, False)
-    assert show._vocabulary(path, other, True)[-1] == "asked"
+        show._vocabulary(path, other)
     with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is not there; give --vocab_file"):
-        show._vocabulary(path, "", False)
+        show._vocabulary(path, "")
 
 
 @pytest.mark.parametrize(

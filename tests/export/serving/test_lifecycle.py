@@ -114,7 +114,7 @@ def test_policies_labels_and_reloads(tmp_path):
         assert reload(config_text(one_model("m", base, "model_version_policy { all {} }"))) == (0, "")
         assert set(server.states("m").values()) == {"AVAILABLE"}
         code, message = reload(config_text(one_model("m", base), one_model("x", outside)))
-        assert code == "PERMISSION_DENIED" and "--reload_config_roots" in message
+        assert code == "PERMISSION_DENIED" and "name it in --model_config_file" in message
         assert reload(config_text(one_model("m", f"{base}/../../outside")))[0] == "PERMISSION_DENIED"
         code, message = reload(config_text(one_model("m", base), one_model("none", tmp_path / "models/none")))
         assert code == "UNKNOWN" and "did not become available: {none}" in message
