@@ -5,7 +5,7 @@ import os
 
 from absl import logging
 
-from bert_tf.checkpoint_formats.pickles import pickle_command, pickled_weights
+from bert_tf.checkpoint_formats.pickles import pickle_command
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
@@ -25,7 +25,7 @@ def download(name: str) -> str:
 
     Raises:
       InputError: huggingface-hub is not installed, there is no such model, the Hub cannot be reached, or the model
-        has only pickles.
+        has no safetensors.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -37,29 +37,16 @@ def download(name: str) -> str:
     except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different classes
         raise InputError(f"{name}: {_reason(error)}") from error
     if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
-        _refuse_pickles(name, repository, revision)
+        target = repository.rsplit("/", 1)[-1]
+        revision_flag = f" --revision {revision}" if revision else ""
+        raise InputError(
+            f"{name}: has no safetensors, and pickles can run any code, so they are not downloaded; convert them to "
+            f"safetensors, which runs none, and give {target}: "
+            f"hf download {repository}{revision_flag} --local-dir {target} && "
+            f"{pickle_command(os.path.join(target, 'pytorch_model.bin'))}"
+        )
     logging.info("%s is in %s", name, folder)
     return folder
-
-
-def _refuse_pickles(name: str, repository: str, revision: str) -> None:
-    """Raises an error with the commands that convert a model's pickles to safetensors."""
-    import huggingface_hub
-
-    try:
-        pickle = pickled_weights(huggingface_hub.list_repo_files(repository, revision=revision or None))
-    except Exception:  # without a network there is only the cache, which has no pickles
-        return
-    if pickle is None:
-        return
-    folder = repository.rsplit("/", 1)[-1]
-    revision_flag = f" --revision {revision}" if revision else ""
-    raise InputError(
-        f"{name}: has only pickles ({pickle}), which can run any code and are not downloaded; convert them to "
-        f"safetensors, which runs none, and give {folder}: "
-        f"hf download {repository}{revision_flag} --local-dir {folder} && "
-        f"{pickle_command(os.path.join(folder, pickle))}"
-    )
 
 
 def _reason(error: Exception) -> str:

@@ -146,7 +146,7 @@ def test_another_vocabulary_than_the_datas_is_refused(folder):
     (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())
     (folder / "other.txt").write_text("".join(f"{token}\n" for token in [*VOCABULARY[:-1], "asked"]))
     path = str(folder / "data")
-    assert show._vocabulary(path, str(folder / "crlf.txt"), False) == VOCABULARY
+    assert show._vocabulary(path, str(folder / "crlf.txt")) == VOCABULARY
     other = str(folder / "other.txt")
     with pytest.raises(
         InputError, match=r"other.txt: not the vocabulary that .*data was made with \(gone.txt, SHA-256"
