@@ -51,7 +51,6 @@ class Job:
     Args:
       program: its name, for messages.
       recipe: a number that changes whenever the same settings produce other bytes.
-      folders: what the job writes into its work folder.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
       corpus: see `content.corpus_entries`.
@@ -69,7 +68,6 @@ class Job:
         self,
         program: str,
         recipe: int,
-        folders: Sequence[str],
         settings,
         outputs: Sequence[str],
         corpus: list[dict],
@@ -86,8 +84,7 @@ class Job:
             "corpus": corpus,
             "outputs": shard_names.relative_names(outputs),
         }
-        self._program, self._folders = program, folders
-        self._names = {lock.NAME, _PLAN, *folders}
+        self._program = program
         self._lock = lock.FolderLock(
             self.folder, f"{self.folder}: another run is writing this set; wait for it, or stop it"
         )
@@ -189,16 +186,17 @@ class Job:
           InputError: the folder belongs to a run with other settings, or to a run that is still active.
         """
         tf.io.gfile.makedirs(self.folder)
-        self._refuse_foreign_folder()
-        self._lock.take()
-        self._check_plan()
-        self._remove_leftovers()
-
-    def _check_plan(self) -> None:
         path = f"{self.folder}/{_PLAN}"
+        strange = [
+            name for name in storage.list_folder(self.folder) if name != lock.NAME and storage.TEMPORARY not in name
+        ]
+        if strange and not tf.io.gfile.exists(path):
+            raise InputError(
+                f"{self.folder}: contains {strange[0]} and no plan of a run, but the run needs a folder of this name "
+                "for itself; move it away, or give another --output_file"
+            )
+        self._lock.take()
         if not tf.io.gfile.exists(path):
-            # A folder without a plan remains from a run that was killed while it removed the folder.
-            self._empty_folder()
             storage.write_text(path, json.dumps(self.identity, indent=2) + "\n")
         else:
             with tf.io.gfile.GFile(path) as file:
@@ -209,6 +207,7 @@ class Job:
                     "finish it with its own command, or delete the folder, or give another --output_file"
                 )
             logging.info("resuming the unfinished run in %s", self.folder)
+        self._remove_leftovers()
 
     def close(self) -> None:
         """Removes the work folder of a finished run."""
@@ -230,32 +229,14 @@ class Job:
         """Releases the lock on the work folder."""
         self._lock.release()
 
-    def _refuse_foreign_folder(self) -> None:
-        for name in map(os.path.basename, (name.rstrip("/") for name in storage.list_folder(self.folder))):
-            if name not in self._names and storage.TEMPORARY not in name:
-                raise InputError(
-                    f"{self.folder}: contains {name}, which is not of this program, but the run needs a folder of this "
-                    "name for itself; move it away, or give another --output_file"
-                )
-
-    def _empty_folder(self) -> None:
-        for name in storage.list_folder(self.folder):
-            path = f"{self.folder}/{name.rstrip('/')}"
-            if tf.io.gfile.isdir(path):
-                tf.io.gfile.rmtree(path)
-            elif name != lock.NAME:
-                tf.io.gfile.remove(path)
-
     def _remove_leftovers(self) -> None:
+        """Removes the temporary files of outputs that a killed run left; those in the work folder go with it."""
         ours = {*self.outputs, self.manifest_path}
-        folders = {os.path.dirname(path) for path in ours}
-        for folder in (*folders, self.folder, *(f"{self.folder}/{name}" for name in self._folders)):
-            if not tf.io.gfile.isdir(folder or "."):
-                continue
+        for folder in filter(tf.io.gfile.isdir, {os.path.dirname(path) or "." for path in ours}):
             # List the folder instead of globbing: a name may contain glob characters.
-            for name in storage.list_folder(folder or "."):
+            for name in storage.list_folder(folder):
                 whole, temporary, _ = name.rpartition(storage.TEMPORARY)
-                if temporary and (os.path.join(folder, whole) in ours or folder not in folders):
+                if temporary and ours & {whole, os.path.join(folder, whole)}:
                     tf.io.gfile.remove(os.path.join(folder, name))
 
     def _differences(self, other: Mapping) -> str:

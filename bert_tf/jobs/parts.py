@@ -26,9 +26,6 @@ from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
 from tfrecords import manifest, reader
 
-# What a job writes into its work folder.
-_FOLDERS = ("parts", "shards")
-
 
 @dataclasses.dataclass(frozen=True)
 class PartTask:
@@ -151,7 +148,7 @@ def run(
     storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     sources = plan_sources(files, len(outputs))
     corpus = corpus_entries(files, runner)
-    this = Job(program.name, program.recipe, _FOLDERS, settings, outputs, corpus, identity)
+    this = Job(program.name, program.recipe, settings, outputs, corpus, identity)
     return this.run(
         lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
     )
@@ -170,7 +167,7 @@ def _make_shards(
         PartTask(source, f"{this.folder}/parts/{number:06d}", this.settings, weights_sha256)
         for number, source in enumerate(sources)
     ]
-    for folder in _FOLDERS:
+    for folder in ("parts", "shards"):
         tf.io.gfile.makedirs(f"{this.folder}/{folder}")
     groups = _groups(tasks, len(this.outputs))
     known = [

@@ -1,7 +1,7 @@
 """The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from bert_tf.core.errors import InputError
@@ -27,30 +27,6 @@ class Runner(Protocol):
         """
 
 
-def make_runner(
-    name: str, *, num_workers: int | None, spark_master: str, num_gpus: int = 0, preload: Sequence[str] = ()
-) -> Runner:
-    """Returns the runner that flags name.
-
-    Args:
-      name: "local" or "spark".
-      num_workers: number of processes; None for one per core.
-      spark_master: URL of Spark's master.
-      num_gpus: 1 for the first GPU of this machine.
-      preload: modules that the tasks use.
-    """
-    if name == "spark":
-        from bert_tf.jobs.run_spark import SparkRunner
-
-        return SparkRunner(spark_master, num_workers)
-    if num_gpus:
-        use_gpu()
-        num_workers = 1
-    from bert_tf.jobs.run_local import LocalRunner
-
-    return LocalRunner(num_workers, preload=preload, own_devices=bool(num_gpus))
-
-
 @contextlib.contextmanager
 def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
     """Yields the settings for the workers, and the running workers. To be called before TensorFlow has threads.
@@ -58,12 +34,20 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
     Args:
       settings: with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
       *preload: modules that the tasks use.
-      num_gpus: see `make_runner`.
+      num_gpus: 1 for the first GPU of this machine.
     """
-    if settings.runner == "spark":  # whose workers have other working directories
-        settings = settings.with_absolute_paths()
-    places = {"num_workers": settings.num_workers, "spark_master": settings.spark_master}
-    with make_runner(settings.runner, **places, num_gpus=num_gpus, preload=preload) as runner:
+    if settings.runner == "spark":
+        from bert_tf.jobs.run_spark import SparkRunner
+
+        settings = settings.with_absolute_paths()  # the workers have other working directories
+        runner = SparkRunner(settings.spark_master, settings.num_workers)
+    else:
+        from bert_tf.jobs.run_local import LocalRunner
+
+        if num_gpus:
+            use_gpu()
+        runner = LocalRunner(1 if num_gpus else settings.num_workers, preload=preload, own_devices=bool(num_gpus))
+    with runner:
         yield settings, runner
 
 

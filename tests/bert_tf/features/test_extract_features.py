@@ -20,7 +20,7 @@ from bert_tf.features import extract, packed_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.jobs import parts
 from bert_tf.jobs.run_local import LocalRunner
-from bert_tf.jobs.runner import make_runner
+from bert_tf.jobs.runner import use_gpu
 from bert_tf.settings import FeaturesSettings
 from bert_tf.settings.features import VectorSettings
 from tests.bert_tf.killable import KILLED_JOB
@@ -430,7 +430,8 @@ def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_
         packed_encoder, "_packed", lambda *arguments: sizes.append(arguments[3:]) or batches(*arguments)
     )
     flags = {"output_format": "npz", "layers": "-1,0", "batch_size": 64}
-    runner = make_runner("local", num_workers=None, spark_master="", num_gpus=1)
+    use_gpu()
+    runner = LocalRunner(1, own_devices=True)
     on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
     assert chosen == [(gpu, "GPU"), (gpu[0], True)]
     assert max(rows * width for rows, width in sizes) > 1024, "batches are those of a GPU"
