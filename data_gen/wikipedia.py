@@ -105,10 +105,7 @@ def _page(element: ElementTree.Element, source: str) -> Page:
 def articles(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[list[str]]:
     """Yields the articles of an export: pages of namespace 0 that contain text and are not redirects.
 
-    Args:
-        stream: BinaryIO, as in `pages`.
-        source: str, the file's name, for messages.
-        start: int, the byte offset of the stream in the file, for messages.
+    Args: see `pages`.
 
     Yields:
         list of str, the sentences of one article.

@@ -113,8 +113,9 @@ class Server:
             batching = config_files.read_batching(settings.batching_parameters_file)
             self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)
         else:
-            self._rest_runner = Alone(settings.rest_threads, "rest")
-            self._grpc_runner = Alone(settings.grpc_threads, "grpc")
+            threads = 4 * (os.cpu_count() or 1)
+            self._rest_runner = Alone(settings.rest_api_num_threads or threads, "rest")
+            self._grpc_runner = Alone(settings.grpc_max_threads or threads, "grpc")
         self._rest: web.ServerRunner | None = None
         self._listening: socket.socket | None = None
         self._grpc: grpc.aio.Server | None = None

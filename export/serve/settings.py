@@ -1,7 +1,6 @@
 """Settings of the local server: every field is a flag. The first part has the names of `tensorflow_model_server`."""
 
 import dataclasses
-import os
 import re
 
 from bert_tf.core.command_line import check_values, require, setting
@@ -152,13 +151,3 @@ class ServeSettings:
         """Number of threads for one op; 0 for one for each core."""
         given = self.tensorflow_intra_op_parallelism
         return int(self.enable_batching) if given is None else given
-
-    @property
-    def rest_threads(self) -> int:
-        """Number of threads that run models for REST."""
-        return self.rest_api_num_threads or 4 * (os.cpu_count() or 1)
-
-    @property
-    def grpc_threads(self) -> int:
-        """Number of threads that run models for gRPC."""
-        return self.grpc_max_threads or 4 * (os.cpu_count() or 1)
