@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features.texts import Text
-from bert_tf.text.packing import kept_lengths
+from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
 # The word, start and end of a token that comes from no text.
@@ -74,13 +74,10 @@ class RowMaker:
         segments = [segment.encode() for text in texts for segment in text.segments]
         ids, starts, ends = self._encode(tf.constant(segments))
         splits = ids.row_splits.numpy()
+        lengths = np.append(np.diff(splits), 0)  # behind the last segment is an empty one, the absent second of a text
         counts = np.array([len(text.segments) for text in texts])
         first = np.cumsum(counts) - counts  # [N], each text's first segment
         second = np.where(counts > 1, first + 1, len(segments))
-        lengths = np.append(np.diff(splits), 0)  # an absent segment has no token
-        keep_a, keep_b = (
-            kept.numpy() for kept in kept_lengths(*map(tf.constant, (lengths[first], lengths[second])), self._length)
-        )
         shift = np.array([start for text in texts for start in text.starts])
         characters = _Characters(segments)
         owner = np.repeat(np.arange(len(segments)), lengths[:-1])
@@ -90,43 +87,24 @@ class RowMaker:
             "starts": characters.of(starts.values.numpy(), owner) + shift[owner],
             "ends": characters.of(ends.values.numpy(), owner) + shift[owner],
         }
-        begins = np.append(splits[:-1], 0)
-        layout = _Layout(begins[first], keep_a, begins[second], keep_b)
         special = {"input_ids": (self._tokenizer.cls_id, self._tokenizer.sep_id)}
-        laid = {name: layout.lay(column, *special.get(name, (NOWHERE, NOWHERE))) for name, column in columns.items()}
-        is_truncated = (keep_a < lengths[first]) | (keep_b < lengths[second])
-        return Rows(layout.splits, segment_ids=layout.segment_ids, is_truncated=is_truncated, **laid)
+        laid = {}
+        for name, column in columns.items():
+            values = tf.RaggedTensor.from_row_lengths(column.astype(np.int32), lengths, validate=False)
+            cls, sep = special.get(name, (NOWHERE, NOWHERE))
+            ids_of = {"max_seq_length": self._length, "cls_id": cls, "sep_id": sep}
+            packed = pack(tf.gather(values, first), tf.gather(values, second), **ids_of)
+            is_token = packed["input_mask"].numpy() > 0  # [N, S]
+            laid[name] = packed["input_ids"].numpy()[is_token]
+        kept = is_token.sum(1)
+        is_truncated = kept < 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0)
+        segment_ids = packed["segment_ids"].numpy()[is_token]
+        return Rows(np.append(0, np.cumsum(kept)), segment_ids=segment_ids, is_truncated=is_truncated, **laid)
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
         """Numbers the words of each segment: a token that does not continue a word begins one."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
-
-
-class _Layout:
-    """Where the tokens of the segments lie in rows.
-
-    Args:
-      begins_a, keep_a, begins_b, keep_b: int64 [N], the first token of each segment and how many of its tokens stay.
-    """
-
-    def __init__(self, begins_a: np.ndarray, keep_a: np.ndarray, begins_b: np.ndarray, keep_b: np.ndarray):
-        lengths = 2 + keep_a + np.where(keep_b > 0, keep_b + 1, 0)
-        self.splits = np.append(0, np.cumsum(lengths)).astype(np.int64)
-        starts = self.splits[:-1]
-        self._taken = np.concatenate([_ranges(begins_a, keep_a), _ranges(begins_b, keep_b)])
-        self._places = np.concatenate([_ranges(starts + 1, keep_a), _ranges(starts + 2 + keep_a, keep_b)])
-        self._cls = starts
-        self._seps = np.concatenate([starts + 1 + keep_a, self.splits[1:] - 1])
-        column = np.arange(self.splits[-1]) - np.repeat(starts, lengths)
-        self.segment_ids = (column >= np.repeat(keep_a + 2, lengths)).astype(np.int32)
-
-    def lay(self, values: np.ndarray, cls: int, sep: int) -> np.ndarray:
-        """Returns the values of the tokens in the order of the rows, int32 [T]."""
-        laid = np.empty(self.splits[-1], np.int32)
-        laid[self._places] = values[self._taken]
-        laid[self._cls], laid[self._seps] = cls, sep
-        return laid
 
 
 class _Characters:
@@ -142,9 +120,3 @@ class _Characters:
         """Returns the characters before byte `offsets[i]` of text `owner[i]`."""
         begins = self._begins[owner]
         return self._before[begins + offsets] - self._before[begins]
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Concatenates the ranges that start at `starts` and have `lengths`."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
