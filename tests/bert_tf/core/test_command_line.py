@@ -109,7 +109,7 @@ def test_defaults_are_those_of_google_research_bert(settings_class, arguments, e
 @pytest.mark.parametrize(
     "settings_class, arguments",
     [
-        (GeneratorSettings, ["--output_file=o"]),
+        (GeneratorSettings, GENERATE),
         (VocabularySettings, LEARN),
         (PretrainingSettings, [word for word in PRETRAIN if "bert_config" not in word]),
         (ClassifierSettings, ["--output_dir=o"]),
