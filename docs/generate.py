@@ -193,7 +193,7 @@ def scripts_index() -> str:
             "first, `--helpfull` all of them.",
             "",
             "- `--name=value` gives a flag. `--name` and `--noname` set a flag that is true or false.",
-            "- `--flagfile=FILE` reads flags from a file, one a line. If a flag is given twice, the last value counts.",
+            "- `--flagfile=FILE` reads flags from a file, one per line. The last value of a flag counts.",
             "- `--version` prints the version of the package.",
             "- Invalid input ends in one line that says what is wrong, and exit code 1.",
             "",

@@ -100,8 +100,8 @@ def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
     (tmp_path / "tfrecords/__init__.py").write_text('"""Another project."""\n')
     done = run(*command, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the package tfrecords of bert_tf is replaced by another one")
-    assert done.stderr.endswith("install bert_tf into an environment of its own\n") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: the package tfrecords of bert_tf is replaced by another package")
+    assert done.stderr.endswith("install bert_tf into a separate environment\n") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("module", SCRIPTS)

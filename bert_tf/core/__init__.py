@@ -1,1 +1,1 @@
-"""The lowest layer: errors, flags, files, locks and progress. It imports no other package and no TensorFlow."""
+"""The lowest layer: errors, flags, files, locks and progress. It imports neither other packages nor TensorFlow."""

@@ -1,7 +1,7 @@
 """Converts between settings dataclasses and absl flags, and runs scripts with one-line errors.
 
-The settings of a script are one flat frozen dataclass whose fields are the script's flags. The name, type, default
-and help of a flag are therefore defined in one place, and the library never uses flags directly.
+The settings of a script are one flat frozen dataclass whose fields are the script's flags. Therefore the name, type,
+default and help text of a flag are defined in one place, and the library never reads flags directly.
 """
 
 import contextlib
@@ -42,12 +42,12 @@ _DEFINERS = {
 
 _DEBUG = help_text.FlagHelp("debug", "show full tracebacks and TensorFlow's own log", False, is_boolean=True)
 
-# At the start of each path of a comma-separated list.
+# The home directory at the start of a path in a comma-separated list.
 _HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
 
 
 class Terminated(BaseException):
-    """Raised on SIGTERM, so that a script cleans up as after Ctrl-C."""
+    """Raised on SIGTERM, so that a script cleans up as it does after Ctrl-C."""
 
 
 def _terminate(number, frame) -> None:
@@ -68,13 +68,13 @@ def setting(
 
     Args:
       help: help text of the flag.
-      default: default value; without one the flag is required.
-      choices: allowed values of an enum flag; empty for any.
-      alias: another name of the flag; empty for none.
-      group: title under which the help lists the flag; empty: `flag_group` of the class.
-      first: whether `--help` shows the flag, and not only `--helpfull`; it always shows required flags.
-      read_by: kinds of data that the flag has an effect on, see `refuse_unread`; empty for all.
-      **bounds: of a number, by names of `_BOUNDS`.
+      default: default value; a flag without a default is required.
+      choices: allowed values of an enum flag; empty if any value is allowed.
+      alias: a second name of the flag; empty if it has only one.
+      group: title under which the help lists the flag; if empty, `flag_group` of the class.
+      first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
+      read_by: the kinds of data on which the flag has an effect, see `refuse_unread`; empty for all kinds.
+      **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
     metadata |= {"read_by": tuple(read_by), "bounds": bounds}
@@ -82,9 +82,9 @@ def setting(
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
-    """Returns what the help says of the flags of a settings class, by the title of their group.
+    """Returns the help entries of the flags of a settings class, by the title of their group.
 
-    The flags of a class come before the flags of its bases.
+    The flags of a class come before the flags of its base classes.
     """
     types = typing.get_type_hints(settings_class)
     fields = {field.name: field for field in dataclasses.fields(settings_class)}
@@ -139,16 +139,15 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
 
 
 def _plain(annotation) -> type:
-    """Returns the type of a flag without None: `int` for `int | None`."""
+    """Returns a flag's type without None: `int` for `int | None`."""
     return next((kind for kind in typing.get_args(annotation) if kind is not type(None)), annotation)
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
-    """Returns settings from parsed flags, with `~/` expanded, which a shell does not do after `--flag=`.
+    """Returns settings from parsed flags; expands `~/`, because a shell does not expand it after `--flag=`.
 
     Raises:
-      InputError: a required flag is missing or empty, or a value is not UTF-8; or the checks of the settings class
-        fail.
+      InputError: a required flag is missing or empty, a value is not UTF-8, or a check of the settings class fails.
     """
     values = {}
     fields = dataclasses.fields(settings_class)
@@ -161,7 +160,7 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
             require(
                 field.default is not dataclasses.MISSING or bool(value.strip()), f"--{field.name} is empty; give it"
             )
-            # Python keeps such bytes as lone surrogates, which TensorFlow cannot take.
+            # Python represents such bytes as lone surrogates, which TensorFlow does not accept.
             require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")
             value = _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), value)
         values[field.name] = value
@@ -169,7 +168,7 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
 
 
 def parse(settings_class: type, arguments: Sequence[str]):
-    """Returns settings from command-line arguments, independently of the flags of the process.
+    """Returns settings from command-line arguments; does not read or change the flags of the process.
 
     Args:
       settings_class: dataclass whose fields come from `setting`.
@@ -190,7 +189,7 @@ def with_flagfile(settings, path: str, **changes):
     Args:
       settings: dataclass whose fields come from `setting`.
       path: path of the file, in the format of `--flagfile`.
-      **changes: further replacements, over which the file takes precedence.
+      **changes: other values to replace; a value in the file takes precedence over these.
 
     Raises:
       InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.
@@ -210,7 +209,7 @@ def _refuse_words(words: Sequence[str]) -> None:
 
 
 def to_json(settings) -> str:
-    """Returns the resolved settings as JSON text, to be stored beside the output."""
+    """Returns the resolved settings as JSON text, which is stored beside the output."""
     return json.dumps(dataclasses.asdict(settings), indent=2) + "\n"
 
 
@@ -221,7 +220,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_values(settings) -> None:
-    """Raises InputError for a value that a flag cannot have: no number, out of bounds, or none of its choices."""
+    """Raises InputError for a value that is not a number, is out of bounds, or is not among the flag's choices."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -240,15 +239,15 @@ def check_values(settings) -> None:
 
 
 def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
-    """Refuses flags that were given and that nothing reads.
+    """Refuses given flags that have no effect.
 
     Args:
       settings: dataclass whose fields come from `setting`.
-      readers: the data that is read, named as in `read_by`; messages name the first one.
-      remedy: what else to do, for messages.
+      readers: the kinds of data that are read, named as in `read_by`; the message names the first one.
+      remedy: other advice, which is added to the message.
 
     Raises:
-      InputError: names the first flag.
+      InputError: a flag has no effect; the message names the first such flag.
     """
     for field in dataclasses.fields(settings):
         wanted, value = field.metadata["read_by"], getattr(settings, field.name)
@@ -259,21 +258,21 @@ def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
 
 
 def require_folder(flag: str, path: str) -> None:
-    """Raises InputError unless a path can be the folder of TensorFlow's checkpoints and SavedModels.
+    """Raises InputError for a path in which TensorFlow cannot store checkpoints or SavedModels.
 
-    TensorFlow reads these paths as patterns, so it would write files there that it cannot find again.
+    TensorFlow reads such a path as a pattern. It would write files there and then fail to find them.
     """
     require(bool(path), f"--{flag} is empty; name a folder")
     special = sorted(set(path) & set("*?[\\"))
     require(
         not special,
-        f"--{flag}={path}: TensorFlow cannot read a path with {' '.join(special)} again; name another folder",
+        f"--{flag}={path}: TensorFlow cannot read files below a path with {' '.join(special)}; name another folder",
     )
 
 
 @contextlib.contextmanager
 def hidden_modules(*names: str):
-    """Lets modules look as if they were not installed, unless they are loaded already."""
+    """Makes modules appear as not installed, unless they are already imported."""
     names = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(names))
     try:
@@ -284,16 +283,20 @@ def hidden_modules(*names: str):
 
 
 def run(settings_class: type, main: Callable, doc: str) -> None:
-    """Runs a script: parses its flags and calls `main(settings)`; invalid input gives a one-line error, exit code 1.
+    """Runs a script: parses its flags and calls `main(settings)`.
+
+    Invalid input is reported as a one-line error with exit code 1.
 
     Args:
       settings_class: the script's settings.
       main: called with the resolved settings; it imports heavy modules itself, so that `--help` is fast.
-      doc: text that `--help` prints above the flags.
+      doc: the text that `--help` prints above the flags.
     """
-    # Modules and graphs are millions of objects that stay. Searching them for garbage would take a second or more.
+    # Modules and graphs are millions of objects that live until the end. Searching them for garbage would take a
+    # second or more.
     gc.set_threshold(100_000, 20, 20)
-    # TensorFlow would load Keras 3, plotting and statistics with it, for a `tf.keras` that nothing here uses.
+    # Without this, TensorFlow would import Keras 3, and with it plotting and statistics, for a `tf.keras` that is not
+    # used here.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, _DEBUG.help, flags.FLAGS, module_name=sys.argv[0])
@@ -301,7 +304,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
 
     def run_and_exit(words: Sequence[str]) -> None:
         code = _main_with_clear_errors(settings_class, main, words[1:])
-        gc.freeze()  # the interpreter would search all objects once more before it ends
+        gc.freeze()  # else the interpreter would search all objects once more before it exits
         sys.exit(code)
 
     app.run(run_and_exit, flags_parser=functools.partial(parse_flags, doc=doc, groups=groups))
@@ -332,7 +335,7 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
 
 
 def _comes_from_the_machine(error: Exception) -> bool:
-    """Returns whether TensorFlow reports a problem of disk, network, memory or data rather than a bug."""
+    """Returns whether a TensorFlow error comes from disk, network, memory or data, and not from a bug."""
     import tensorflow as tf
 
     kinds = (
@@ -345,7 +348,7 @@ def _comes_from_the_machine(error: Exception) -> bool:
         tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or the user
         tf.errors.UnavailableError,
     )
-    # TensorFlow has no error classes for these reasons.
+    # TensorFlow does not have error classes for these reasons.
     reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
     if isinstance(error, tf.errors.UnimplementedError):  # a path such as https://...
         return error.message.startswith("File system scheme")

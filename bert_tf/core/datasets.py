@@ -1,4 +1,4 @@
-"""What every `tf.data` pipeline of this project has in common."""
+"""Options for every `tf.data` pipeline of this project."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if typing.TYPE_CHECKING:
 
 
 def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the dataset without TensorFlow's thread that tunes it while it is read.
+    """Returns the dataset with TensorFlow's autotuning thread switched off.
 
-    An iterator waits for that thread when it ends. The thread sleeps twice as long each time, up to a minute, so the
-    wait can take as long as the whole iteration. Without it, `tf.data.AUTOTUNE` means one call a core, at most 16, and
-    a buffer that grows while its reader finds it empty.
+    When an iterator ends, it waits for this thread. The thread doubles its sleep each time, up to a minute, so the
+    wait can take as long as the whole iteration. Without the thread, `tf.data.AUTOTUNE` means one parallel call per
+    core, at most 16, and a buffer that grows whenever its reader finds it empty.
     """
     import tensorflow as tf
 

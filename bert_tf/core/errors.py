@@ -5,7 +5,7 @@ It is defined here, at the bottom of the import order, so that every package can
 
 
 class InputError(ValueError):
-    """Invalid input from the user; the message states what is wrong, where, and how to fix it.
+    """Invalid input from the user. The message states what is wrong, where, and how to fix it.
 
-    Scripts print the message as one line and exit with code 1, without a traceback unless `--debug` is given.
+    Scripts print the message as one line and exit with code 1. They print a traceback only with `--debug`.
     """

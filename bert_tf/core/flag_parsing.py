@@ -1,4 +1,4 @@
-"""Parses a script's flags: `--help` exits with code 0, an invalid flag gives a one-line error."""
+"""Parses a script's flags. `--help` exits with code 0, and an invalid flag is reported as a one-line error."""
 
 import difflib
 import os
@@ -13,7 +13,7 @@ from bert_tf.core import help_text
 from bert_tf.core.errors import InputError
 
 _SHORT_HELP, _FULL_HELP = frozenset({"help", "helpshort", "h"}), frozenset({"helpfull", "helpful"})
-# absl's messages about a value, whose reasons are those of Python's functions.
+# absl's messages about an invalid value; they quote the errors of Python's own functions.
 _WRONG_VALUE = re.compile(
     r"flag --(\w+)=(.*?): \W*(?:invalid literal|could not convert|value should be|Non-boolean|.* is not an? ).*",
     re.DOTALL,
@@ -21,32 +21,33 @@ _WRONG_VALUE = re.compile(
 
 
 def items(text: str) -> tuple[str, ...]:
-    """Returns the parts of a comma-separated value, without empty ones."""
+    """Returns the non-empty parts of a comma-separated value."""
     return tuple(part for part in map(str.strip, text.split(",")) if part)
 
 
 def absolute_paths(text: str) -> str:
-    """Returns comma-separated paths as absolute ones, for processes in other working directories."""
+    """Makes comma-separated paths absolute, for processes with another working directory."""
     return ",".join(part if "://" in part else os.path.abspath(part) for part in items(text))
 
 
 def parse_flags(
     words: Sequence[str], doc: str, groups: Mapping[str, Sequence[help_text.FlagHelp]] | None = None
 ) -> list[str]:
-    """Parses the flags of the process, as the `flags_parser` of `absl.app.run`.
+    """Parses the flags of the process; serves as the `flags_parser` of `absl.app.run`.
 
-    absl's own parser exits with code 1 after `--help` and prints several lines for an invalid flag.
+    absl's own parser exits with code 1 after `--help`, and prints several lines for an invalid flag.
 
     Args:
-      words: the command line, starting with the program's name.
-      doc: what the script does, for `--help`.
-      groups: the script's flags by the title of their group; by default those that its module defines.
+      words: the command line; the program's name comes first.
+      doc: description of the script, for `--help`.
+      groups: the script's flags by the title of their group; by default the flags that the script's module defines.
 
     Returns:
-      The positional arguments, starting with the program's name.
+      The positional arguments; the program's name comes first.
 
     Raises:
-      SystemExit: help or the version was requested and printed (exit code 0), or a flag is invalid (exit code 1).
+      SystemExit: help or the version was requested and has been printed (exit code 0), or a flag is invalid (exit
+        code 1).
     """
     groups = help_text.of_module(flags.FLAGS, words[0]) if groups is None else groups
     try:
@@ -73,12 +74,12 @@ def parse_flags(
 
 
 def parse_values(flag_values: flags.FlagValues, words: Sequence[str]) -> list[str]:
-    """Parses words into the values of flags; returns the positional arguments, starting with the program's name.
+    """Parses words into the values of flags; returns the program's name and the positional arguments.
 
     Raises:
-      InputError: a flag is unknown, has no value or a wrong one, or a flag file cannot be read.
+      InputError: a flag is unknown, its value is missing or invalid, or a flag file cannot be read.
     """
-    _given(words[1:], flag_values)  # refuses a flag that would take the next one as its value
+    _given(words[1:], flag_values)  # refuses a flag that would take the next flag as its value
     try:
         return flag_values(words)
     except flags.UnrecognizedFlagError as error:
@@ -95,7 +96,7 @@ def _suggestions(name: str, flag_values: flags.FlagValues) -> str:
 
 
 def _in_words(message: str, flag_values: flags.FlagValues) -> str:
-    """Rewrites a message of absl's, as far as it is known."""
+    """Rewrites the known messages of absl as one clear line."""
     if found := _WRONG_VALUE.fullmatch(message):
         name, value = found.groups()
         parser = flag_values[name].parser
@@ -108,7 +109,7 @@ def _in_words(message: str, flag_values: flags.FlagValues) -> str:
 
 
 def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[str, str | None, bool]]:
-    """Returns name, value and whether it is from a flag file, for each flag in the order in which absl reads them."""
+    """Returns (name, value, whether it is from a flag file) of each flag, in the order in which absl reads them."""
     given, rest = [], iter(words)
     for word in rest:
         name, equals, value = word.lstrip("-").partition("=")
@@ -119,7 +120,7 @@ def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[st
             name, value = name[2:], "false"
         elif not equals and (name == "flagfile" or flag is not None):
             value = "true" if flag is not None and flag.boolean else _next_value(word, rest, flag_values)
-        name = flag.name if flag is not None else name  # "?" is help
+        name = flag.name if flag is not None else name  # "?" means help
         if name == "flagfile":
             given += [(*entry[:2], True) for entry in _given(_words_of_file(value, flag_values), flag_values)]
         else:
@@ -129,7 +130,7 @@ def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[st
 
 def _next_value(flag: str, rest: Iterator[str], flag_values: flags.FlagValues) -> str:
     value = next(rest, "--")
-    if value.startswith("--") and value.lstrip("-").partition("=")[0] in ("", *flag_values):  # "" for no further word
+    if value.startswith("--") and value.lstrip("-").partition("=")[0] in ("", *flag_values):  # "" if no word follows
         raise InputError(f"{flag} has no value; write {flag}=VALUE")
     return value
 
@@ -144,20 +145,23 @@ def _words_of_file(path: str, flag_values: flags.FlagValues) -> list[str]:
 def _doubtful(
     given: Sequence[tuple[str, str | None, bool]], groups: Mapping[str, Sequence[help_text.FlagHelp]]
 ) -> list[str]:
-    """Returns warnings about flags that are given twice with different values; flags may override those of a file."""
+    """Returns warnings about flags that are given twice with different values.
+
+    A flag that overrides the value in a flag file gives no warning.
+    """
     warnings, seen = [], {}
     names = {flag.alias: flag.name for members in groups.values() for flag in members}
     for word, value, is_from_file in given:
         name = names.get(word, word)
         if name in seen and seen[name] != value:
-            warnings.append(f"--{name}={seen[name]} and --{name}={value} are given; the latter counts")
+            warnings.append(f"--{name}={seen[name]} and --{name}={value} are given; the last value counts")
         if not is_from_file:
             seen[name] = value
     return warnings
 
 
 def print_help(text: str) -> None:
-    """Prints a help text and ignores a closed pipe, as after `| head`."""
+    """Prints a help text; ignores a closed pipe, such as after `| head`."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -165,7 +169,7 @@ def print_help(text: str) -> None:
 
 
 def flush_output() -> None:
-    """Flushes standard output and ignores a closed pipe, as after `| head`."""
+    """Flushes standard output; ignores a closed pipe, such as after `| head`."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -178,7 +182,7 @@ def discard_output() -> None:
 
 
 def exit_code(show: Callable[[], None]) -> int:
-    """Runs a function that prints; returns 1 after one line of error if its input is wrong, else 0."""
+    """Runs a function that prints; returns 0, or 1 after a one-line error message if the input is invalid."""
     try:
         show()
         flush_output()
@@ -191,5 +195,5 @@ def exit_code(show: Callable[[], None]) -> int:
 
 
 def is_utf8(name: str) -> bool:
-    """Returns whether a name from the file system or the command line has no bytes outside UTF-8."""
+    """Returns whether a name from the file system or the command line is valid UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -1,4 +1,4 @@
-"""The text of `--help`, which has the flags that matter first, and of `--helpfull`, which has all, both in groups."""
+"""The text of `--help`, with the most important flags, and of `--helpfull`, with all flags; both are in groups."""
 
 import re
 import shutil
@@ -14,27 +14,27 @@ GROUPS = (
     "Output", "Questions", "Embeddings and masks", "Run", "Training", "Evaluation", "Sweep", "Addresses",
     "Batching and threads", "Limits", "Monitoring", "Devices", "Flags",
 )  # fmt: skip
-# So many flags are few enough to show all.
+# A script with at most this many flags lists all of them in --help.
 _FEW = 15
-# Columns of the flags' names; a longer name has a line of its own.
+# Width of the column of flag names; a longer name gets its own line.
 _NAMES = 26
 _NARROWEST, _WIDEST = 50, 100
 _COMMAND = re.compile(r"\w+ --")
 
 
 class FlagHelp(NamedTuple):
-    """What the help says of a flag.
+    """The help entry of a flag.
 
     Attributes:
-      name: without dashes.
-      help: what the flag is for.
-      default: its value if it is not given; None or "" if the help text says what happens then.
-      choices: allowed values; empty for any.
-      alias: another name; empty for none.
-      is_boolean: whether it is written `--name` and `--noname`.
-      is_required: whether it must be given.
-      is_first: whether `--help` shows it, and not only `--helpfull`.
-      bounds: of a number, in words; empty for none.
+      name: the flag's name without dashes.
+      help: the purpose of the flag.
+      default: the value of a flag that is not given; None or "" if the help text describes this case.
+      choices: allowed values; empty if any value is allowed.
+      alias: a second name; empty if there is none.
+      is_boolean: whether the flag is written as `--name` and `--noname`.
+      is_required: whether the flag must be given.
+      is_first: whether `--help` lists the flag; if false, only `--helpfull` does.
+      bounds: limits of a number, in words; empty if there are none.
     """
 
     name: str
@@ -49,7 +49,7 @@ class FlagHelp(NamedTuple):
 
 
 def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list[FlagHelp]]:
-    """Returns one group of the flags that a module defines with absl itself."""
+    """Returns one group with the flags that a module defines directly with absl."""
     found = flag_values.get_flags_for_module(module_name)
     described = [FlagHelp(flag.name, flag.help, flag.default, is_boolean=flag.boolean) for flag in found]
     return {"Flags": described} if described else {}
@@ -59,10 +59,10 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
     """Writes the help of a script.
 
     Args:
-      doc: what the script does, and an example of its command.
-      groups: its flags by the title of their group.
-      is_full: whether to show all flags instead of the first ones.
-      columns: width of the text; by default that of the terminal, within limits.
+      doc: description of the script, and an example command.
+      groups: the script's flags by the title of their group.
+      is_full: whether to list all flags, and not only the most important ones.
+      columns: width of the text; by default the terminal's width, within limits.
     """
     is_full = is_full or sum(map(len, groups.values())) <= _FEW
     width = min(max(columns or shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
@@ -77,7 +77,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
 
 
 def _wrapped(paragraph: str, width: int) -> str:
-    """Wraps a paragraph of the docstring; a command is continued with backslashes, as a shell takes it."""
+    """Wraps a paragraph of the docstring; ends the lines of a command with backslashes, so that a shell accepts it."""
     if not _COMMAND.match(paragraph):
         return "\n".join(textwrap.wrap(paragraph, width))
     words = " ".join(paragraph.replace("\\\n", " ").split())
@@ -86,7 +86,7 @@ def _wrapped(paragraph: str, width: int) -> str:
 
 
 def _last_line(groups: Mapping[str, Sequence[FlagHelp]], is_full: bool) -> str:
-    line = "--flagfile=FILE reads flags from a file, one a line."
+    line = "--flagfile=FILE reads flags from a file, one per line."
     hidden = {title: sum(not flag.is_first for flag in members) for title, members in groups.items()}
     if is_full or not any(hidden.values()):
         return line
@@ -106,7 +106,7 @@ def _entry(flag: FlagHelp, width: int) -> str:
 
 
 def _remarks(flag: FlagHelp) -> str:
-    """Returns what stands after the help text: choices, default, other name."""
+    """Returns the remarks after a help text: choices, default, second name."""
     remarks = []
     if flag.is_required:
         remarks.append("required")
@@ -120,7 +120,7 @@ def _remarks(flag: FlagHelp) -> str:
 
 
 def written(value) -> str:
-    """Returns the default value of a flag as a user would write it."""
+    """Returns a flag's default value as a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

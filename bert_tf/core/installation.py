@@ -1,6 +1,6 @@
-"""Checks that the packages beside `bert_tf` are its own: other distributions also have an `export` or a `tfrecords`.
+"""Checks that the packages beside `bert_tf` belong to it: other distributions also have an `export` or a `tfrecords`.
 
-pip overwrites files of the same path without a word.
+pip overwrites files with the same path without a warning.
 """
 
 import importlib.metadata
@@ -19,7 +19,7 @@ def check() -> None:
     """Refuses an environment in which another distribution has replaced one of the packages.
 
     Raises:
-      InputError: names the package and the distribution.
+      InputError: a package was replaced; the message names the package and the distribution.
     """
     parent = os.path.dirname(os.path.dirname(os.path.abspath(bert_tf.__file__)))
     for name in _PACKAGES:
@@ -30,8 +30,8 @@ def check() -> None:
             continue
         where = found.origin if found and found.origin else "nowhere"
         raise InputError(
-            f"the package {name} of bert_tf is replaced by another one ({where}{_others(name)}); install bert_tf into "
-            "an environment of its own"
+            f"the package {name} of bert_tf is replaced by another package ({where}{_others(name)}); install bert_tf "
+            "into a separate environment"
         )
 
 
@@ -41,6 +41,6 @@ def _is_ours(path: str) -> bool:
 
 
 def _others(name: str) -> str:
-    """Returns, for a message, the distributions that installed a package of this name."""
+    """Returns, for a message, the distributions that have installed a package with this name."""
     names = {*importlib.metadata.packages_distributions().get(name, ())} - {"bert_tf", "bert-tf"}
     return f", of {', '.join(sorted(names))}" if names else ""

@@ -1,4 +1,4 @@
-"""A lock on a folder, so that no two processes write into it at once."""
+"""A lock on a folder, which keeps two processes from writing into it at the same time."""
 
 import fcntl
 import os
@@ -11,13 +11,13 @@ NAME = "lock"
 
 
 class FolderLock:
-    """A lock that one process at a time holds; the system releases it however that process ends.
+    """A lock that one process at a time holds. The operating system releases it when the process ends in any way.
 
-    Object stores ("scheme://") have no locks, so there every process may go ahead.
+    Object stores ("scheme://") do not have locks, so in an object store every process takes the lock.
 
     Args:
-      folder: its file `lock` is what is locked.
-      refusal: what to tell the user whose process comes second.
+      folder: the folder; the lock is on its file `lock`.
+      refusal: the error message if another process holds the lock.
     """
 
     def __init__(self, folder: str, refusal: str):
@@ -25,11 +25,11 @@ class FolderLock:
 
     @property
     def is_taken(self) -> bool:
-        """Whether this process has locked the folder, or has tried to where the file system has no locks."""
+        """Whether this process has locked the folder, or has tried to on a file system without locks."""
         return self._file is not None
 
     def take(self) -> None:
-        """Locks the folder, which must exist; only warns where the file system has no locks.
+        """Locks the folder, which must exist; on a file system without locks, only logs a warning.
 
         Raises:
           InputError: another process holds the lock.
@@ -43,7 +43,9 @@ class FolderLock:
             self.release()
             raise InputError(self._refusal) from error
         except OSError as error:  # not every network file system has locks
-            logging.warning("%s cannot be locked (%s); let no two runs write there", self._folder, error.strerror)
+            logging.warning(
+                "%s cannot be locked (%s); make sure that only one run writes there", self._folder, error.strerror
+            )
 
     def release(self) -> None:
         """Lets another process lock the folder."""

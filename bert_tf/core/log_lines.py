@@ -1,4 +1,4 @@
-"""How the lines of a script's log look, and which lines of libraries it leaves out."""
+"""Formats the lines of a script's log, and drops informational lines of libraries."""
 
 import contextlib
 import logging as python_logging
@@ -9,7 +9,7 @@ from absl import logging as absl_logging
 
 
 def set_up(debug: bool) -> None:
-    """Sets up the log of the process; `debug` lets all lines of libraries through."""
+    """Sets up the log of the process; with `debug`, the log also has all lines of libraries."""
     # This project uses tf_keras. Importing TensorFlow with Keras 3 takes 1.2 s longer.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if not debug:
@@ -23,11 +23,12 @@ def set_up(debug: bool) -> None:
 
 
 class _BesideBars:
-    """Standard error for log lines, which clears progress bars before a line and draws them again after it."""
+    """Standard error for log lines; clears progress bars before each line and draws them again after it."""
 
     def write(self, text: str) -> None:
         tqdm = sys.modules.get("tqdm")
-        # without a bar, take no lock: forked processes share it, and one may be killed while it holds it
+        # Take tqdm's lock only if there is a bar: forked processes share the lock, and a process may be killed while it
+        # holds the lock.
         bars = tqdm and getattr(tqdm.tqdm, "_instances", ())
         with tqdm.tqdm.external_write_mode(file=sys.stderr) if bars else contextlib.nullcontext():
             sys.stderr.write(text)
@@ -36,7 +37,7 @@ class _BesideBars:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Leaves standard error open; logging closes its streams at the end of the process."""
+        """Leaves standard error open, because logging closes its streams at the end of the process."""
 
 
 class _LineFormatter(python_logging.Formatter):
@@ -50,6 +51,6 @@ class _LineFormatter(python_logging.Formatter):
 
 
 def _is_ours_or_serious(record: python_logging.LogRecord) -> bool:
-    """Returns False for informational messages of libraries, which would hide the script's own lines."""
+    """Returns False for informational lines of libraries, which would hide the script's own lines."""
     noisy = any(f"{os.sep}{name}{os.sep}" in record.pathname for name in ("orbit", "tensorflow", "tf_keras"))
     return record.levelno > python_logging.INFO or not noisy

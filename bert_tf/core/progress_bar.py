@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, else a log line every ten seconds."""
+"""Progress of long work: a bar on a terminal, otherwise a log line every ten seconds."""
 
 import os
 import sys
@@ -12,19 +12,19 @@ _FORMAT = "{desc} {n_fmt}/{total_fmt} {unit}{postfix} {bar}"
 
 
 class ProgressBar:
-    """Counts work; draws a tqdm bar on a terminal, and else says when a log line is due.
+    """Counts work; draws a tqdm bar on a terminal, and elsewhere tells the caller when to log a line.
 
     Args:
-      what: a word or two for the work.
-      total: units of work in all; None if that is unknown.
-      unit: what is counted.
-      done: units that an earlier run has done, which do not count in the rate.
-      compiles: whether the work before the first `advance` includes compilation; rate and time left then count from
-        its end.
-      **options: of tqdm.
+      what: one or two words that name the work.
+      total: total units of work; None if unknown.
+      unit: name of the units that are counted.
+      done: units that an earlier run has completed; the rate does not include them.
+      compiles: whether the work before the first `advance` includes compilation; rate and time left then start at the
+        end of compilation.
+      **options: options of tqdm.
 
     Attributes:
-      done: units done so far, by earlier runs too.
+      done: units completed so far, including earlier runs.
     """
 
     def __init__(self, what: str, total: int | None, unit: str, done: int = 0, compiles: bool = False, **options):
@@ -37,27 +37,27 @@ class ProgressBar:
         )  # fmt: skip
 
     def add_done_before(self, amount: int) -> None:
-        """Adds work that does not count in the rate, such as that of an earlier run."""
+        """Adds work that the rate does not include, such as the work of an earlier run."""
         self.done += amount
         self._done_at_start += amount
         self._bar.update(amount)
 
     def end_compilation(self, amount: int) -> None:
-        """Adds work that included compilation, unless compilation has ended; rate and time left count from now on."""
+        """Ends compilation: adds the work so far, and starts rate and time left now; no effect on a later call."""
         if self._compiles:
             self._compiles, self._start = False, time.monotonic()
             self.add_done_before(amount)
 
     def advance(self, amount: int, note: str = "", is_last: bool = False) -> bool:
-        """Adds work done.
+        """Adds completed work.
 
         Args:
-          amount: in units.
-          note: stands at the bar's end.
-          is_last: whether a log line is due in any case.
+          amount: number of units.
+          note: text for the end of the bar.
+          is_last: whether this is the last call, after which a log line is always due.
 
         Returns:
-          Whether the caller is to log a line now; never on a terminal.
+          Whether the caller should log a line now; always False on a terminal.
         """
         if self._compiles:
             self.end_compilation(amount)
@@ -74,13 +74,13 @@ class ProgressBar:
 
     @property
     def rate(self) -> float:
-        """Units a second of this run; 0 if nobody can know yet."""
+        """Units per second of this run; 0 while unknown."""
         seconds = time.monotonic() - self._start
         return (self.done - self._done_at_start) / seconds if seconds else 0.0
 
     @property
     def time_left(self) -> str:
-        """The time that the rest takes at this rate, as "1:02:03"; "" if nobody can know."""
+        """The remaining time at this rate, as "1:02:03"; "" if unknown."""
         rate = self.rate
         return clock((self._total - self.done) / rate) if self._total is not None and rate else ""
 
@@ -90,7 +90,7 @@ class ProgressBar:
 
 
 def _has_columns(file) -> bool:
-    """Returns whether a file is a terminal that has a width; a container or a session without a size has none."""
+    """Returns whether a file is a terminal with a width; terminals of some containers and sessions lack a width."""
     if not file.isatty():
         return False
     try:

@@ -1,6 +1,6 @@
-"""Writes files atomically, checks where they will be written, hashes them, and reads JSON.
+"""Writes files atomically, checks output paths, hashes files, and reads JSON.
 
-A file appears under its name only when it is complete and on disk.
+A file gets its final name only when it is complete and on disk.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from typing import Any
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
 
-# Part of the names of files being written, so that the leftovers of a killed process can be recognized.
+# Part of the name of each file that is being written; it identifies leftovers of a killed process.
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 
 
 def _gfile():
-    """Returns TensorFlow's file system, which object stores need, and which takes seconds to import."""
+    """Returns TensorFlow's file system, which object stores need; imported here because the import takes seconds."""
     import tensorflow as tf
 
     return tf.io.gfile
@@ -32,9 +32,9 @@ def atomic_path(path: str) -> Iterator[str]:
     """Yields a temporary path beside `path` and renames it to `path` if the block succeeds.
 
     Local files are flushed to disk before the rename, so that a power failure cannot leave an incomplete file
-    under the final name. On an error the temporary file is removed and `path` is unchanged.
+    under the final name. On an error, the temporary file is removed and `path` stays unchanged.
     """
-    # The random part keeps the names of two processes different, even on different machines.
+    # The random part makes the names of two processes different, even on different machines.
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         yield temporary
@@ -48,18 +48,18 @@ def atomic_path(path: str) -> Iterator[str]:
 
 
 class FolderTakenError(InputError):
-    """Another process has written a folder under this name in the meantime."""
+    """Another process has meanwhile written a folder with this name."""
 
 
 @contextlib.contextmanager
 def atomic_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
 
-    `path` must not exist or must be an empty folder. Local files are flushed to disk before the rename. On an error
+    `path` must be an empty folder or must not exist. Local files are flushed to disk before the rename. On an error,
     the temporary folder is removed.
 
     Raises:
-      FolderTakenError: another process has written to `path` in the meantime; its files are kept.
+      FolderTakenError: another process has meanwhile written to `path`; its files are kept.
     """
     with temporary_folder(path) as temporary:
         yield temporary
@@ -68,7 +68,7 @@ def atomic_folder(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Yields a new folder beside `path`, and removes it at the end unless `publish_folder` has renamed it."""
+    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it."""
     temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         _gfile().makedirs(temporary)
@@ -79,10 +79,10 @@ def temporary_folder(path: str) -> Iterator[str]:
 
 
 def publish_folder(temporary: str, path: str) -> None:
-    """Flushes a folder to disk and gives it its name, unless a folder of this name holds something.
+    """Flushes a temporary folder to disk and renames it to `path`, unless `path` is a folder with content.
 
     Raises:
-      FolderTakenError: it does; both folders are kept.
+      FolderTakenError: `path` has content; both folders are kept.
     """
     path = path.rstrip("/")
     if "://" not in path:
@@ -90,8 +90,8 @@ def publish_folder(temporary: str, path: str) -> None:
             for name in names:
                 with open(os.path.join(folder, name), "rb") as written:
                     os.fsync(written.fileno())
-    taken = FolderTakenError(f"{path}: another process has written it in the meantime; give a new folder")
-    if "://" in path:  # without a rename in one step; another process is seen unless it writes at the same moment
+    taken = FolderTakenError(f"{path}: another process has meanwhile written this folder; give a new folder")
+    if "://" in path:  # renaming is not atomic here: a process that writes at the same moment goes unnoticed
         if _gfile().exists(path) and _gfile().listdir(path):
             raise taken
         _gfile().rename(temporary, path, overwrite=True)
@@ -105,19 +105,19 @@ def publish_folder(temporary: str, path: str) -> None:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Raises an error if the output folder is not empty, or `atomic_folder` cannot write it.
+    """Raises an error if the output folder is not empty, or if `atomic_folder` cannot write it.
 
     Raises:
       InputError: names the flag and the path.
     """
     if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
-    if "://" not in path:  # beside the folder stands the temporary one
+    if "://" not in path:  # the temporary folder will be beside it
         check_writable(os.path.dirname(os.path.abspath(path)), flag)
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
-    """Raises an error for outputs that cannot be written, or that would overwrite inputs or each other.
+    """Raises an error for outputs that cannot be written, or that would overwrite an input or another output.
 
     Raises:
       InputError: names the path.
@@ -135,7 +135,7 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
 
 
 def check_writable(folder: str, flag: str) -> None:
-    """Raises an error if a local folder cannot be created or written to.
+    """Raises an error if a local folder cannot be created or is not writable.
 
     Raises:
       InputError: names the flag and the folder.
@@ -158,7 +158,7 @@ def _real_path(path: str) -> str:
 
 
 def list_folder(path: str) -> list[str]:
-    """Returns the names in a folder without those that are not UTF-8, which TensorFlow cannot handle."""
+    """Returns the names in a folder; leaves out names that are not UTF-8, because TensorFlow cannot handle them."""
     if "://" in path:
         return _gfile().listdir(path)
     return [name for name in os.listdir(path) if is_utf8(name)]
@@ -175,15 +175,15 @@ def sha256(path: str) -> str:
 
 @contextlib.contextmanager
 def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]:
-    """Yields the content of a JSON file to a block that takes it apart.
+    """Yields the content of a JSON file; errors of the `with` block that reads the content become InputError.
 
     Args:
-      path: of the file.
-      remedy: what the message says to do if the file has other content.
-      what: what the message says of the file then.
+      path: path of the file.
+      remedy: advice in the message if the file has unexpected content.
+      what: the fault that the message names.
 
     Raises:
-      InputError: the file is not JSON, or the block found other content than it expects, by any common exception.
+      InputError: the file is not JSON, or the block raised a common exception because of unexpected content.
     """
     try:
         with _gfile().GFile(path) as file:
@@ -197,7 +197,7 @@ def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a small text file atomically and creates its folder if needed."""
+    """Writes a small text file atomically; creates its folder if necessary."""
     _gfile().makedirs(os.path.dirname(path) or ".")
     with atomic_path(path) as temporary, _gfile().GFile(temporary, "w") as file:
         file.write(text)

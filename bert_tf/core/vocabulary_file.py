@@ -1,6 +1,6 @@
-"""Reads the tokens of a vocabulary file, and identifies a vocabulary by its tokens.
+"""Reads the tokens of a vocabulary file, and computes a vocabulary's SHA-256.
 
-Line ends, and white space around a token, do not change a vocabulary, so its SHA-256 leaves them out.
+Line ends and white space around a token do not change a vocabulary, so the SHA-256 does not include them.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_tokens(path: str) -> list[str]:
-    """Reads a file with one token per line, in the order of their ids; it may lack special tokens.
+    """Reads a file with one token per line, in the order of the ids. The file may lack special tokens.
 
     Raises:
       InputError: the file is missing, is not UTF-8, or starts with a byte order mark.
@@ -20,11 +20,11 @@ def read_tokens(path: str) -> list[str]:
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a vocab.txt")
+        raise InputError(f"{path}: no such file; give a vocabulary, such as vocab.txt")
     with tf.io.gfile.GFile(path, "rb") as file:
         lines = file.read().split(b"\n")
     if lines[0].startswith(_BOM):
-        # Other programs would read the mark as part of the first token, so accepting it here only hides the fault.
+        # Other programs would read the mark as part of the first token, so accepting it here would only hide the fault.
         raise InputError(f"{path}: starts with a byte order mark (BOM); save the vocabulary as UTF-8 without BOM")
     if not lines[-1].strip():
         lines.pop()
@@ -38,7 +38,7 @@ def read_tokens(path: str) -> list[str]:
 
 
 def tokens_sha256(tokens: Sequence[str]) -> str:
-    """Returns the SHA-256 of a vocabulary's tokens, in hexadecimal: that of a file with each token on a line."""
+    """Returns the SHA-256 of a file with one token per line, in hexadecimal."""
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
 

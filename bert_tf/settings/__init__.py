@@ -1,4 +1,4 @@
-"""Settings of the scripts that know no task: a flat, frozen dataclass per script, whose fields are its flags."""
+"""Settings that belong to no kind of task: one flat, frozen dataclass per script, whose fields are its flags."""
 
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings

@@ -11,7 +11,7 @@ class ConversionSettings:
 
     flag_group = "Input"
 
-    input: str = setting("checkpoint of any format: prefix, folder, or hf://owner/model")
+    input: str = setting("checkpoint in any supported format: prefix, folder, or hf://owner/model")
     output: str = setting("folder to write; new or empty", group="Output")
     format: str = setting(
         "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face",
@@ -20,13 +20,13 @@ class ConversionSettings:
     )
     bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
     use_checkpoint: str = setting(
-        "of a fine-tuning run's folder: the checkpoint that was best on the dev data during training, or the last one; "
-        "without --eval_strategy in training it is always the last", "best", choices=("best", "last"),
+        "if --input is a fine-tuning run's folder: convert the best checkpoint on the dev data, or the last one; "
+        "without --eval_strategy in training, always the last", "best", choices=("best", "last"),
     )  # fmt: skip
     vocab_file: str = setting("the input's vocabulary; empty: vocab.txt in its folder", "")
     do_lower_case: bool | None = setting(
-        "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in its folder or from its "
-        "published name", None,
+        "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in the input's folder, or from "
+        "the published name of the checkpoint", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False

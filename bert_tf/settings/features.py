@@ -9,49 +9,49 @@ from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
-# The original's default, the four top layers of Table 7; pooled sentences read the top layer.
+# The four top layers, as in Table 7, are the original's default; pooled sentences use the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 _FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-    """What the vectors of a text depend on."""
+    """The settings on which the vectors of a text depend."""
 
     flag_group = "Model"
 
-    init_checkpoint: str = setting("checkpoint of any format: a folder, a prefix, a file, or hf://owner/model")
-    bert_config_file: str = setting("configuration of the model; empty: the one beside the checkpoint", "")
-    vocab_file: str = setting("vocabulary, one token per line; empty: the one beside the checkpoint", "")
+    init_checkpoint: str = setting("checkpoint in any supported format: folder, prefix, file, or hf://owner/model")
+    bert_config_file: str = setting("configuration of the model; empty: the file beside the checkpoint", "")
+    vocab_file: str = setting("vocabulary, one token per line; empty: the file beside the checkpoint", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: what the checkpoint says, or true", None
+        "lower-case and strip accents; default: from the files beside the checkpoint, else true", None
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(
         "layers to write, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings; default: -1,-2,-3,-4, "
-        "for pooled sentences -1", None, group="Vectors", first=True,
+        "or -1 for pooled vectors", None, group="Vectors", first=True,
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "longest row in tokens, [CLS] and [SEP] included; longer texts are cut off; default: 128, for "
-        "--sentence_vectors what sentence_bert_config.json or tokenizer_config.json beside the checkpoint says", None,
+        "maximum tokens in a row, [CLS] and [SEP] included; longer texts are truncated; default: 128; with "
+        "--sentence_vectors: from sentence_bert_config.json or tokenizer_config.json beside the checkpoint", None,
         first=True, at_least=3,
     )  # fmt: skip
     batch_size: int = setting(
-        "rows of --max_seq_length tokens in a batch on a GPU; a processor computes smaller batches",
+        "rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller",
         32,
         group="Devices",
         above=0,
     )
     sentence_vectors: bool = setting(
-        "write one pooled vector a text instead of one a token, pooled as sentence-transformers' 1_Pooling/config.json "
-        "and modules.json beside the checkpoint say, unless --pooling is given", False, group="Vectors", first=True,
+        "write one vector per text instead of one per token; unless --pooling is given, pool as sentence-transformers' "
+        "1_Pooling/config.json and modules.json beside the checkpoint say", False, group="Vectors", first=True,
     )  # fmt: skip
     pooling: str | None = setting(
-        "write one pooled vector a text: that of [CLS], or mean or maximum of all tokens", None,
+        "write one vector per text: the vector of [CLS], or the mean or maximum over all tokens", None,
         choices=("cls", "mean", "max"), group="Vectors", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "scale pooled vectors to length 1; default: false, for --sentence_vectors what modules.json says",
+        "scale pooled vectors to length 1; default: false; with --sentence_vectors: from modules.json",
         None,
         group="Vectors",
     )
@@ -61,20 +61,20 @@ class VectorSettings:
         _ = self.layer_numbers
         require(
             self.normalize is None or self.is_pooled,
-            "--normalize is for pooled vectors; add --sentence_vectors or --pooling, or drop it",
+            "--normalize is for pooled vectors; add --sentence_vectors or --pooling, or drop --normalize",
         )
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a text gets one vector and not one for each token."""
+        """Whether each text gets one vector, instead of one for each token."""
         return self.sentence_vectors or self.pooling is not None
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The numbers in `layers`, as given; from Python a number or a list of numbers is taken too.
+        """The numbers in `layers`, as given; Python code may also give a number or a list of numbers.
 
         Raises:
-          InputError: one is not a whole number, or stands there twice.
+          InputError: a value is not a whole number, or is listed twice.
         """
         text = self.layers
         if text is None:
@@ -86,7 +86,7 @@ class VectorSettings:
                 numbers.append(int(word))
             except ValueError:
                 require(False, f"--layers={text}: {word.strip()!r} is not a whole number; give numbers such as -1,-2")
-        require(len(set(numbers)) == len(numbers), f"--layers={text}: a layer stands there twice; drop one")
+        require(len(set(numbers)) == len(numbers), f"--layers={text}: a layer is listed twice; remove one")
         return tuple(numbers)
 
 
@@ -97,11 +97,11 @@ class FeaturesSettings(JobSettings, VectorSettings):
     flag_group = "Data"
 
     input_file: str = setting(
-        "UTF-8 text to read: comma-separated paths and globs; each line is a text, or two texts separated by ' ||| '"
+        "UTF-8 text files: comma-separated paths and globs; each line is one text, or two texts separated by ' ||| '"
     )
     output_file: str = setting("file to write: one path, a comma-separated list, or PATH@N for N shards")
     input_format: str = setting(
-        "lines: a text a line; jsonl: a JSON object a line",
+        "lines: one text per line; jsonl: one JSON object per line",
         "lines",
         choices=("lines", "jsonl"),
         first=True,
@@ -110,16 +110,16 @@ class FeaturesSettings(JobSettings, VectorSettings):
     text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
     id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
     output_format: str | None = setting(
-        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact; default: as the end of --output_file "
-        "says, else jsonl", None, choices=_FORMATS, group="Output", first=True,
+        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact; default: from the file name's "
+        "extension in --output_file, else jsonl", None, choices=_FORMATS, group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
-        "dtype of the written values of compact formats; the computation is in float32", "float32",
+        "dtype of the values in compact formats; the computation is in float32", "float32",
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
-        "--output_format=jsonl: write also the text, the word and the characters of the line (--input_format=jsonl: of "
-        "the field) that each token comes from; compact formats always have them", False, group="Output",
+        "--output_format=jsonl: also write for each token its text, its word and its characters in the line or, with "
+        "--input_format=jsonl, in the field; compact formats always have these", False, group="Output",
     )  # fmt: skip
 
     def __post_init__(self):
@@ -137,10 +137,11 @@ class FeaturesSettings(JobSettings, VectorSettings):
         )
         require(
             not self.alignment or (is_json and not self.is_pooled),
-            "--alignment is for tokens in --output_format=jsonl; drop it (compact formats always have the alignment)",
+            "--alignment is for tokens in --output_format=jsonl; drop the flag (compact formats always have this data)",
         )
         for name in ("text_b_field", "id_field"):
             require(
-                not getattr(self, name) or self.input_format == "jsonl", f"--{name} is for --input_format=jsonl; add it"
+                not getattr(self, name) or self.input_format == "jsonl",
+                f"--{name} needs --input_format=jsonl; give both flags",
             )
         require(self.input_format == "lines" or bool(self.text_field), "--text_field is empty; name a field")

@@ -10,7 +10,7 @@ from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
 
-# The flags that name the files of splits.
+# Split to the flag that names the split's files.
 PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
 
 
@@ -19,10 +19,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
     """Settings that all fine-tuning scripts share; names and defaults of google-research/bert.
 
     Attributes:
-      default_lower_case: `do_lower_case` where neither the user nor a checkpoint says it.
-      path_flags: the flags that name the files of splits.
-      tuned_on_dev: flags by which an evaluation chooses a value on the dev data, and which nothing else reads.
-      ensemble_members: folders of runs, or prefixes of checkpoints, whose mean is evaluated instead of one model.
+      default_lower_case: value of `do_lower_case` if neither the user nor a checkpoint gives it.
+      path_flags: split to the flag that names the split's files.
+      tuned_on_dev: flags that make an evaluation choose a value on the dev data, and that have no other effect.
+      ensemble_members: folders of runs, or prefixes of checkpoints; the mean of their logits replaces a single model's.
     """
 
     flag_group = "Training"
@@ -34,48 +34,48 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     default_lower_case: ClassVar[bool] = True
 
-    # The row length where neither the flag nor the run's folder gives one.
+    # Value of `max_seq_length` if neither the flag nor the run's folder gives it.
     default_max_seq_length: ClassVar[int] = 128
 
     vocab_file: str = setting(
-        "vocabulary, one token a line; empty: the file beside --init_checkpoint", "", group="Model"
+        "vocabulary, one token per line; empty: the file beside --init_checkpoint", "", group="Model"
     )
     init_checkpoint: str = setting(
-        "pre-trained checkpoint of any format: prefix, folder, or hf://owner/model; empty: random weights",
+        "pre-trained checkpoint in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
         "",
         group="Model",
         first=True,
     )
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
-        "else true", None, group="Model",
+        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
+        "--init_checkpoint, else true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "tokens in a row, [CLS] and [SEP] included; default: as the run's folder says, else 128 or, if fewer, "
-        "the model's positions",
+        "tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else 128 or the model's "
+        "number of positions, whichever is smaller",
         None,
         group="Model",
         first=True,
         at_least=5,
     )
     keep_checkpoint_max: int = setting(
-        "number of the latest checkpoints to keep, from which training resumes; of the best one on the dev data the "
-        "weights are kept besides; 0: all", 2, group="Run",
+        "number of latest checkpoints to keep, from which training can resume; 0: all; the weights of the best "
+        "checkpoint on the dev data are kept too", 2, group="Run",
     )  # fmt: skip
     allow_unfinished: bool = setting(
-        "evaluate and predict with a checkpoint of unfinished training", False, group="Run"
+        "allow evaluation and prediction with a checkpoint of an unfinished training", False, group="Run"
     )
     do_train: bool = setting("train on the training data", False, group="Run", first=True)
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
-    do_predict: bool = setting("predict the test data", False, group="Run", first=True)
+    do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
-        "hold out this share of the training data as the dev data, where that has no file: of each class the same "
-        "share, and equal texts together; default: as the run's folder says, else none", None,
+        "hold out this share of the training data as the dev data, if there is no file of dev data: the same share of "
+        "each class, and equal texts stay together; default: from the run in --output_dir, else none", None,
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
-        "--dev_share: seed that draws its examples; not --random_seed, so that all runs share their dev data; "
-        "default: as the run's folder says, else 0", None, group="Data",
+        "--dev_share: seed that selects the examples; separate from --random_seed, so that runs with different seeds "
+        "have the same dev data; default: from the run in --output_dir, else 0", None, group="Data",
     )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
     eval_batch_size: int = setting(
@@ -87,18 +87,18 @@ class FineTuningSettings(protocol.ProtocolSettings):
     num_train_epochs: float = setting("number of epochs", 3.0, first=True, above=0)
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
-        "take only the encoder of an --init_checkpoint that was fine-tuned, and draw a new head",
+        "load only the encoder of a fine-tuned --init_checkpoint, and initialize a new head randomly",
         False,
         group="Model",
     )
     bilstm_head: bool | None = setting(
-        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
-        "the run's folder says, else false", None, group="Model",
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: from "
+        "the run in --output_dir, else false", None, group="Model",
     )  # fmt: skip
 
     pack_sequences: bool = setting(
-        "several examples share a row, so that there is hardly any padding; the loss and the predictions are the same "
-        "without, only slower", True,
+        "put several examples into one row, so that there is hardly any padding; faster, with the same loss and "
+        "predictions", True,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -114,7 +114,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
         )
         protocol.check(self, self.do_train, self.do_eval)
         for name in self.tuned_on_dev:
-            require(not getattr(self, name) or self.do_eval, f"--{name} needs --do_eval, for the dev data")
+            require(not getattr(self, name) or self.do_eval, f"--{name} needs the dev data; add --do_eval")
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
@@ -123,10 +123,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
         return {split: (path,) for split, path in named.items() if path}
 
     def _require_data(self, *flags: str) -> None:
-        """Requires the data of what is done.
+        """Requires data for each given flag of --do_train, --do_eval and --do_predict.
 
         Args:
-          *flags: name the folder with the data of everything.
+          *flags: flags that name a folder with the data of all splits.
         """
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
@@ -143,7 +143,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
                 raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
 
     def _of_run(self, *flags: str) -> str:
-        """Returns, for a message, the values that the run in `output_dir` had; "" if it is unknown or had none."""
+        """Returns, for a message, the values of flags in the run in `output_dir`; "" if there are none."""
         try:
             with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
                 known = json.load(file)["phases"][-1]["settings"]

@@ -12,10 +12,10 @@ class GlueSubmissionSettings:
 
     flag_group = "Data"
 
-    run_dirs: str = setting("folders of fine-tuned runs, separated by commas, one of each task")
-    output_file: str = setting("zip file to write for GLUE's server; empty: only show the dev scores", "")
+    run_dirs: str = setting("folders of fine-tuned runs, comma-separated, one for each task")
+    output_file: str = setting("zip file to write for GLUE's server; empty: only print the dev scores", "")
     glue_dir: str = setting(
-        "folder of GLUE's data; the majority class of its WNLI is submitted if no run has WNLI.tsv", ""
+        "folder of GLUE's data; if no run has WNLI.tsv, the majority class of the WNLI data is submitted", ""
     )
 
     def __post_init__(self):
@@ -27,5 +27,5 @@ class GlueSubmissionSettings:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of `run_dirs`."""
+        """The folders in `run_dirs`."""
         return items(self.run_dirs)

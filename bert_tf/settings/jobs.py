@@ -1,4 +1,4 @@
-"""Settings of scripts that run a model over files of text as a job in parts: every field is a flag."""
+"""Settings of scripts that run a model over text files, as a job in parts: every field is a flag."""
 
 import dataclasses
 import os
@@ -9,7 +9,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.jobs.settings import RunnerSettings
 
-# The formats that the ends of file names mean, also some that nothing here writes.
+# File name extensions and their formats, including formats that are not supported as output.
 _EXTENSIONS = {
     "jsonl": "jsonl", "json": "jsonl", "npz": "npz", "tfrecord": "tfrecord", "tfrecords": "tfrecord",
     "parquet": "parquet", "csv": "csv", "tsv": "tsv", "npy": "npy", "h5": "h5", "gz": "gz", "bz2": "bz2", "xz": "xz",
@@ -19,14 +19,14 @@ _EXTENSIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class JobSettings(RunnerSettings):
-    """Where a job that runs a model computes."""
+    """The devices of a job that runs a model."""
 
     flag_group = "Devices"
 
     path_flags: ClassVar[tuple[str, ...]] = (*RunnerSettings.path_flags, "bert_config_file", "init_checkpoint")
 
     num_gpus: int = setting(
-        "0: compute on the processor's cores; 1: on the first GPU", 0, first=True, at_least=0, at_most=1
+        "0: compute on the CPU's cores; 1: compute on the first GPU", 0, first=True, at_least=0, at_most=1
     )
 
     def check_devices(self) -> None:
@@ -34,26 +34,26 @@ class JobSettings(RunnerSettings):
         super().check_devices()
         require(
             not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
-            "--num_gpus=1 computes in one process; drop --runner=spark and --num_workers",
+            "--num_gpus=1 computes in one local process; drop --runner=spark and --num_workers",
         )
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
-    """Returns the format that the output is written in: what was given, or what the names of the files say.
+    """Returns the format of the output: the given format, or the format of the files' extensions.
 
     Args:
       output_file: value of `--output_file`.
-      given: value of `--output_format`; None if it was left out.
-      formats: those that can be written; names that say nothing mean the first.
+      given: value of `--output_format`; None if absent.
+      formats: the supported formats; the first one is the default if no extension names a format.
 
     Raises:
-      InputError: a name contradicts the format, or another name.
+      InputError: a file's extension is not supported, or contradicts `given` or the extension of another file.
     """
     for path in map(str.strip, output_file.split(",")):
         extension = os.path.splitext(re.sub("@[0-9]+$", "", path))[1].lower().removeprefix(".")
         if named := _EXTENSIONS.get(extension):
             known = ", .".join(formats)
-            require(named in formats, f"--output_file={path}: .{extension} is not written; name it .{known}")
+            require(named in formats, f"--output_file={path}: .{extension} is not a supported format; use .{known}")
             require(
                 given in (None, named),
                 f"--output_file={path}: .{extension} contradicts the format {given}; rename the file, or give another "

@@ -15,28 +15,31 @@ class PretrainingSettings(TrainingSettings):
     script: ClassVar[str] = "run_pretraining"
     reported: ClassVar[tuple[str, ...]] = ("input_file", "eval_input_file", "max_predictions_per_seq", "masked_lm_prob")
 
-    input_file: str = setting("TFRecords of create_pretraining_data; comma-separated paths and globs")
+    input_file: str = setting("TFRecords from create_pretraining_data: comma-separated paths and globs")
     eval_input_file: str = setting(
-        "held-out TFRecords to evaluate on; empty: those of --input_file, which says little after training on them",
+        "held-out TFRecords for evaluation; empty: evaluate on --input_file, although the model was trained on it",
         "",
         first=True,
     )
     init_checkpoint: str = setting(
-        "checkpoint of any format to start from: prefix, folder, or hf://owner/model", "", group="Model", first=True
+        "checkpoint to start from, in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
+        "",
+        group="Model",
+        first=True,
     )
     vocab_file: str = setting(
-        "vocabulary of the data, which is copied into the run's folder; empty: the file that the data's manifest "
-        "names, or the same file beside the data or --init_checkpoint; needed for data made with --masking=dynamic", "",
+        "vocabulary of the data; the run's folder gets a copy; empty: the file that the data's manifest names, or the "
+        "same file beside the data or --init_checkpoint; required for data made with --masking=dynamic", "",
         group="Model",
     )  # fmt: skip
     fill_mask_file: str = setting(
-        "sentences with [MASK], one a line, to fill in at each evaluation, in addition to rows of the data",
+        "sentences with [MASK], one per line, which each evaluation fills in, in addition to rows of the data",
         "",
         group="Evaluation",
     )
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
-        "maximum masked positions a row; default: from the manifest of data made with --masking=dynamic, else 20",
+        "maximum masked positions per row; default: from the manifest of data made with --masking=dynamic, else 20",
         None,
         first=True,
         above=0,
@@ -48,15 +51,15 @@ class PretrainingSettings(TrainingSettings):
         below=1,
     )
     pack_sequences: bool = setting(
-        "pack several examples into each row, so that there is hardly any padding; --train_batch_size still counts "
-        "rows, which then hold more examples; evaluation is not packed", False, group="Training",
+        "put several examples into one row, so that there is hardly any padding; --train_batch_size still counts rows, "
+        "so a batch has more examples; evaluation is not packed", False, group="Training",
     )  # fmt: skip
     use_next_sentence_label: bool = setting(
-        "train the next-sentence task if the data has pairs", True, group="Training"
+        "train on the next-sentence task if the data has sentence pairs", True, group="Training"
     )
-    do_train: bool = setting("train", False, group="Run", first=True)
+    do_train: bool = setting("train on --input_file", False, group="Run", first=True)
     do_eval: bool = setting(
-        "evaluate the latest checkpoint; with --do_train every checkpoint", False, group="Run", first=True
+        "evaluate the latest checkpoint; with --do_train, evaluate every checkpoint", False, group="Run", first=True
     )
     train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True, above=0)
     eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation", above=0)
@@ -65,19 +68,19 @@ class PretrainingSettings(TrainingSettings):
         "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0
     )
     num_schedule_steps: int | None = setting(
-        "step at which the learning rate reaches 0; default: --num_train_steps, that of the last phase",
+        "step at which the learning rate reaches 0; default: --num_train_steps of the last phase",
         None,
         group="Training",
         above=0,
     )
     max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
     next_phase: str = setting(
-        "flag file of the phase that follows in the same folder; its flags replace these; it may have its own "
-        "--next_phase", "", group="Run",
+        "flag file of the next phase, which continues in the same folder; its flags replace the current ones, and it "
+        "may name a further --next_phase", "", group="Run",
     )  # fmt: skip
     eval_timeout: float = setting(
-        "--do_eval without --do_train: evaluate each new checkpoint of a run until its last step, or until no new one "
-        "appears for this many seconds; 0: only the latest", 0.0, group="Evaluation", at_least=0,
+        "--do_eval without --do_train: wait for new checkpoints and evaluate each, until the run's last step or until "
+        "no new one appears for this many seconds; 0: only the latest", 0.0, group="Evaluation", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -86,14 +89,14 @@ class PretrainingSettings(TrainingSettings):
         self._check_schedule()
         require(
             not (self.eval_timeout and self.do_train),
-            "--eval_timeout is for evaluating while another process trains; drop it or --do_train",
+            "--eval_timeout is for evaluation while another process trains; drop --eval_timeout or --do_train",
         )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
         require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
         require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
         require(
             not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
-            "--eval_timeout: one machine evaluates beside others that train; leave out --distribution_strategy",
+            "--eval_timeout is for evaluation on one machine while others train; leave out --distribution_strategy",
         )
 
     def _check_schedule(self) -> None:
@@ -103,11 +106,11 @@ class PretrainingSettings(TrainingSettings):
         require(
             end >= self.num_train_steps,
             f"--num_schedule_steps={end}: the learning rate would be 0 before training ends at "
-            f"--num_train_steps={self.num_train_steps}; give at least that, or leave it out",
+            f"--num_train_steps={self.num_train_steps}; give at least this number, or leave the flag out",
         )
         require(
             end >= self.num_warmup_steps,
             f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends before, at step {end} "
-            "(--num_schedule_steps; by default the last --num_train_steps), so the rate would never reach its peak; "
-            f"give, for example, --num_warmup_steps={end // 10}",
+            "(--num_schedule_steps; by default --num_train_steps of the last phase), so the learning rate would never "
+            f"reach its peak; give, for example, --num_warmup_steps={end // 10}",
         )

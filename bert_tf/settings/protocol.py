@@ -1,4 +1,4 @@
-"""Settings of the protocol of fine-tuning: evaluation during training, seeds, lower layers, sweeps.
+"""Settings of the fine-tuning protocol: evaluation during training, lower layers, sweeps.
 
 Paper: appendix A.3 (fine-tuning procedure).
 """
@@ -11,36 +11,37 @@ from bert_tf.core.command_line import require, setting
 from bert_tf.settings.device import SEEDS
 from bert_tf.settings.training import TrainingSettings
 
-# What a sweep varies, and the flag that lists the values.
+# The settings that a sweep varies, and the flags that list their values.
 _GRID = {
     "learning_rate": "sweep_learning_rates",
     "train_batch_size": "sweep_batch_sizes",
     "num_train_epochs": "sweep_epochs",
 }
-# What only a sweep reads.
+# Flags that only a sweep reads.
 SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints")
 
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolSettings(TrainingSettings):
-    """How a fine-tuning is evaluated, seeded, regularized by its lower layers, and repeated."""
+    """Evaluation during fine-tuning, training of the lower layers, and sweeps."""
 
     flag_group = "Training"
 
     eval_strategy: str = setting(
-        "when to evaluate on the dev data during training: never, after each epoch, or every --eval_steps steps; "
-        "always after the last step too", "no", choices=("no", "epoch", "steps"), group="Evaluation", first=True,
+        "when to evaluate on the dev data during training: no: never; epoch: after each epoch; steps: every "
+        "--eval_steps steps; epoch and steps also evaluate after the last step", "no", choices=("no", "epoch", "steps"),
+        group="Evaluation", first=True,
     )  # fmt: skip
     eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0, group="Evaluation", at_least=0)
     early_stopping_patience: int = setting(
-        "end training after this many evaluations in a row without a better main metric; 0: never",
+        "end training after this many consecutive evaluations without a better main metric; 0: never",
         0,
         group="Evaluation",
         at_least=0,
     )
     use_checkpoint: str = setting(
-        "evaluate and predict with the checkpoint that was best on the dev data during training, or with the last one; "
-        "without --eval_strategy it is always the last", "best", choices=("best", "last"), group="Evaluation",
+        "evaluate and predict with the best checkpoint on the dev data, or with the last one; without --eval_strategy, "
+        "always with the last", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
     frozen_layers: int = setting(
         "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head",
@@ -48,30 +49,30 @@ class ProtocolSettings(TrainingSettings):
         at_least=-1,
     )
     layer_learning_rate_decay: float = setting(
-        "factor of the learning rate from each layer to the one below it: the head and the pooler have the full rate, "
-        "the top layer this share of it, the embeddings the smallest", 1.0, above=0, at_most=1,
+        "factor by which the learning rate decreases from each layer to the next lower one: the head and the pooler "
+        "have the full rate, the top layer this share of it, the embeddings the smallest", 1.0, above=0, at_most=1,
     )  # fmt: skip
     sweep: bool = setting(
-        "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir; the best "
-        "on the dev data is kept", False, group="Sweep",
+        "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir, and keep "
+        "the run that is best on the dev data", False, group="Sweep",
     )  # fmt: skip
     sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep")
     sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32", group="Sweep")
     sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4", group="Sweep")
     sweep_restarts: int = setting(
-        "--sweep: trainings of each combination, with other orders of the data and other new weights",
+        "--sweep: number of runs of each combination; each has another seed for the data order and the new weights",
         1,
         group="Sweep",
         at_least=1,
     )
     sweep_checkpoints: bool = setting(
-        "--sweep: train from each checkpoint that the pre-training run in --init_checkpoint has kept, and draw the "
-        "main metric on dev over their steps, as in Figure 5 of the paper", False, group="Sweep",
+        "--sweep: fine-tune each checkpoint of the pre-training run in --init_checkpoint, and plot the main metric on "
+        "the dev data over their steps, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
 
     @property
     def training_facts(self) -> dict:
-        """The flags that the weights depend on."""
+        """The flags on which the weights depend."""
         return {name: getattr(self, name) for name in ("frozen_layers", "layer_learning_rate_decay")}
 
     @property
@@ -79,7 +80,7 @@ class ProtocolSettings(TrainingSettings):
         """The values of the settings that a sweep varies, by the settings' names.
 
         Raises:
-          InputError: a list is empty, or has a value that is not a positive number, or has one twice.
+          InputError: a list is empty, or a value is not a positive number or is listed twice.
         """
         kinds = {"train_batch_size": int}
         return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
@@ -89,7 +90,7 @@ def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
     """Refuses values out of range and flags that contradict each other.
 
     Raises:
-      InputError: names the flags.
+      InputError: a flag is wrong; the message names it.
     """
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)
@@ -100,12 +101,12 @@ def _check_evaluation(settings: ProtocolSettings, evaluates: bool) -> None:
     strategy, every, patience = settings.eval_strategy, settings.eval_steps, settings.early_stopping_patience
     require(
         strategy == "no" or evaluates,
-        f"--eval_strategy={strategy} evaluates during training; add --do_train and --do_eval, or drop it",
+        f"--eval_strategy={strategy} evaluates during training; add --do_train and --do_eval, or drop the flag",
     )
     require(
         (strategy == "steps") == (every > 0),
-        f"--eval_strategy={strategy} with --eval_steps={every}: give --eval_strategy=steps and a number of steps, or "
-        "neither",
+        f"--eval_strategy={strategy} with --eval_steps={every}: give both --eval_strategy=steps and a number of steps, "
+        "or neither",
     )
     require(
         not patience or strategy != "no",
@@ -126,15 +127,16 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
         for field in dataclasses.fields(ProtocolSettings):
             changed = getattr(settings, field.name) != field.default
             require(
-                not (changed and field.name in SWEEP_FLAGS), f"--{field.name} is for a sweep; add --sweep or drop it"
+                not (changed and field.name in SWEEP_FLAGS),
+                f"--{field.name} is for a sweep; add --sweep or drop the flag",
             )
         return
-    require(evaluates, "--sweep trains and compares on the dev data; add --do_train and --do_eval")
+    require(evaluates, "--sweep trains runs and compares them on the dev data; add --do_train and --do_eval")
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for name, flag in _GRID.items():
         value = getattr(settings, name)
         require(
-            value == defaults[name], f"--{name}={value} is not read by a sweep; give --{flag}={value} or drop --sweep"
+            value == defaults[name], f"--{name}={value} has no effect in a sweep; give --{flag}={value} or drop --sweep"
         )
     restarts = settings.sweep_restarts
     last = settings.random_seed + restarts - 1
@@ -156,6 +158,6 @@ def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]
             f"--{name}={text}: {word.strip()!r} is not a {'whole ' if kind is int else ''}number above 0; give "
             "numbers separated by commas",
         )
-        require(number not in numbers, f"--{name}={text}: {word.strip()} stands there twice; drop one")
+        require(number not in numbers, f"--{name}={text}: {word.strip()} is listed twice; remove one")
         numbers.append(number)
     return tuple(numbers)

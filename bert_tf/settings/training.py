@@ -6,18 +6,18 @@ from typing import ClassVar
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
-# The same flag of scripts that do not train.
+# Help text that scripts that do not train use too.
 IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """The model, the folder and the loop of a training; names and defaults of google-research/bert.
+    """The model, the folder and the training loop; names and defaults of google-research/bert.
 
     Attributes:
-      script: name of the script, for messages and commands.
-      reported: flags of this script alone that the report shows.
-      in_memory: values of `task_name` for data in memory, which no command can train on.
+      script: name of the script, for messages and for commands in the report.
+      reported: flags of only this script that the report shows.
+      in_memory: values of `task_name` for data in memory; a command cannot train on such data.
     """
 
     flag_group = "Training"
@@ -26,7 +26,7 @@ class TrainingSettings(DeviceSettings):
     in_memory: ClassVar[tuple[str, ...]] = ()
 
     bert_config_file: str = setting(
-        "JSON file with the shape of the model; empty: the file beside --init_checkpoint",
+        "JSON file with the configuration of the model; empty: the file beside --init_checkpoint",
         "",
         group="Model",
         first=True,
@@ -37,7 +37,7 @@ class TrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
         "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
-        "other devices run at most 50 steps at once; a short run a twentieth of its steps",
+        "other devices run at most 50 steps at once, and short runs at most a twentieth of their steps",
         1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""`dev_predictions.jsonl` in a run's folder: what the last evaluation answered, for the report and other programs.
+"""`dev_predictions.jsonl` in a run's folder: the predictions of the last evaluation, for the report and other programs.
 
-An evaluation of other data than the run's dev data writes `eval_predictions.jsonl`, into a folder of its own.
+An evaluation on other data than the run's dev data writes `eval_predictions.jsonl` into a separate folder.
 
-A line is one example; its kind of task says what the line holds, most of them `index` from 0, `label` and
-`prediction`. Texts end after 1,000 characters.
+Each line is one example. The kind of task decides on the fields; most kinds have `index` (from 0), `label` and
+`prediction`. Texts are truncated to 1,000 characters.
 """
 
 import json
@@ -21,12 +21,12 @@ _TEXTS = ("text_a", "text_b", "question", "context")
 
 
 def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev") -> None:
-    """Writes the file, atomically.
+    """Writes the file atomically.
 
     Args:
       folder: the run's folder.
       entries: an object for each example.
-      prefix: with which the file's name begins; see `Task.keep_evaluation`.
+      prefix: the beginning of the file's name; see `Task.keep_evaluation`.
     """
     lines = []
     for entry in entries:
@@ -36,7 +36,7 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
 
 
 def read(folder: str, prefix: str = "dev") -> list[dict]:
-    """Reads the lines of a folder's file, whose name begins with a prefix as in `write`; [] if there is none.
+    """Reads the lines of the file that `write` wrote with this prefix; [] if there is no such file.
 
     Raises:
       ValueError: a line is not JSON.

@@ -1,4 +1,4 @@
-"""Warns of doubtful examples: empty texts, leaks between splits, contradictions."""
+"""Warns of doubtful examples: empty texts, dev examples that are also training examples, contradictory labels."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
@@ -7,17 +7,17 @@ from absl import logging
 
 
 class TextExample(Protocol):
-    """An example: `texts`, what the model reads, and `label`, the right answer."""
+    """An example: `texts` are the model's input, and `label` is the right answer."""
 
     texts: tuple[str, ...]
     label: Hashable
 
 
 def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
-    """Warns of empty texts, of dev examples that are in train too, and of texts with several labels in train.
+    """Warns of empty texts, of dev examples that are also in train, and of texts in train with several labels.
 
     Args:
-      examples: of each split that was read.
+      examples: the examples of each split that was read.
     """
     for split, found in examples.items():
         if empty := sum(not example.texts[0].strip() for example in found):
@@ -30,5 +30,5 @@ def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
         logging.warning("train: %d texts occur several times with different labels", contradictory)
     dev = examples.get("dev", ())
     if train and (shared := sum(example.texts in labels for example in dev)):
-        logging.warning("%d of %d dev examples are in train too, so that the scores of dev are too good; remove them "
-                        "from one of the two", shared, len(dev))  # fmt: skip
+        logging.warning("%d of %d dev examples are also in train, so the dev metrics are too good; remove these "
+                        "examples from train or from dev", shared, len(dev))  # fmt: skip

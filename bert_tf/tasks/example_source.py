@@ -1,4 +1,4 @@
-"""Where the examples of a task come from. A kind of task only says what one example of a file is."""
+"""Sources of a task's examples. A kind of task only defines how one file is read into examples."""
 
 import abc
 import dataclasses
@@ -17,14 +17,14 @@ from bert_tf.tasks import tables
 
 
 class Placed(NamedTuple):
-    """An example and its place, as messages name it: file and line."""
+    """An example, and its place for messages: file and line."""
 
     place: str
     example: Any
 
 
 class ExampleSource(abc.ABC):
-    """Examples by split.
+    """The examples of each split.
 
     Attributes:
       has_dev: whether there is dev data.
@@ -37,29 +37,29 @@ class ExampleSource(abc.ABC):
         """Returns the paths of the files of a split."""
 
     def name_of(self, split: str) -> str:
-        """Returns how messages and reports name the data of a split; by default, the names of its files."""
+        """Returns the name of a split's data for messages and reports; by default, the names of its files."""
         return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
 
     def facts(self) -> Mapping[str, Any]:
-        """Returns what decides how the data is read, as JSON: names of flags and their values."""
+        """Returns the flags that decide how the data is read, and their values, which JSON can represent."""
         return {}
 
     def fingerprint(self, split: str) -> list[str]:
-        """Returns what identifies the data of a split; by default, name, size and hash of its files."""
+        """Returns the identity of a split's data; by default, name, size and hash of each file."""
         return run_folder.fingerprint(self.files(split))
 
     def read(self, split: str) -> Sequence[Placed]:
-        """Returns the examples of a split, which are read once; those of "test" may have no label.
+        """Returns the examples of a split, and reads them only once; examples of "test" may lack labels.
 
         Raises:
-          InputError: names the place in the data.
+          InputError: the data is invalid; the message names the place.
         """
         if split not in self._known:
             self._known[split] = self._read(split)
         return self._known[split]
 
     def examples(self, split: str) -> list[Any]:
-        """Returns the examples of `read` without their places."""
+        """Returns the examples of a split without their places."""
         return [example for _, example in self.read(split)]
 
     @functools.cached_property
@@ -76,15 +76,15 @@ class FileSource(ExampleSource):
     """Files for each split, named by flags or found in a folder.
 
     Attributes:
-      data_dir: folder of the files.
-      paths: of the splits whose files are not those in `data_dir`.
+      data_dir: folder with the files.
+      paths: the files of each split that is not in `data_dir`.
     """
 
     data_dir: str
     paths: Mapping[str, Sequence[str]]
 
     def file_names(self, split: str) -> Sequence[str]:
-        """Returns the names that a split's file may have in `data_dir`; by default, those of tables."""
+        """Returns the names that a split's file may have in `data_dir`; by default, the names of tables."""
         return tables.file_names(split)
 
     @abc.abstractmethod
@@ -92,19 +92,19 @@ class FileSource(ExampleSource):
         """Reads a file of a split.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: the file is invalid; the message names file and line.
         """
 
     @property
     def has_dev(self) -> bool:
-        """Whether there is a file of the dev data."""
+        """Whether there is a file with dev data."""
         return bool(self.found("dev"))
 
     def files(self, split: str) -> list[str]:
         """Returns the paths of a split's files.
 
         Raises:
-          InputError: no flag names them, and the folder has none, or more than one.
+          InputError: no flag names a file, and the folder has none, or more than one.
         """
         found, flag = self.found(split), PATH_FLAGS[split]
         if len(found) > 1 and not self.paths.get(split):
@@ -119,7 +119,7 @@ class FileSource(ExampleSource):
         return found
 
     def found(self, split: str) -> list[str]:
-        """Returns the paths that flags name, else those in the folder that may be the split's; there may be none."""
+        """Returns the files of a split that flags name, else its files in the folder; [] if there are none."""
         paths = [os.path.join(self.data_dir, name) for name in self.file_names(split) if self.data_dir]
         return list(self.paths.get(split, ())) or [path for path in paths if tf.io.gfile.exists(path)]
 
@@ -134,12 +134,12 @@ class FileSource(ExampleSource):
 
 
 def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> None:
-    """Raises an InputError if files of predictions would call two examples of a file the same, or one by nothing.
+    """Raises InputError if two examples of a file would have the same name in prediction files, or an empty name.
 
     Args:
-      path: of the file.
-      placed: its examples; one without an id is called by its number.
-      start: number of the first one.
+      path: path of the file.
+      placed: examples of the file; an example without an id has its number as its name.
+      start: number of the first example.
     """
     first: dict[str, tuple[str, str | None]] = {}
     for number, (place, example) in enumerate(placed, start):
@@ -149,24 +149,24 @@ def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> 
         name = str(number) if id is None else id
         other, other_id = first.setdefault(name, (place, id))
         if other != place:
-            what = f"the id {name!r} is that of {other.removeprefix(f'{path}, ')} too"
-            reason = ", which its number gives to an example without one" if None in (id, other_id) else ""
+            what = f"the id {name!r} is also the id of {other.removeprefix(f'{path}, ')}"
+            reason = " (an example without an id has its number as its id)" if None in (id, other_id) else ""
             raise InputError(f"{place}: {what}{reason}; give each example a unique id")
 
 
 def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Placed]]) -> list[Placed]:
-    """Reads a file with labels; a test file whose labels cannot be right, without them.
+    """Reads a file with labels; reads a test file without labels if its labels are invalid.
 
     Args:
-      path: of the file, for messages.
-      split: of the file.
-      read: whether to read labels -> examples.
+      path: path of the file, for messages.
+      split: split of the file.
+      read: function that reads the examples, with labels if its argument is true.
     """
     try:
         return read(True)
     except InputError as error:
         if split != "test":
             raise
-        placed = read(False)  # also says what else is wrong
-        logging.info("%s: is predicted without scores (%s)", path, error)
+        placed = read(False)  # raises an error for any other fault
+        logging.info("%s: is read without labels, so metrics are not computed (%s)", path, error)
         return placed

@@ -1,4 +1,4 @@
-"""Reads JSON Lines: one object a line."""
+"""Reads JSON Lines: one object per line."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +10,10 @@ _MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean
 
 
 def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line, from 1, and its object; blank lines are left out.
+    """Yields the number of each line, from 1, and its object; skips blank lines.
 
     Raises:
-      InputError: a line is no object; names file and line.
+      InputError: a line is not an object; the message names file and line.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -21,7 +21,7 @@ def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping
 
 
 def meaning(value: Any) -> str:
-    """Returns how messages call the type of a JSON value."""
+    """Returns the name of a JSON value's type, for messages."""
     return _MEANING.get(type(value), "null")
 
 
@@ -31,14 +31,14 @@ def _parse(place: str, line: str) -> Mapping[str, Any]:
         if "\\u" in line:
             json.dumps(entries, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{place}: holds half of a surrogate pair, which is no character; mend the text") from error
+        raise InputError(f"{place}: has half of a surrogate pair, which is not a character; fix the text") from error
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise InputError(f"{place}: is not JSON ({reason}); write one object a line") from error
+        raise InputError(f"{place}: is not JSON ({reason}); write one object per line") from error
     if not isinstance(entries, dict):
         raise InputError(
-            f"{place}: is {meaning(entries)}, not an object; write one object a line; for a list, `jq -c '.[]' FILE` "
-            "does so"
+            f"{place}: is {meaning(entries)}, not an object; write one object per line (`jq -c '.[]' FILE` converts a "
+            "list)"
         )
     return entries
 
@@ -46,7 +46,7 @@ def _parse(place: str, line: str) -> Mapping[str, Any]:
 def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field is listed twice")
     return entries
 
 

@@ -1,6 +1,6 @@
-"""The kinds of tasks that can be fine-tuned, and what each gives to the parts of the library that know no kind.
+"""The registry of the kinds of tasks, and the interface through which the rest of the library uses a kind.
 
-A new kind is a folder of `bert_tf.tasks`, a module of `export.kinds`, a script, and a line of `FOLDERS`.
+A new kind needs a folder in `bert_tf.tasks`, a module in `export.kinds`, a script, and a line in `FOLDERS`.
 """
 
 import abc
@@ -22,8 +22,8 @@ from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.report_parts import Part
 from bert_tf.tasks.tuned_file import TunedFile
 
-# The folders of `bert_tf.tasks`. The module `kind` of each lists its kinds as `KINDS`. They have one script and share
-# flags, readers and rows. The module of `export.kinds` that has the folder's name has their served models.
+# The folders of `bert_tf.tasks`. Each folder's module `kind` lists the folder's kinds as `KINDS`. These kinds share
+# one script, flags, readers and rows. The module of `export.kinds` with the folder's name defines their served models.
 FOLDERS = [
     "classification",
     "questions",
@@ -37,10 +37,10 @@ class Kind(abc.ABC):
 
     Attributes:
       name: the value of `Task.kind`, which `task.json` keeps.
-      settings: the flags of its script.
-      tuned: file in a run's folder with what an evaluation has tuned; None for none.
-      hidden_scores: names of scores that the report leaves out, because they do not measure quality.
-      config_entries: entries of Hugging Face's `config.json` beside the labels.
+      settings: the settings class of the kind's script.
+      tuned: the file in a run's folder with the thresholds that an evaluation tunes; None if absent.
+      hidden_scores: names of scores that the report omits because they do not measure quality.
+      config_entries: entries for Hugging Face's `config.json`, in addition to the labels.
     """
 
     name: str
@@ -52,37 +52,37 @@ class Kind(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def make_task(command: Command) -> Task:
-        """Returns the task that a command of this kind's script names, of any kind in the folder."""
+        """Returns the task of a command of this kind's script; it may be of any kind in the folder."""
 
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """Returns the head of a trained task, without its data; see `Task.head`."""
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
-        """Refuses, or warns, where the code of another format would read texts otherwise; nothing by default.
+        """Checks that the code of another format reads texts as this model does, or warns; by default does nothing.
 
         Args:
           format: value of `--format`.
-          source: the checkpoint.
-          described: its task.
+          source: path of the checkpoint.
+          described: the checkpoint's task.
 
         Raises:
           InputError: the format cannot hold the model.
         """
 
     def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Returns mean and deviation of the user's scores, which the head's one output is standardized by.
+        """Returns the mean and the standard deviation that map the head's output to the user's scores.
 
         Args:
           parameters: see `TaskDescription`.
 
         Returns:
-          None, by default, where the head's output is the answer.
+          None if the head's output already is the prediction, which is the default.
         """
         return None
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        """Returns what the report shows of an evaluation that `Task.keep_evaluation` kept; [] if it shows none.
+        """Returns the report's parts for an evaluation that `Task.keep_evaluation` wrote; [] if there are none.
 
         Args:
           folder: see `Task.keep_evaluation`.
@@ -94,13 +94,13 @@ class Kind(abc.ABC):
 
     @staticmethod
     def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
-        """Returns what the report shows of the lines of `evaluation_file`, with the names of labels; [] by default."""
+        """Returns the report's parts for the lines of `evaluation_file`; [] by default. `labels` are label names."""
         del entries, labels
         return []
 
 
 def kinds() -> dict[str, Kind]:
-    """Returns all kinds by their names."""
+    """Returns a map from names to all kinds."""
     modules = [importlib.import_module(f"bert_tf.tasks.{folder}.kind") for folder in FOLDERS]
     return {kind.name: kind for module in modules for kind in module.KINDS}
 
@@ -114,12 +114,12 @@ def of_task(described: TaskDescription, folder: str) -> Kind:
     known = kinds()
     if described.kind not in known:
         raise InputError(
-            f"{os.path.join(folder, description.NAME)}: kind {described.kind!r} is unknown; known kinds are "
+            f"{os.path.join(folder, description.NAME)}: the kind of task {described.kind!r} is unknown; known kinds: "
             f"{', '.join(known)}"
         )
     return known[described.kind]
 
 
 def of_settings(settings: FineTuningSettings) -> Kind:
-    """Returns a kind that the script with these settings trains; kinds of one script share `make_task`."""
+    """Returns a kind that the script with these settings trains; all kinds of a script share `make_task`."""
     return next(kind for kind in kinds().values() if kind.settings is type(settings))

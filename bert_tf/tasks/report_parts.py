@@ -1,4 +1,4 @@
-"""The parts of an evaluation's report, which kinds of tasks make and `bert_tf.report` draws.
+"""The parts of an evaluation's report; a kind of task creates them, and `bert_tf.report` draws them.
 
 Letters: N examples, C classes.
 """
@@ -10,15 +10,15 @@ import numpy as np
 
 MOST_ERRORS = 20
 _MOST_CHARACTERS = 300
-# Columns of the texts of an example, of which it may have one or two.
+# Column titles for the one or two texts of an example.
 TEXTS = ("text", "second text")
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table, and the diagrams of true and predicted scores, each float [N], if there are any.
+    """A table, and optionally a diagram of true and predicted scores, float [N] each.
 
-    The first column is text; the others are numbers, unless all are text. Without rows there is the note alone.
+    The first column is text. The other columns are numbers, or text if `is_text`. Without rows, only the note is shown.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Confusions:
-    """How often each class is taken for each: true and predicted labels, [N] each, and the names of all C classes."""
+    """The data of a confusion matrix: true and predicted labels, [N] each, and the names of all C classes."""
 
     truth: np.ndarray
     answers: np.ndarray
@@ -40,7 +40,7 @@ class Confusions:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """Probabilities of the answers, float [N], whether these are right, bool [N], and how to read that."""
+    """Probabilities of the predictions, float [N], whether the predictions are right, bool [N], and an explanation."""
 
     confidence: np.ndarray
     is_right: np.ndarray
@@ -51,17 +51,17 @@ Part = Table | Confusions | Calibration
 
 
 def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "errors") -> Table:
-    """Returns the table of the worst errors, whose rows may lack the last columns of the head."""
+    """Returns the table of the worst errors; rows may have fewer columns than the head."""
     return Table(f"Worst {what}", head[: len(rows[0])] if rows else head, rows, note, is_text=True)
 
 
 def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]) -> list[Part]:
-    """Returns the calibration of answers with probabilities, and the worst errors.
+    """Returns the calibration of predictions with probabilities, and the worst errors.
 
     Args:
       entries: lines of `evaluation_file`.
-      names: of the columns of the right and of the predicted answer.
-      text_of: returns the text of an entry's "label" or "prediction".
+      names: column titles for the right and for the predicted answer.
+      text_of: function that returns the text of an entry's "label" or "prediction".
     """
     is_right = np.array([entry["label"] == entry["prediction"] for entry in entries])
     confidence = np.array([max(entry["probabilities"]) for entry in entries])
@@ -85,5 +85,5 @@ def texts(entry: Mapping) -> list[str]:
 
 
 def short(text: str) -> str:
-    """Returns a text that fits into a cell."""
+    """Truncates a text to the length of a cell."""
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"

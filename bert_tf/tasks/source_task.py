@@ -1,4 +1,4 @@
-"""A task over the examples of a source."""
+"""A task with examples from an `ExampleSource`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from bert_tf.tasks.example_source import ExampleSource
 
 
 class SourceTask(Task):
-    """A task over a user's own examples, whose files are its source's concern.
+    """A task that leaves reading its data to an `ExampleSource`.
 
     Attributes:
-      source: of the examples.
+      source: reads the examples.
     """
 
     source: ExampleSource
@@ -42,7 +42,7 @@ class SourceTask(Task):
         """Reads the examples of a split.
 
         Raises:
-          InputError: names the place in the data.
+          InputError: the data is invalid; the message names the place.
         """
         return self.source.examples(split)
 

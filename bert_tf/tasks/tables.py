@@ -1,7 +1,7 @@
 """Reads columns of tab-separated, comma-separated and JSON Lines files.
 
-The formats: `tsv` separates columns by tabs. `csv` is RFC 4180, with quoted cells that may hold commas and newlines.
-`jsonl` has one JSON object a line.
+The format `tsv` separates columns by tabs. `csv` is RFC 4180, where quoted cells may contain commas and newlines.
+`jsonl` has one JSON object per line.
 """
 
 import csv
@@ -18,12 +18,12 @@ from bert_tf.tasks import json_lines
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
 # Names of a split's file in a folder, without the extension.
 _SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
-# Longer cells than the csv module accepts by default are ordinary documents.
+# A document may be longer than the csv module's default limit for a cell.
 _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
-_QUOTE_HINT = "; if cells stand in double quotes, give --quoted"
-# The first bytes of files that are not text, and what to do with such a file.
+_QUOTE_HINT = "; if cells are in double quotes, give --quoted"
+# The first bytes of files that are not text, and the message for each.
 _BINARY = {
     b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
     b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",
@@ -39,13 +39,13 @@ _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a file is read.
+    """The layout of a file.
 
     Attributes:
-      format: of `EXTENSIONS`.
-      has_header: whether the first line names the columns; JSON names them in each line.
-      quoted: tsv only: whether cells may stand in double quotes, as spreadsheets write them. False keeps quotes as
-        text. None also does, but refuses a file whose texts all stand in quotes.
+      format: a key of `EXTENSIONS`.
+      has_header: whether the first line names the columns; JSON names them on each line.
+      quoted: tsv only: whether cells may be in double quotes, as spreadsheets write them. False keeps quotes as
+        text. None also keeps quotes, but refuses a file whose texts are all in quotes.
     """
 
     format: str = "tsv"
@@ -54,41 +54,41 @@ class Layout:
 
     @property
     def delimiter(self) -> str:
-        """What separates two cells."""
+        """The separator between two cells."""
         return "," if self.format == "csv" else "\t"
 
     @property
     def has_quotes(self) -> bool:
-        """Whether double quotes enclose cells, rather than being text."""
+        """Whether double quotes enclose cells; if false, quotes are text."""
         return self.format == "csv" or bool(self.quoted)
 
 
 def file_names(split: str, format: str = "") -> list[str]:
-    """Returns the names that a split's file may have, with the extensions of a format or of any."""
+    """Returns the names that a split's file may have, with the extensions of one format, or of all if "" is given."""
     ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
 def format_of(path: str) -> str:
-    """Returns the format that a file's extension says.
+    """Returns the format of a file's extension.
 
     Raises:
-      InputError: the extension is none of `EXTENSIONS`.
+      InputError: the extension is not in `EXTENSIONS`.
     """
     for name, extensions in EXTENSIONS.items():
         if path.lower().endswith(extensions):
             return name
     known = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
-    raise InputError(f"{path}: its extension is none of {known}; give --data_format")
+    raise InputError(f"{path}: the extension is not one of {known}; give --data_format")
 
 
 class Columns(NamedTuple):
     """Columns of a file.
 
     Attributes:
-      names: what the file calls them; "" where it does not name columns.
-      rows: the number of the line on which each row starts, from 1, and its cells, one a column: strings; in JSON any
-        value.
+      names: the columns' names in the file; "" if the file does not name columns.
+      rows: for each row, the number of its first line, from 1, and its cells, one per column. Cells are strings, or any
+        value in JSON.
     """
 
     names: Sequence[str]
@@ -96,20 +96,20 @@ class Columns(NamedTuple):
 
 
 class MissingColumn(InputError):
-    """A file lacks a column that was named."""
+    """A file lacks a column that a flag names."""
 
 
 def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None) -> Columns:
     """Reads columns of a file. A file without examples has no rows.
 
     Args:
-      path: of the file.
-      layout: of the file.
-      columns: by name, or by number from 0; None for all, which JSON Lines do not tell.
+      path: path of the file.
+      layout: layout of the file.
+      columns: names or numbers (from 0) of columns; None for all columns, which is not possible for JSON Lines.
 
     Raises:
       MissingColumn: the file lacks a column.
-      InputError: the file is missing, not UTF-8 or damaged. The message names file and line.
+      InputError: the file is missing, not UTF-8, or damaged. The message names file and line.
     """
     refuse_same(path, columns or (), columns or ())
     if layout.format == "jsonl":
@@ -128,8 +128,8 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
     if layout.quoted is None and not quoted and all(_is_quoted(cells[0]) for _, cells in selected):
         raise InputError(
-            f"{path}: every text stands in double quotes; give --quoted to remove them, or --noquoted if they belong "
-            "to the texts"
+            f"{path}: every text is in double quotes; give --quoted to remove the quotes, or --noquoted if they are "
+            "part of the texts"
         )
     return Columns([header[place] if layout.has_header else "" for place in places], selected)
 
@@ -139,8 +139,8 @@ def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     if not any(map(str.strip, lines)):
         return []
     rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
-    # Blank lines at the end; in a file of one column without quotes, they could be empty texts. With quotes, an empty
-    # text is "".
+    # Remove blank lines at the end. A file with one column and without quotes keeps them, because they could be empty
+    # texts; with quotes, an empty text is "".
     blank = ([],) if layout.has_quotes else ([""],) if len(rows[0][1]) > 1 else ()
     while rows and rows[-1][1] in blank:
         rows.pop()
@@ -156,7 +156,7 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
 
 
 def decoded_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file without their newline.
+    """Yields the lines of a file without their newlines.
 
     Raises:
       InputError: the file is missing or not UTF-8.
@@ -172,7 +172,7 @@ def decoded_lines(path: str) -> Iterator[str]:
 
 
 def require_file(path: str) -> None:
-    """Raises an InputError unless there is a file."""
+    """Raises InputError if the file does not exist."""
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check its path")
     if tf.io.gfile.isdir(path):
@@ -180,19 +180,19 @@ def require_file(path: str) -> None:
 
 
 def refuse_binary(path: str, beginning: bytes) -> None:
-    """Raises an InputError if a file begins as no text does: compressed, or a workbook."""
+    """Raises InputError if a file's first bytes show that it is not text, such as a compressed file or a workbook."""
     for magic, what in _BINARY.items():
         if beginning.startswith(magic):
             raise InputError(f"{path}: {what}")
 
 
 def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
-    """Returns the error of a file, or its line, that does not decode."""
+    """Returns the error for a file, or a line, that is not UTF-8."""
     return InputError(f"{place}: not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8")
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Reads in blocks: MNLI's 400 MB would take several times their size, and `readline` three times as long."""
+    """Reads in blocks, because a file read at once takes several times its size, and `readline` three times as long."""
     rest = b""
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -203,29 +203,29 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
-    """Raises an InputError if two columns, which have these places in a file, are the same one."""
+    """Raises InputError if two of the named columns have the same place in the file."""
     for column, place in zip(columns, places, strict=True):
         if places.count(place) > 1:
             raise InputError(
-                f"{path}: column {column!r} is named for two purposes; check --text_a_column, --text_b_column, "
-                "--label_column and --id_column"
+                f"{path}: two flags name the column {column!r}; check --text_a_column, --text_b_column, --label_column "
+                "and --id_column"
             )
 
 
 def check_width(
     path: str, line: int, row: Sequence[str], width: int, delimiter: str = "\t", quoted: bool = False
 ) -> None:
-    """Raises an InputError unless a row has as many cells as the first line."""
+    """Raises InputError unless a row has as many cells as the first line."""
     if len(row) == width:
         return
     hint = _QUOTE_HINT if not quoted and any(cell.startswith(_QUOTE) for cell in row) else ""
     if not row:
         raise InputError(f"{path}, line {line}: is blank; remove the line")
     if delimiter == ",":
-        hint = "; put cells that hold commas, quotes or newlines in double quotes"
+        hint = "; put cells that contain commas, quotes or newlines in double quotes"
     raise InputError(
-        f"{path}, line {line}: has {len(row)} columns, the first line has {width}; single {_PUNCTUATION[delimiter]} "
-        f"separate columns{hint}"
+        f"{path}, line {line}: has {len(row)} columns, the first line has {width}; separate columns by single "
+        f"{_PUNCTUATION[delimiter]}{hint}"
     )
 
 
@@ -234,7 +234,7 @@ def _is_quoted(cell: str) -> bool:
 
 
 def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each line, from 1, and its cells; quotes are text."""
+    """Yields the number of each line, from 1, and its tab-separated cells; quotes are text."""
     for number, line in enumerate(lines, 1):
         yield number, line.rstrip("\r").split("\t")
 
@@ -257,11 +257,11 @@ def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tu
 def column_index(
     path: str, column: str, header: Sequence[str], has_header: bool, delimiter: str = "\t", quoted: bool = False
 ) -> int:
-    """Returns the place of a column, given by its name or by its number from 0.
+    """Returns the place of a column that is given by its name or by its number from 0.
 
     Raises:
-      MissingColumn: there is none.
-      InputError: several have the name.
+      MissingColumn: there is no such column.
+      InputError: several columns have this name, or the first line is blank.
     """
     if not any(map(str.strip, header)):
         raise InputError(f"{path}, line 1: is blank; remove blank lines, and add a line for each text")
@@ -269,7 +269,7 @@ def column_index(
     if named == 1:
         return header.index(column)
     if named:
-        raise InputError(f"{path}, line 1: {named} columns are named {column!r}; give the number of one, from 0")
+        raise InputError(f"{path}, line 1: {named} columns are named {column!r}; give the column's number, from 0")
     if column.isascii() and column.isdigit() and int(column) < len(header):
         return int(column)
     have = ", ".join(header) if has_header else f"{len(header)} columns, counted from 0"
@@ -283,5 +283,5 @@ def _hint(header: Sequence[str], delimiter: str, quoted: bool) -> str:
         return _QUOTE_HINT
     for other, name in _PUNCTUATION.items():
         if len(header) == 1 and other != delimiter and other in header[0]:
-            return f"; {_PUNCTUATION[delimiter]} must separate columns, not {name}"
-    return "; own data names its columns by the flags that end in _column"
+            return f"; separate columns by {_PUNCTUATION[delimiter]}, not {name}"
+    return "; name the columns of own data with the flags that end in _column"

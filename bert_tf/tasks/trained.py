@@ -1,4 +1,4 @@
-"""A trained model, and the fine-tuned one of a run's folder."""
+"""A trained model, and how to load it from a run's folder."""
 
 import dataclasses
 import functools
@@ -24,14 +24,14 @@ class Trained:
     """A trained model.
 
     Attributes:
-      kind: of its task; None for a pre-trained model, which is exported without a task.
-      folder: of its checkpoint.
-      checkpoint: prefix or file.
-      step: of the checkpoint; -1 if it is unknown.
-      model: with trained weights; of a task `FineTunedBert`.
-      tokenizer: the one it was trained with.
-      description: of its task, or of what is served without one.
-      config: shape of the model.
+      kind: kind of the task; None for a pre-trained model, which is exported without a task.
+      folder: folder of the checkpoint.
+      checkpoint: prefix or path of the checkpoint.
+      step: step of the checkpoint; -1 if unknown.
+      model: the model with its trained weights; `FineTunedBert` if the model has a task.
+      tokenizer: the tokenizer that the model was trained with.
+      description: description of the task; without a task, of the served outputs.
+      config: configuration of the model.
     """
 
     kind: Kind | None
@@ -48,12 +48,12 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     """Loads the best or the last checkpoint of a run's folder.
 
     Args:
-      folder: of the run.
+      folder: the run's folder.
       use_checkpoint: see `chosen_checkpoint.choose`.
       allow_unfinished: see `run_folder.check_finished`.
 
     Raises:
-      InputError: the folder holds no fine-tuned model, an unfinished one, or files that are not the run's own.
+      InputError: the folder has no fine-tuned model, its training is unfinished, or a file differs from the training.
     """
     described = description.read(folder)
     kind = registry.of_task(described, folder)
@@ -67,7 +67,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
 
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
-    """Refuses files that differ from what the run was trained with, where its `run.json` is there to tell."""
+    """Refuses files that differ from the run's training, if the folder has a `run.json` to compare with."""
     if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
         return
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}

@@ -1,6 +1,6 @@
-"""The files of tuned thresholds; one that a person has changed is kept beside a new one.
+"""Files with tuned thresholds. A file that a user has edited is kept when a new one is written.
 
-A checksum in the file tells whether it was changed since it was written.
+A checksum in the file shows whether the file was edited.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ _Tuned = TypeVar("_Tuned")
 
 @dataclasses.dataclass(frozen=True)
 class TunedFile(Generic[_Tuned]):
-    """A file of a run's folder with one threshold, or a threshold for each label.
+    """A file in a run's folder with one threshold, or with a threshold for each label.
 
     Attributes:
-      name: of the file.
-      key: of the thresholds in the file.
-      flag: tunes them.
-      default: returns them where nothing was tuned, given the labels.
-      parse: returns them from JSON, given the labels; raises ValueError, KeyError or TypeError.
-      to_json: the other way, given the labels.
-      is_evaluated: whether the last evaluation of a folder tells of tuned thresholds.
-      remedy: what else to do about a file that cannot be used, for messages.
+      name: name of the file.
+      key: key of the thresholds in the file.
+      flag: name of the flag that tunes the thresholds.
+      default: function that maps the labels to thresholds that were not tuned.
+      parse: function that maps JSON and the labels to thresholds; raises ValueError, KeyError or TypeError.
+      to_json: function that maps thresholds and the labels to JSON; the inverse of `parse`.
+      is_evaluated: function that returns whether the last evaluation in a folder used tuned thresholds.
+      remedy: other advice for messages about a file that cannot be used.
     """
 
     name: str
@@ -47,12 +47,12 @@ class TunedFile(Generic[_Tuned]):
     remedy: str = ""
 
     def path(self, folder: str) -> str:
-        """Returns the path in a run's folder; "" if the file is not there."""
+        """Returns the file's path in a run's folder; "" if there is no such file."""
         path = os.path.join(folder, self.name)
         return path if folder and tf.io.gfile.exists(path) else ""
 
     def is_changed(self, folder: str) -> bool:
-        """Whether the file of a folder is there, and not as `write` wrote it."""
+        """Returns whether a folder's file exists and was edited since `write` wrote it."""
         if not (path := self.path(folder)):
             return False
         with tf.io.gfile.GFile(path) as file:
@@ -64,30 +64,32 @@ class TunedFile(Generic[_Tuned]):
             return True
 
     def write(self, folder: str, tuned: _Tuned, step: int | None, labels: Sequence[str] = ()) -> None:
-        """Writes thresholds, for the checkpoint of a step; None is for any, where there is only one."""
+        """Writes thresholds for the checkpoint of a step; `step` is None if the folder has only one checkpoint."""
         path = os.path.join(folder, self.name)
         if self.is_changed(folder):
             names = (f"{path}.edited-{number}" for number in itertools.count())
             kept = next(each for each in names if not tf.io.gfile.exists(each))
             tf.io.gfile.copy(path, kept)
             logging.warning(
-                "%s: was changed since it was tuned; it is tuned again, and the changed one is %s", path, kept
+                "%s: was edited after it was tuned; new thresholds replace it, and the edited file is now %s",
+                path,
+                kept,
             )
         entries = {"step": step, self.key: self.to_json(tuned, labels)}
         text = json.dumps(entries | {_CHECKSUM: _checksum(entries)}, indent=2, ensure_ascii=False)
         storage.write_text(path, text + "\n")
 
     def read(self, folder: str, step: int | None = None, labels: Sequence[str] = ()) -> _Tuned:
-        """Reads what `write` wrote; the default without a file.
+        """Reads the thresholds that `write` wrote; returns the default thresholds if there is no file.
 
         Args:
-          folder: of the run.
-          step: of the checkpoint that is used; None does not compare.
+          folder: the run's folder.
+          step: step of the checkpoint in use; None to accept thresholds of any checkpoint.
           labels: the task's labels.
 
         Raises:
-          InputError: the file is damaged, or of other labels or another checkpoint; or it is lost, where `step` is
-            given.
+          InputError: the file is damaged, or belongs to other labels or another checkpoint; or `step` is given, and
+            the file is lost.
         """
         if not (path := self.path(folder)):
             if step is not None:
@@ -97,13 +99,13 @@ class TunedFile(Generic[_Tuned]):
             tuned, tuned_on = self.parse(entries[self.key], labels), entries["step"]
         if None not in (step, tuned_on) and step != tuned_on:
             raise InputError(
-                f"{path}: was tuned on the checkpoint of step {tuned_on}, not on that of step {step}; run --do_eval "
-                f"--{self.flag} with this checkpoint first (--use_checkpoint names it){self.remedy}"
+                f"{path}: was tuned on the checkpoint of step {tuned_on}, not of step {step}; run --do_eval "
+                f"--{self.flag} with this checkpoint first (--use_checkpoint selects it){self.remedy}"
             )
         return tuned
 
     def check_not_lost(self, folder: str) -> None:
-        """Refuses a run's folder that lacks the file, though its settings or its last evaluation tell of it.
+        """Refuses a run's folder that lacks the file although the run's settings or last evaluation used it.
 
         Raises:
           InputError: the file is lost.
@@ -113,8 +115,8 @@ class TunedFile(Generic[_Tuned]):
         phases = run_record.read_phases(folder) if run_record.exists(folder) else []
         if any(phase.settings.get(self.flag) for phase in phases) or self.is_evaluated(folder):
             raise InputError(
-                f"{os.path.join(folder, self.name)}: no such file, though the run has tuned it; copy the run's folder "
-                f"again, or tune it again with --do_eval --{self.flag}{self.remedy}"
+                f"{os.path.join(folder, self.name)}: no such file, although the run has tuned thresholds; copy the "
+                f"run's folder again, or tune again with --do_eval --{self.flag}{self.remedy}"
             )
 
 

@@ -102,7 +102,7 @@ def test_texts_with_labels_are_evaluated(trained):
     assert model.evaluate(PAIRS[:4], ["7", "7", "7", "10"])["accuracy"] == 0.75
     with pytest.raises(InputError, match=r"texts\[1\]: unknown label '8'; the task's labels are 7, 10"):
         model.evaluate(PAIRS[:2], [7, 8])
-    with pytest.raises(InputError, match="labels: are of the kind regression, the model's of the kind classification"):
+    with pytest.raises(InputError, match="labels: are for regression, but the model is for classification"):
         model.evaluate(PAIRS[:2], [7.0, 8.5])
     with pytest.raises(InputError, match="2 texts, but 1 labels"):
         model.evaluate(PAIRS[:2], [7])
@@ -193,9 +193,9 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
         ({"dev_share": "0.1"}, "dev_share='0.1': must be"),
         ({"dev_texts": ["a"], "dev_labels": "x"}, "dev_labels: is one string; give a list"),
         ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or none"),
-        ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are of a regression and the labels of a class"),
-        ({"data_dir": "folder"}, "--data_dir and texts in memory are two sets of data"),
-        ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two sets of data"),
+        ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are for regression, but the labels are for class"),
+        ({"data_dir": "folder"}, "--data_dir and texts in memory are two data sets"),
+        ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two data sets"),
     ],
 )
 def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp_path):

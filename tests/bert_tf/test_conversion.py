@@ -365,7 +365,7 @@ def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source
     np.testing.assert_array_equal(
         convert(run, tmp_path / "last", "tf1", "--use_checkpoint=last").read([path])[path], newest
     )
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 7"):
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not of step 7"):
         convert(run, tmp_path / "other", "bert_tf", "--use_checkpoint=last")
     assert not (tmp_path / "other").exists()
 
@@ -411,7 +411,7 @@ def test_a_head_on_a_bilstm_stays_in_our_format_and_has_no_other(vocab_file, tmp
     ("kind", "parameters", "warning"),
     [
         ("classification", {"has_pairs": False, "long_text": "window", "window_stride": 4},
-         "its code truncates texts, but {} was trained with --long_text=window, so its answers to texts beyond 7"),
+         "its code truncates texts, but {} was trained with --long_text=window, so the answers to texts of more"),
         ("multi_label", {"long_text": "head_tail"}, "was trained with --long_text=head_tail"),
         ("tagging", {"document_context": True}, "each sentence alone, but {} was trained with --document_context"),
         ("tagging", {"document_context": False}, ""),
@@ -426,7 +426,9 @@ def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, 
         convert(source, tmp_path / format, format)
         lines = [line for line in caplog.messages if line.startswith(f"--format={format}: ")]
         assert len(lines) == bool(warning and format != "bert_tf")
-        assert all(warning.format(f"{source}/bert_model.ckpt") in line and "bert_tf keeps it" in line for line in lines)
+        assert all(
+            warning.format(f"{source}/bert_model.ckpt") in line and "--format=bert_tf keeps" in line for line in lines
+        )
     description.write(str(source), TaskDescription("regression", "own", [], True, 7, {"pooling": "mean"}))
     with pytest.raises(InputError, match="its classifier reads the pooled .CLS., but .* --pooling=mean; give"):
         convert(source, tmp_path / "refused", "tf1")

@@ -130,7 +130,7 @@ def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thre
     description = dataclasses.replace(plain, kind="multi_label", labels=("x", "y"))
     settings = ExportSettings(checkpoint_dir="", export_dir=str(tmp_path / "m"))
     (tmp_path / "thresholds.json").write_text('{"step": 3, "thresholds": {"y": 0.999, "x": 0.001}}')
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not on that of step 4; run --do_eval"):
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 3, not of step 4; run --do_eval"):
         ServedMultiLabel.completed(settings, description, str(tmp_path), 4)
     described = ServedMultiLabel.completed(settings, description, str(tmp_path), 3)
     answers = ServedMultiLabel(model, tokenizer, described, {}).answer(text_a=texts)

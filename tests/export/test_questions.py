@@ -160,7 +160,7 @@ def test_a_lost_threshold_is_refused(tmp_path):
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
     (tmp_path / "eval_results.txt").write_text("eval_tuned_null_threshold = -1.5\n")
     (tmp_path / squad_results.NULL_THRESHOLD.name).unlink()
-    with pytest.raises(InputError, match=r"null_threshold.json: no such file, though the run has tuned it"):
+    with pytest.raises(InputError, match=r"null_threshold.json: no such file, although the run has tuned thresholds"):
         ServedQuestions.completed(settings, described, str(tmp_path), 7)
     given = dataclasses.replace(settings, null_score_diff_threshold=0.5)
     assert ServedQuestions.completed(given, described, str(tmp_path), 7).parameters["null_threshold"] == 0.5

@@ -1,4 +1,4 @@
-"""Reads examples with several choices: tables in SWAG's columns, and JSON Lines.
+"""Reads examples with several choices, from tables with SWAG's columns and from JSON Lines.
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
 Inference", 2018.
@@ -13,14 +13,14 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of the columns; the first that a file has counts.
+# Names of columns; of several names, the first one in the file is used.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# The unnamed column is the index that SWAG's files begin with.
+# The unnamed column is the index, the first column of SWAG's files.
 _IDS = ("id", "", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
-# SWAG's "full" files name the right ending instead of numbering it.
+# SWAG's "full" files have a named column for the right ending; the endings are not numbered.
 _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
 
 
@@ -30,10 +30,10 @@ class ChoiceExample:
 
     Attributes:
       context: the first text.
-      start: what comes before each choice in the second text; "" for nothing.
-      choices: at least two.
+      start: the beginning of the second text, before each choice; "" if absent.
+      choices: two or more choices.
       label: index of the right choice; None in test files.
-      id: of the example in its file; None for none.
+      id: id of the example in its file; None if absent.
     """
 
     context: str
@@ -44,7 +44,7 @@ class ChoiceExample:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model reads."""
+        """The texts that the model reads."""
         return self.context, self.start, *self.choices
 
 
@@ -52,11 +52,11 @@ class ChoiceSource(FileSource):
     """A file for each split: each `Placed` has a `ChoiceExample`."""
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads a table, or a .jsonl or .json file with one object a line.
+        """Reads a table, or a .jsonl or .json file with one object per line.
 
         Raises:
-          InputError: an example is damaged, has fewer than two choices, an empty one, or a label that is none of them.
-            The message names file and line.
+          InputError: an example is damaged, has fewer than two choices, has an empty choice, or its label is not one of
+            the choices. The message names file and line.
         """
         read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
 
@@ -68,15 +68,16 @@ class ChoiceSource(FileSource):
 
 def _checked(place: str, example: ChoiceExample) -> Placed:
     if not example.context.strip():
-        raise InputError(f"{place}: the context is empty; mend or remove the line")
+        raise InputError(f"{place}: the context is empty; fix or remove the line")
     if len(example.choices) < 2:
         raise InputError(f"{place}: has {len(example.choices)} choices; give at least two")
     for number, choice in enumerate(example.choices):
         if not choice.strip():
-            raise InputError(f"{place}: choice {number}, counted from 0, is empty; mend or remove the line")
+            raise InputError(f"{place}: choice {number}, counted from 0, is empty; fix or remove the line")
     if example.label is not None and not 0 <= example.label < len(example.choices):
         raise InputError(
-            f"{place}: the label {example.label} is not a number from 0 to {len(example.choices) - 1}, one a choice"
+            f"{place}: the label {example.label} is not the number of a choice; give a number from 0 to "
+            f"{len(example.choices) - 1}"
         )
     if example.id is not None and not example.id.isprintable():
         raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
@@ -85,7 +86,7 @@ def _checked(place: str, example: ChoiceExample) -> Placed:
 
 @dataclasses.dataclass(frozen=True)
 class _Columns:
-    """Where a .csv file has what, as numbers from 0; None where it has it not."""
+    """The numbers of a table's columns, from 0; None if absent."""
 
     context: int
     start: int | None
@@ -99,7 +100,7 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     """Finds the columns of a table by its first line.
 
     Raises:
-      InputError: a column is missing or there twice.
+      InputError: a column is missing or is listed twice.
     """
     names = [name.lower() for name in header]
     place = f"{path}, line 1"
@@ -125,7 +126,7 @@ def _told(header: Sequence[str]) -> str:
 
 
 def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
-    """Returns the columns of the choices in the order of their numbers, which may begin with 0 or 1."""
+    """Returns the columns of the choices in the order of their numbers, which start at 0 or 1."""
     found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
     numbers = [number for number, _ in found]
     first = min(numbers, default=0)
@@ -147,8 +148,8 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExampl
         for column, choice in zip(columns.choices, choices, strict=True):
             if not choice.strip():
                 raise InputError(
-                    f"{path}, line {line}: {header[column]} is empty, and each example of a table has {len(choices)} "
-                    "choices; mend the line, or write examples with fewer choices as JSON Lines"
+                    f"{path}, line {line}: {header[column]} is empty, but each example of this table needs "
+                    f"{len(choices)} choices; fix the line, or write examples with fewer choices as JSON Lines"
                 )
         label = (
             (0 if columns.is_full else _number(f"{path}, line {line}", cells[columns.label])) if has_labels else None
@@ -160,12 +161,12 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExampl
 
 def _number(place: str, cell: str) -> int:
     try:
-        number = float(cell)  # libraries make floats of integers beside missing values
+        number = float(cell)  # libraries convert integers to floats in columns with missing values
         if number.is_integer():
             return int(number)
     except ValueError:
         pass
-    raise InputError(f"{place}: the label {cell!r} is not a whole number; give that of the right choice, from 0")
+    raise InputError(f"{place}: the label {cell!r} is not a whole number; give the number of the right choice, from 0")
 
 
 def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
@@ -175,7 +176,7 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceE
         start = _text(place, entries, _START, is_needed=False)
         choices = entries.get("choices")
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            what = "there is no field 'choices'" if choices is None else "the choices are no list of strings"
+            what = "there is no field 'choices'" if choices is None else "the choices are not a list of strings"
             raise InputError(f"{place}: {what}; give a list of texts")
         label = _label(place, entries.get(_LABEL), choices) if has_labels else None
         id = entries.get("id")
@@ -187,18 +188,18 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceE
 def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:
     given = [name for name in names if entries.get(name) is not None]
     if len(given) > 1:
-        raise InputError(f"{place}: {' and '.join(given)} mean the same; give one of them")
+        raise InputError(f"{place}: {' and '.join(given)} have the same meaning; give only one of them")
     if not given and is_needed:
         raise InputError(f"{place}: there is no field {names[0]!r}; the line has {', '.join(entries) or 'none'}")
     text = entries[given[0]] if given else ""
     if not isinstance(text, str):
-        raise InputError(f"{place}: {given[0]} is {json_lines.meaning(text)}, not a string; mend the line")
+        raise InputError(f"{place}: {given[0]} is {json_lines.meaning(text)}, not a string; fix the line")
     return text
 
 
 def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     """Returns the index of the right choice from its index or its text."""
-    if isinstance(label, float) and label.is_integer():  # what libraries make of integers beside missing values
+    if isinstance(label, float) and label.is_integer():  # libraries convert integers to floats beside missing values
         return int(label)
     if isinstance(label, int) and not isinstance(label, bool):
         return label
@@ -211,11 +212,13 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     number = int(label) if label.strip().isdecimal() else None
     if same and number not in (None, same[0]) and number < len(choices):
         raise InputError(
-            f"{place}: the label {label!r} is the text of choice {same[0]} and the number of another one; give a "
-            "number without quotes, from 0"
+            f"{place}: the label {label!r} is the text of choice {same[0]}, but also the number of another choice; "
+            "give a number without quotes, from 0"
         )
     if same:
         return same[0]
     if number is not None:
         return number
-    raise InputError(f"{place}: the label {label!r} is none of the choices; give one, or its number from 0")
+    raise InputError(
+        f"{place}: the label {label!r} is not one of the choices; give the text of a choice, or its number from 0"
+    )

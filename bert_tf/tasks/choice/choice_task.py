@@ -1,4 +1,4 @@
-"""Choosing one of several texts: each choice is a row with a score, and a softmax compares those of an example.
+"""Choosing one of several texts: each choice is a row with a score, and a softmax compares the choices of an example.
 
 Paper: section 4.4.
 
@@ -41,10 +41,10 @@ def choice_task(command: Command) -> "ChoiceTask":
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceTask(SourceTask):
-    """Chooses how a text goes on, or the answer to a question about it.
+    """Chooses the continuation of a text, or the answer to a question about it.
 
     Attributes:
-      source: of the examples.
+      source: reads the examples.
       held_out: see `Task`.
     """
 
@@ -61,16 +61,16 @@ class ChoiceTask(SourceTask):
         require_segments(config, settings.bert_config_file)
 
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that all choices and questions on one stay together; there are no classes."""
+        """Returns the contexts, so that all examples with one context stay together, and None as each class."""
         return [content_of(example.context) for example in examples], [None] * len(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples to one row for each choice.
+        """Tokenizes examples into one row for each choice.
 
         Returns:
           `segment_a`, the context, and `segment_b`, the start and the choice, int32 [N, (tokens)]; `choice_ids`,
-          int32 [N], number of the choice in its example; `label_ids`, float32 [N], 1 for the right choice, 0 for the
-          others and in test files; `example_ids`, int [N].
+          int32 [N], the number of the choice in its example; `label_ids`, float32 [N], 1 for the right choice, 0 for
+          other choices and in test files; `example_ids`, int [N].
         """
         counts = [len(example.choices) for example in examples]
         example_ids = np.repeat(np.arange(len(examples)), counts)
@@ -86,7 +86,7 @@ class ChoiceTask(SourceTask):
         }
 
     def group_sizes(self, split: Split) -> np.ndarray:
-        """Returns the number of choices of each example, int [G], which the softmax compares."""
+        """Returns the number of choices of each example, int [G]."""
         return np.bincount(split.example_ids)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -104,21 +104,21 @@ class ChoiceTask(SourceTask):
         return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns 1 for the row of the right choice, which stands for its example, float32 [B]."""
+        """Returns 1 for rows of right choices, else 0, float32 [B]; so the right choice's loss is the example's."""
         return batch["row_weights"] * batch["label_ids"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes, for each row as if it were right, cross-entropy and accuracy from scores [B, 1].
+        """Computes cross-entropy and accuracy from scores [B, 1]; each row's values assume that its choice is right.
 
-        The choices of an example follow each other. A row that only fills the batch is an example of its own, because
-        it copies row 0.
+        The choices of an example are consecutive rows. A row that only fills the batch is a copy of row 0, so it starts
+        a separate example.
         """
         scores, count = logits[:, 0], logits.shape[0] or tf.shape(logits)[0]
         example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
         best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
         below = scores - tf.gather(best, example)
         sums = tf.gather(tf.math.unsorted_segment_sum(tf.exp(below), example, count), example)
-        # An example whose scores are all equal is not answered.
+        # A tie for the best score counts as wrong.
         as_good = tf.gather(tf.math.unsorted_segment_sum(tf.cast(below >= 0, tf.float32), example, count), example)
         return {
             "loss": tf.math.log(sums) - below,
@@ -137,7 +137,7 @@ class ChoiceTask(SourceTask):
         return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the number, from 0, of the choice that is predicted for every example."""
+        """Returns the number, from 0, of the choice if it is predicted for every example; see `Task`."""
         answers = {int(np.argmax(scores)) for scores in self._by_example(split, predictions)}
         is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
         return f"choice {answers.pop()}" if is_one else ""
@@ -163,10 +163,10 @@ class ChoiceTask(SourceTask):
         evaluation_file.write(folder, entries, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes two files with one line for each example.
+        """Writes two files with one line per example.
 
-        `test_results.tsv` has the probabilities of its choices. `test_predictions.jsonl` adds its id, else its number
-        from 0, the number of the chosen text from 0, and this text.
+        `test_results.tsv` has the probabilities of the choices. `test_predictions.jsonl` adds the example's id (or its
+        number, from 0), the number of the predicted choice, from 0, and its text.
         """
         tables, lines = [], []
         for number, entry in enumerate(self._answers(split, predictions)):
@@ -190,7 +190,7 @@ class ChoiceTask(SourceTask):
         return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.group_sizes(split))[:-1])
 
     def _answers(self, split: Split, predictions: np.ndarray) -> list[dict]:
-        """Returns the number of the best choice of each example, and the probabilities of all its choices."""
+        """Returns the number of each example's best choice, and the probabilities of all its choices."""
         answers = []
         for scores in self._by_example(split, predictions):
             chances = np.exp(scores - scores.max())
@@ -199,5 +199,5 @@ class ChoiceTask(SourceTask):
 
 
 def make_head(config: BertConfig) -> keras.layers.Layer:
-    """Returns the vector whose product with [CLS] scores a choice."""
+    """Returns the head: a vector whose product with the output of [CLS] is a choice's score."""
     return ClassificationHead(config, 1)

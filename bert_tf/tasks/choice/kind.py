@@ -1,4 +1,4 @@
-"""The choice of one of several texts, for the registry."""
+"""The kind of task that chooses one of several texts, for the registry."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ class Choice(Kind):
     """See `ChoiceTask`."""
 
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
-    # The weights alone look like a regression's.
+    # From the weights alone, Hugging Face's code would take the model for a regression.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

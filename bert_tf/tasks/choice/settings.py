@@ -16,8 +16,8 @@ class SwagSettings(FineTuningSettings):
     reported: ClassVar[tuple[str, ...]] = ("data_dir",)
 
     data_dir: str = setting(
-        "folder with train, dev (also named val or validation) and test, as .csv or .tsv in SWAG's columns, or as "
-        ".jsonl or .json, one object a line with context, choices and label", "", first=True,
+        "folder with the files train, dev (or val, validation) and test: .csv or .tsv with SWAG's columns, or .jsonl "
+        "or .json, where each line is an object with context, choices and label", "", first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)

@@ -1,4 +1,4 @@
-"""Refuses or warns of classes that are doubtful: too few, unseen in train, probably the same."""
+"""Refuses doubtful classes, or warns of them: too few classes, unseen in train, probably the same."""
 
 import contextlib
 import unicodedata
@@ -10,19 +10,19 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.classification_task import Example, parse_score
 
-# A majority of this share is worth a line: always answering it scores as much.
+# Warn if the largest class has this share or more, because a constant answer then has this accuracy.
 _LARGE_SHARE = 0.9
-# What may stand between the labels of a cell.
+# Possible separators between the labels in a cell.
 _SEPARATORS = (",", ";", "|", "/", "+")
 
 
 def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
-    """Checks the classes of train and dev where an example has one label.
+    """Checks the classes of train and dev of a task with one label per example.
 
     Args:
-      examples: of each split that was read.
+      examples: the examples of each split that was read.
       labels: names of all classes.
-      is_weighted: whether the loss weighs the classes.
+      is_weighted: whether the loss has class weights.
 
     Raises:
       InputError: all examples of train have the same label.
@@ -31,7 +31,7 @@ def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[st
     if not counts:
         return
     if len(counts) == 1:
-        raise InputError(f"train: every example has the label {next(iter(counts))!r}; add examples of another")
+        raise InputError(f"train: every example has the label {next(iter(counts))!r}; add examples of another label")
     warn_of_unseen(examples, labels)
     label, most = counts.most_common(1)[0]
     if most >= _LARGE_SHARE * counts.total() and not is_weighted:
@@ -40,7 +40,7 @@ def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[st
 
 
 def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[str]) -> None:
-    """Warns of labels that no example of train has, and counts those examples of dev that have one of them."""
+    """Warns of labels that no example of train has, and counts the examples of dev with such a label."""
     counts, dev = _counts(examples.get("train", ())), _counts(examples.get("dev", ()))
     unseen = [label for label in labels if not counts[label]]
     if unseen:
@@ -49,15 +49,15 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
 
 
 def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
-    """Warns of classes that are probably the same, or several ones that were not divided.
+    """Warns of classes that are probably the same, and of classes that are probably several labels in one cell.
 
     Args:
       labels: names of all classes.
-      has_sets: whether an example has any number of them.
+      has_sets: whether an example has any number of labels.
     """
     if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
         logging.warning(
-            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if that is a "
+            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if this is a "
             "mistake, fix the labels in the files"
         )
     numbers: dict[float, list[str]] = {}
@@ -66,7 +66,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
             numbers.setdefault(parse_score(label), []).append(label)
     for same in numbers.values():
         if len(same) > 1:
-            logging.warning("the classes %s are the same number; if that is a mistake, fix the labels in the files",
+            logging.warning("the classes %s are the same number; if this is a mistake, fix the labels in the files",
                             " and ".join(map(repr, same)))  # fmt: skip
     for separator in _SEPARATORS:
         parts = {label: [part.strip() for part in label.split(separator)] for label in labels}
@@ -79,7 +79,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
 
 
 def _counts(examples: Iterable[Example]) -> Counter:
-    """Counts the examples that have each label."""
+    """Counts the examples with each label."""
     counts: Counter = Counter()
     for example in examples:
         counts.update(example.label if isinstance(example.label, tuple) else [example.label])

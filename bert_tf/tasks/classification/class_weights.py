@@ -12,21 +12,21 @@ import numpy as np
 from bert_tf.core.errors import InputError
 
 BALANCED = "balanced"
-# Gives the weight of all classes that are not named, unless a class has this name.
+# The name under which a user gives the weight of all other classes, unless a class has this name.
 OTHER = "other"
 
 
 def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
-    """Returns the factor of each class where an example has one label.
+    """Returns the factor of each class for a task with one label per example.
 
-    The factors are divided by their mean over the training examples. So the loss stays a mean over the examples, and
-    the learning rate keeps its meaning; only the ratios of the weights count.
+    The factors are divided by their mean over the training examples, so only the ratios of the given weights count. The
+    loss stays a mean over the examples, and the learning rate keeps its meaning.
 
     Args:
-      text: `balanced`, for the inverse of the counts, or `label=weight,label=weight`, or a JSON object. Each label has
-        a weight there, or `other` has the weight of those that are left out.
-      labels: C names.
-      counts: training examples of each label.
+      text: `balanced` (the inverse of the counts), `label=weight,label=weight`, or a JSON object. It gives a weight for
+        each label, or `other` gives the weight of all labels that are left out.
+      labels: names of the C classes.
+      counts: number of training examples of each class.
 
     Returns:
       C factors.
@@ -40,11 +40,11 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
 
 
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
-    """Returns the factor of each label on the examples that have it, where an example has any number of labels.
+    """Returns the factor of each label on the examples with this label, for a task with sets of labels.
 
-    `balanced` gives the number of examples without the label for each with it, so that both sides weigh the same.
+    `balanced` divides the number of examples without the label by the number with it, so both have the same weight.
 
-    Args, Raises: those of `of_classes`; `num_examples` of training.
+    Args, Raises: see `of_classes`; `num_examples` is the number of training examples.
     """
     if text != BALANCED:
         return tuple(_given(text, labels).tolist())
@@ -57,8 +57,8 @@ def _given(text: str, labels: Sequence[str]) -> np.ndarray:
         raise InputError(f"--class_weights: unknown label {unknown[0]!r}; the labels are {', '.join(labels)}")
     missing = [label for label in labels if label not in given]
     if missing and (OTHER not in given or OTHER in labels):
-        rest = "" if OTHER in labels else f", or add {OTHER}=1 for all that are not named"
-        raise InputError(f"--class_weights: {', '.join(missing)} without a weight; name every class{rest}")
+        rest = "" if OTHER in labels else f", or add {OTHER}=1 for all other classes"
+        raise InputError(f"--class_weights: {', '.join(missing)} without a weight; give a weight for every class{rest}")
     return np.array([given[label] if label in given else given[OTHER] for label in labels])
 
 

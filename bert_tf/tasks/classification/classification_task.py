@@ -31,7 +31,7 @@ from bert_tf.training import flops
 from bert_tf.training.metrics import Metric
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
-# Predictions that differ by less than this share of the scores' standard deviation are the same.
+# Predictions that differ by less than this share of the scores' standard deviation count as the same.
 _SAME_SCORE = 1e-3
 METRICS = (LOSS, ACCURACY)
 
@@ -42,10 +42,10 @@ class Example:
 
     Attributes:
       text_a: the first or only text.
-      text_b: the second text; None for none.
-      label: as text, None in test files; a tuple of labels where an example may have any number of them.
-      id: of the example in its file; None for none.
-      group: name of the part of the split that is scored apart, or the language; "" for the main one.
+      text_b: the second text; None if absent.
+      label: the label as text; None in test files; a tuple if an example has any number of labels.
+      id: id of the example in its file; None if absent.
+      group: name of a part of the split that has separate scores, or the language; "" for the main part.
     """
 
     text_a: str
@@ -56,28 +56,31 @@ class Example:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model reads."""
+        """The texts that the model reads."""
         return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
 
 
 def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
-    """Returns a head with an output for each label; one output for a regression."""
+    """Returns a head with one output per label, or with one output for a regression."""
     return ClassificationHead(config, len(labels) or 1, pooling)
 
 
 def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
-    """Returns mean and deviation of the user's scores, which a regression learns without them, from `task.json`."""
+    """Returns the mean and the standard deviation of a user's scores, from the parameters in `task.json`.
+
+    A regression learns standardized scores: (score - mean) / deviation.
+    """
     return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
 
 
 class ClassificationTask(Task):
-    """A task over one or two texts. A subclass reads its files and names its metrics.
+    """A task on one or two texts. A subclass reads the files and lists the metrics.
 
     Attributes:
-      has_pairs: whether there are two texts.
-      score_names: names in `scores.SCORES`, the main one first.
+      has_pairs: whether an example has two texts.
+      score_names: names in `scores.SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      reading: what becomes of long texts, and what the head pools.
+      reading: how long texts are read, and what the head pools.
     """
 
     has_pairs: bool
@@ -87,7 +90,7 @@ class ClassificationTask(Task):
 
     @property
     def is_regression(self) -> bool:
-        """Whether the label is a number rather than a class."""
+        """Whether the label is a number, and not a class."""
         return not self.labels
 
     @property
@@ -106,18 +109,18 @@ class ClassificationTask(Task):
         return (LOSS,) if self.is_regression else METRICS
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses pairs for a model without a second segment, and windows that would skip text.
+        """Refuses pairs of texts for a model without a second segment, and windows that would skip text.
 
         Raises:
-          InputError: says which.
+          InputError: the model or the stride of the windows is refused.
         """
         if self.has_pairs:
             require_segments(config, settings.bert_config_file)
         stride, room = self.reading.window_stride, settings.max_seq_length - 2
         if stride > room:
             raise InputError(
-                f"--window_stride={stride}: a window of --max_seq_length={settings.max_seq_length} has {room} tokens "
-                "of text, so tokens between two windows would be lost; give a smaller stride"
+                f"--window_stride={stride}: with --max_seq_length={settings.max_seq_length} a window has {room} tokens "
+                "of text, so the tokens between two windows would be lost; give a smaller stride"
             )
 
     @property
@@ -126,7 +129,7 @@ class ClassificationTask(Task):
         return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
     def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
-        """Returns the texts of examples, and their labels; a score is no class."""
+        """Returns the texts of examples, and their labels as classes, or None if the labels are scores."""
         classes = [None if self.is_regression else example.label for example in examples]
         return [content_of(example.text_a, example.text_b) for example in examples], classes
 
@@ -134,7 +137,7 @@ class ClassificationTask(Task):
         """Converts a label to the number that the model learns: the id of the class, or the score.
 
         Raises:
-          InputError: an unknown label, or a score that is not a number or is out of range.
+          InputError: the label is unknown, or the score is not a number or is out of range.
         """
         if not self.is_regression:
             if text not in self.labels:
@@ -147,7 +150,7 @@ class ClassificationTask(Task):
 
         Returns:
           `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
-          scores, zeros in test files. With windows also `example_ids` and `window_weights`, see `Reading.rows`.
+          scores, zeros in test files. With windows, also `example_ids` and `window_weights`, see `Reading.rows`.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
@@ -155,7 +158,7 @@ class ClassificationTask(Task):
         return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
 
     def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns the labels as the numbers that the model learns, float32 with one row for each example."""
+        """Returns the labels as the numbers that the model learns, float32, one row per example."""
         return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -167,7 +170,7 @@ class ClassificationTask(Task):
         return make_head(self.labels, config, self.reading.pooling)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; all windows of an example together count once."""
+        """Returns the weights of rows, float32 [B]; the weights of all windows of an example add up to 1."""
         weights = batch["row_weights"]
         return weights * batch["window_weights"] if self.reading.has_windows else weights
 
@@ -187,13 +190,13 @@ class ClassificationTask(Task):
         }
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from what `prediction` returned, [N, C], the main one first."""
+        """Computes the task's scores from the results of `prediction`, [N, C]; the main score comes first."""
         labels = split.columns["label_ids"].numpy()
         answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
         return scores.compute(self.score_names, labels, answers)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the majority class, or the mean score."""
+        """Returns the scores of always predicting the majority class, or the mean score."""
         labels = split.columns["label_ids"].numpy()
         if self.is_regression:
             mean = float(np.mean(labels, dtype=np.float64))
@@ -204,7 +207,7 @@ class ClassificationTask(Task):
         return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the class, or the score, that all predictions are."""
+        """Returns the class, or the score, if it is predicted for every example; see `Task`."""
         labels = split.columns["label_ids"].numpy()
         if np.ptp(labels) == 0:
             return ""
@@ -225,8 +228,8 @@ class ClassificationTask(Task):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
 
-        `test_results.tsv` has probabilities, or the score, as the original writes them. `test_predictions.tsv` has a
-        header and adds the user's id of the example, else its number from 0, and the predicted label.
+        `test_results.tsv` has the probabilities, or the score, in the original's format. `test_predictions.tsv` has a
+        header, and adds the example's id (or its number, from 0) and the predicted label.
         """
         rows = predictions if self.is_regression else probabilities(predictions)
         results = [list(map(repr, row.tolist())) for row in rows]
@@ -241,13 +244,13 @@ class ClassificationTask(Task):
 
     @staticmethod
     def example_name(split: Split, number: int) -> str:
-        """Returns the user's id of an example, else its number from 0."""
+        """Returns the id of an example, or its number, from 0, if it has no id."""
         return getattr(split.examples[number], "id", None) or str(number)
 
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Writes `test_results.tsv` and, with a header, `test_predictions.tsv`; returns their paths."""
+        """Writes `test_results.tsv`, and `test_predictions.tsv`, which has a header; returns the paths."""
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):
             storage.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
@@ -262,18 +265,18 @@ class ClassificationTask(Task):
 
 
 def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.inf)) -> float:
-    """Converts the label of a regression to its score.
+    """Converts the label of a regression to a score.
 
     Raises:
-      InputError: it is not a finite number, or is out of range.
+      InputError: the label is not a finite number, or is out of range.
     """
     low, high = score_range
     try:
-        score = float(text.replace("_", " "))  # Python's own numbers may hold underscores
+        score = float(text.replace("_", " "))  # Python would accept underscores in numbers
     except ValueError as error:
-        raise InputError(f"the score {text!r} is not a number; mend the line or remove it") from error
+        raise InputError(f"the score {text!r} is not a number; fix or remove the line") from error
     if not math.isfinite(score):
-        raise InputError(f"the score {text!r} is not a finite number; mend the line or remove it")
+        raise InputError(f"the score {text!r} is not a finite number; fix or remove the line")
     if not low <= score <= high:
         raise InputError(f"the score {text} is outside {low:g} to {high:g}")
     return score

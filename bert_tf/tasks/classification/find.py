@@ -1,4 +1,4 @@
-"""From `--task_name` to the task."""
+"""Finds the task of `--task_name`."""
 
 import dataclasses
 
@@ -30,16 +30,16 @@ from bert_tf.tasks.classification.table_source import TextSource
 
 
 def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
-    """Returns the task that `--task_name` names, in any case of letters, with or without hyphens.
+    """Returns the task of `--task_name`; ignores case and hyphens in the name.
 
-    With `--joint_tasks`, the task is trained together with these.
+    With `--joint_tasks`, returns a task that is trained together with the tasks that this flag lists.
 
     Args:
-      command: names the task and its data.
-      source: of a user's own data, if no flags name it.
+      command: the command, whose flags name the task and its data.
+      source: source of a user's own data, if no flag names the data.
 
     Raises:
-      InputError: a name is unknown, or a user's own data does not fit the flags; see `own_data.own_task`.
+      InputError: a name is unknown, or a user's own data contradicts the flags; see `own_data.own_task`.
     """
     reading, command = Reading.of_command(command), _with_task_name(command)
     settings = command.settings
@@ -47,7 +47,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
     task = own_task(command, source) if source else _main_task(command)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
-        raise InputError("--tune_thresholds is for several labels an example; give --multi_label, or drop it")
+        raise InputError("--tune_thresholds is for examples with several labels; give --multi_label, or drop the flag")
     if not settings.joint_tasks:
         return task
     others = [
@@ -59,7 +59,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
 
 
 def _with_task_name(command: Command) -> Command:
-    """Returns the command with the name of the folder's task, if it lacks one that it needs.
+    """Returns the command with the task name of the run in `--output_dir`, if the command needs a name and lacks it.
 
     Raises:
       InputError: there is no run in the folder.
@@ -69,17 +69,18 @@ def _with_task_name(command: Command) -> Command:
         return command
     if not known:
         raise InputError(
-            "--task_name is empty, and --output_dir holds no run that tells it; give it: own for your own data"
+            "--task_name is empty, and --output_dir holds no run that names a task; give --task_name (own for your own "
+            "data)"
         )
     name = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
     return dataclasses.replace(command, settings=dataclasses.replace(settings, task_name=name))
 
 
 def _check_read(command: Command, in_memory: bool) -> None:
-    """Refuses flags that the data of a task does not use.
+    """Refuses flags that have no effect on the data of a task.
 
     Raises:
-      InputError: names the first flag.
+      InputError: a flag has no effect; the message names the first such flag.
     """
     settings, known, remedy = command.settings, command.trained, ""
     if in_memory:
@@ -113,7 +114,7 @@ def _main_task(command: Command) -> ClassificationTask:
 
 
 def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
-    """Refuses to evaluate a run of another task."""
+    """Refuses to evaluate a run that was trained on another task."""
     if known and not settings.do_train and known.task_name != task.name:
         trained = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
         raise InputError(

@@ -2,7 +2,7 @@
 
 Paper: section 4.1 and appendix B.1.
 
-A task is a row of a table: where its files and columns are, what its labels are, how it is scored.
+Each task is an entry of a table, with its files and columns, its labels and its metrics.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _BINARY = ("0", "1")
 def _splits(
     columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
 ) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns train.tsv, dev.tsv and test.tsv; `index` names the column of ids in the last two."""
+    """Returns the splits train.tsv, dev.tsv and test.tsv; `index` is the column of ids in dev.tsv and test.tsv."""
     test = test or dataclasses.replace(columns, label=None)
     return {
         "train": (SplitFile(("train.tsv",), columns),),
@@ -45,7 +45,7 @@ def _mnli() -> GlueTask:
 
 
 def _ax() -> GlueTask:
-    """Returns MNLI's task with the diagnostic data as dev and test, in --data_dir or beside it."""
+    """Returns MNLI's task with the diagnostic data as dev and test data, from --data_dir or a folder beside it."""
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
     full = ColumnNames("Premise", "Hypothesis", "Label")
@@ -77,7 +77,7 @@ TASKS = {
         _splits(ColumnNames("question1", "question2", "is_duplicate"), "id"),
         _BINARY,
         ("accuracy", "f1"),
-        skips_incomplete=True,  # the published files have a few such lines
+        skips_incomplete=True,  # the published files have a few incomplete lines
     ),
     "STS-B": GlueTask(
         "STS-B",
@@ -89,7 +89,7 @@ TASKS = {
     "MNLI": _MNLI,
     "QNLI": GlueTask("QNLI", _splits(ColumnNames("question", "sentence", "label")), _ENTAILMENT, ("accuracy",)),
     "RTE": GlueTask("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), _ENTAILMENT, ("accuracy",)),
-    # No model beat the majority class, so the paper submits that (appendix B.1).
+    # No model was better than the majority class, so the paper submits the majority class (appendix B.1).
     "WNLI": GlueTask(
         "WNLI",
         _splits(ColumnNames("sentence1", "sentence2", "label")),
@@ -103,5 +103,5 @@ TASK_NAMES = tuple(TASKS)
 
 
 def task(name: str, data_dir: str) -> GlueTask:
-    """Returns the task of this name over the files in a folder."""
+    """Returns the task with this name for the files in a folder."""
     return dataclasses.replace(TASKS[name], data_dir=data_dir)

@@ -1,4 +1,4 @@
-"""From the folders of several runs to Table 1's scores and to the zip file for GLUE's server.
+"""Collects Table 1's scores, and writes the zip file for GLUE's server, from the folders of several runs.
 
 Paper: section 4.1, Table 1.
 """
@@ -19,7 +19,7 @@ from bert_tf.finetuning import description
 from bert_tf.tasks.classification import glue, submission
 from bert_tf.training import metrics_file
 
-# Columns of Table 1: the task and its metric.
+# Columns of Table 1, and the task and the metric of each.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "MNLI-m": ("MNLI", "accuracy"),
     "MNLI-mm": ("MNLI", "accuracy_mismatched"),
@@ -34,13 +34,13 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 
 def average(columns: Mapping[str, float]) -> float:
-    """Averages Table 1's columns as the paper does: MNLI counts twice, WNLI is left out.
+    """Averages Table 1's columns as in the paper: MNLI counts twice, and WNLI is left out.
 
     Args:
       columns: a score for each of `COLUMNS`.
 
     Raises:
-      InputError: a column is missing; names all of them.
+      InputError: columns are missing; the message names all of them.
     """
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(f"the average of Table 1 needs all columns; {', '.join(missing)} are missing")
@@ -48,24 +48,24 @@ def average(columns: Mapping[str, float]) -> float:
 
 
 def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
-    """Reads Table 1's columns from the evaluations of runs, as far as there are any.
+    """Reads Table 1's columns from the evaluations of runs; leaves out columns without an evaluation.
 
     Args:
-      run_dirs: folders of runs, at most one of each task.
+      run_dirs: folders of runs, at most one for each task.
 
     Returns:
       The columns, in the order of Table 1.
 
     Raises:
-      InputError: a folder is not of a fine-tuning run, two are of the same task, or a metric is missing.
+      InputError: a folder does not have a fine-tuning run, two runs are of the same task, or a metric is missing.
     """
     folders: dict[str, str] = {}
     for folder in run_dirs:
         task = description.read(folder).task_name
         if task not in glue.TASK_NAMES:
-            raise InputError(f"{folder}: a run of {task}, which is not a task of GLUE; leave it out")
+            raise InputError(f"{folder}: a run of {task}, which is not a task of GLUE; leave the folder out")
         if task in folders:
-            raise InputError(f"{folder}: a run of {task}, as {folders[task]} is; give one of them")
+            raise InputError(f"{folder}: a run of {task}, like {folders[task]}; give only one of them")
         folders[task] = folder
     found = {}
     for column, (task, metric) in COLUMNS.items():
@@ -78,15 +78,15 @@ def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
 
 
 def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> None:
-    """Writes the zip file for GLUE's server, atomically.
+    """Writes the zip file for GLUE's server atomically.
 
     Args:
-      output_file: to write.
-      run_dirs: folders that hold the files of predictions of all tasks.
-      glue_dir: folder of GLUE's data; WNLI's majority class is taken from it if no run has WNLI.tsv. "" for none.
+      output_file: path of the zip file.
+      run_dirs: folders that together have the prediction files of all tasks.
+      glue_dir: folder of GLUE's data, or "". If no run has WNLI.tsv, the majority class of the WNLI data is used.
 
     Raises:
-      InputError: a file is missing, is there twice, or is not as `submission.write` writes it.
+      InputError: a file is missing, is in two folders, or was not written by `submission.write`.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folders = list(run_dirs)
@@ -94,7 +94,7 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
             _write_majority(os.path.join(glue_dir, "WNLI"), temporary)
             folders.append(temporary)
         texts = {name: submission.read(_only(name, folders)) for name in submission.SIZES}
-    content = io.BytesIO()  # a file on gs:// cannot be written as zipfile does
+    content = io.BytesIO()  # zipfile seeks while it writes, which gs:// does not support
     with zipfile.ZipFile(content, "w") as archive:
         for name, text in texts.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.tsv"), text, zipfile.ZIP_DEFLATED)
@@ -117,7 +117,7 @@ def _only(name: str, folders: Sequence[str]) -> str:
     if not there:
         hint = "; or give --glue_dir, for its majority class" if name == "WNLI" else ""
         task = name.removesuffix("-m").removesuffix("-mm")
-        raise InputError(f"{name}.tsv: none of --run_dirs has it; run --do_predict of {task} and add its folder{hint}")
+        raise InputError(f"{name}.tsv: none of --run_dirs has it; run --do_predict for {task} and add its folder{hint}")
     if len(there) > 1:
-        raise InputError(f"{there[1]}: {there[0]} is there too; give one of the folders")
+        raise InputError(f"{there[1]}: {there[0]} exists too; give only one of the folders")
     return there[0]

@@ -1,4 +1,4 @@
-"""A task whose splits are files of fixed names and columns, as GLUE and XNLI have them.
+"""A task whose files have fixed names and columns, such as the tasks of GLUE and XNLI.
 
 Paper: section 4.1.
 
@@ -28,11 +28,11 @@ class SplitFile:
     """A file of a split.
 
     Attributes:
-      paths: where it may be, relative to `--data_dir`; the first that exists is read.
-      columns: where texts and labels are.
-      id_column: name of the column of `Example.id`, if the file has it; None for none.
-      group: `Example.group` of its examples.
-      submission: name of the file of its predictions for GLUE's server; "" for the task's name.
+      paths: possible paths, relative to `--data_dir`; the first path that exists is read.
+      columns: columns of the texts and the labels.
+      id_column: column of `Example.id`, which the file may lack; None if there are no ids.
+      group: `Example.group` of the file's examples.
+      submission: name of the prediction file for GLUE's server; "" for the task's name.
     """
 
     paths: tuple[str, ...]
@@ -42,7 +42,7 @@ class SplitFile:
     submission: str = ""
 
     def path(self, data_dir: str) -> str:
-        """Returns the path in a folder; the first one if none exists."""
+        """Returns the file's path in a folder; the first possible path if none exists."""
         paths = [os.path.normpath(f"{data_dir}/{path}") if "://" not in data_dir else f"{data_dir}/{path}"
                  for path in self.paths]  # fmt: skip
         return next(filter(tf.io.gfile.exists, paths), paths[0])
@@ -50,20 +50,20 @@ class SplitFile:
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask(ClassificationTask):
-    """A task over the files of a benchmark.
+    """A task with the files of a benchmark.
 
     Attributes:
-      name: the value of `--task_name`; AX has MNLI's, because it is a test of MNLI's model.
+      name: the value of `--task_name`; for AX it is MNLI, because AX tests an MNLI model.
       splits: the files of "train", "dev" and "test".
-      labels: in the order of their ids; () for a regression.
-      score_names: names in `SCORES`, the main one first.
+      labels: labels in the order of their ids; () for a regression.
+      score_names: names in `SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      skips_incomplete: whether training and dev lines that lack cells are skipped rather than refused.
-      submits_majority: whether the majority class is submitted, not what the model predicts.
-      data_dir: the folder.
+      skips_incomplete: whether incomplete lines of train and dev are skipped, and not refused.
+      submits_majority: whether the majority class is submitted instead of the model's predictions.
+      data_dir: folder with the files.
       reading: see `ClassificationTask`.
       held_out: see `Task`.
-      ids_differ: whether an id may occur only once in a dev or test file.
+      ids_differ: whether the ids in a dev or test file must be unique.
     """
 
     name: str
@@ -80,7 +80,7 @@ class GlueTask(ClassificationTask):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether there are two texts."""
+        """Whether an example has two texts."""
         return self.splits["train"][0].columns.text_b is not None
 
     @property
@@ -96,15 +96,15 @@ class GlueTask(ClassificationTask):
         """Reads train, dev or test, and checks labels and ids.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: a file is invalid; the message names file and line.
         """
         if split == "test" and self.submits_majority:
-            self.majority()  # refuses a missing train.tsv before the model predicts
+            self.majority()  # raises an error for a missing train.tsv before the model predicts
         return [example for file in self.splits[split] for example in self._read_file(split, file)]
 
     def _read_file(self, split: str, file: SplitFile) -> list[Example]:
         path = file.path(self.data_dir)
-        skip = self.skips_incomplete and split != "test"  # a prediction is due for each line of a test file
+        skip = self.skips_incomplete and split != "test"  # each line of a test file needs a prediction
         placed = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
         for place, example in placed:
             try:
@@ -118,7 +118,7 @@ class GlueTask(ClassificationTask):
         return [dataclasses.replace(e, group=file.group) for e in examples] if file.group else examples
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from logits [N, C]: the main group's, then each other group's with its name."""
+        """Computes the task's scores for each group from logits [N, C]; names of scores end with the group's name."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         groups = np.array([example.group for example in split.examples])
         found = {}
@@ -128,27 +128,27 @@ class GlueTask(ClassificationTask):
         return found
 
     def answers(self, predictions: np.ndarray) -> np.ndarray:
-        """Returns ids of classes or scores, float [N], from logits [N, C]; NaN where a logit is NaN."""
+        """Returns ids of classes or scores, float [N], from logits [N, C]; NaN for rows with a NaN."""
         if self.is_regression:
             return predictions[:, 0]
         return np.where(np.isnan(predictions).any(axis=1), np.nan, np.argmax(predictions, axis=1))
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes what every classification writes, one test file's rows after the other's, and `benchmark_files`."""
+        """Writes the files of `ClassificationTask`, with the rows of all test files in order, and `benchmark_files`."""
         paths = super().write_predictions(folder, split, predictions)
         return paths + self.benchmark_files(folder, split, predictions)
 
     def overwrites(self, name: str) -> bool:
-        """Whether a file is not one for GLUE's server of another set: AX predicts in the folder of MNLI's run."""
+        """See `Task`; false for submission files of other data, because AX and MNLI predict in the same folder."""
         own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes the benchmark's own files, from logits [N, C]; returns their paths."""
+        """Writes the benchmark's files from logits [N, C]; returns the paths."""
         return self.submit(folder, split.examples, predictions)
 
     def submit(self, folder: str, examples: Sequence[Example], predictions: np.ndarray) -> list[str]:
-        """Writes a file for GLUE's server for each test file, from logits [N, C]; returns the paths."""
+        """Writes a submission file for each test file from logits [N, C]; returns the paths."""
         paths = []
         for file in self.splits["test"]:
             rows = [row for row, example in enumerate(examples) if example.group == file.group]
@@ -163,6 +163,6 @@ class GlueTask(ClassificationTask):
         return paths
 
     def majority(self) -> str:
-        """Returns the commonest label of the training data; of several, the first of `labels`."""
+        """Returns the most frequent label of the training data; if several are equal, the first in `labels`."""
         found = [example.label for example in self.read("train")]
         return max(self.labels, key=found.count)

@@ -22,9 +22,10 @@ from bert_tf.training.metrics import Metric
 
 
 class JointHead(ClassificationHead):
-    """The main task's head, at the place where it is without other tasks, and the heads of the others.
+    """The main task's head and the heads of the other tasks.
 
-    So evaluation, export and conversion read the main head of a checkpoint and know nothing of the others.
+    In a checkpoint, the main head has the same place as without other tasks. So evaluation, export and conversion read
+    it as usual, and ignore the other heads.
     """
 
     def __init__(self, config: BertConfig, num_outputs: Sequence[int], pooling: str = "cls", **kwargs):
@@ -32,7 +33,7 @@ class JointHead(ClassificationHead):
         self.joint = [ClassificationHead(config, outputs, pooling) for outputs in num_outputs[1:]]
 
     def call(self, x, input_mask=None, training=False, seed=None):
-        """Maps what `ClassificationHead` reads to the logits of all tasks side by side, float32 [B, sum of outputs]."""
+        """Maps the inputs of `ClassificationHead` to the logits of all tasks, float32 [B, sum of outputs]."""
         logits = super().call(x, input_mask, training=training, seed=seed)
         others = [head(x, input_mask, training=training, seed=seed) for head in self.joint]
         return tf.concat([logits, *others], axis=-1)
@@ -40,13 +41,13 @@ class JointHead(ClassificationHead):
 
 @dataclasses.dataclass(frozen=True)
 class JointTask(Task):
-    """A task that is trained together with others. All but training is the main task's.
+    """A task that is trained together with others. Everything except training is the same as for the main task.
 
-    Training reads the rows of all tasks in one random order, so each task has its share of the rows in each batch.
+    Training reads the rows of all tasks in one random order, so each batch has rows of all tasks in proportion.
 
     Attributes:
-      main: evaluated, predicted and exported.
-      others: trained with it.
+      main: the task that is evaluated, predicted and exported.
+      others: the tasks that are trained with the main task.
     """
 
     main: ClassificationTask
@@ -84,7 +85,7 @@ class JointTask(Task):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The loss, and what all tasks measure besides."""
+        """The loss, and other metrics that all tasks have."""
         return tuple(m for m in self.main.metrics if all(m in task.metrics for task in self.others))
 
     @property
@@ -97,7 +98,7 @@ class JointTask(Task):
             task.check(config, settings)
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns the main task's, and the names and facts of the others."""
+        """Returns the facts of the main task, and the names and facts of the others."""
         return self.main.data_facts() | {"joint_tasks": [{"name": t.name, **t.data_facts()} for t in self.others]}
 
     def files_of(self, split: str) -> list[str]:
@@ -114,7 +115,7 @@ class JointTask(Task):
         """Reads the training data of all tasks, one task after the other, or the main task's dev or test data.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: a file is invalid; the message names file and line.
         """
         if split != "train":
             return self.main.read(split)
@@ -134,7 +135,7 @@ class JointTask(Task):
                 columns = dict(task.encode(own, tokenizer, max_seq_length))
                 rows = columns["segment_a"].nrows()
                 columns.setdefault("segment_b", _empty_rows(rows))
-                # The rows of windows name their example among those of the task.
+                # With windows, `example_ids` counts the examples of this task only.
                 within = columns.get("example_ids", tf.range(rows))
                 columns["example_ids"] = tf.cast(within, tf.int64) + sum(np.asarray(task_ids) < number)
                 columns["task_ids"] = tf.fill([rows], number)
@@ -155,11 +156,11 @@ class JointTask(Task):
         return self.main.weights(batch)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the loss and the metrics of each row by its own task, from the logits of all tasks."""
+        """Computes the loss and the metrics of each row with the row's own task, from the logits of all tasks."""
         total: dict[str, tf.Tensor] = {}
         for number, (task, own_logits) in enumerate(zip(self._tasks, self._split(logits), strict=True)):
             is_own = batch["task_ids"] == number
-            # Rows of other tasks get a label that every task has; their values are not used.
+            # Rows of other tasks get label 0, which every task has; their losses are not used.
             labels = tf.where(is_own, batch["label_ids"], 0.0)
             for name, value in task.losses(own_logits, {**batch, "label_ids": labels}).items():
                 own = tf.where(is_own, value, 0.0)
@@ -200,7 +201,7 @@ class JointTask(Task):
         self.main.keep_evaluation(folder, split, predictions, step, prefix)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        """See `Task`; the examples of other tasks are not compared."""
+        """See `Task`; only checks the examples of the main task."""
         own = {split: [e for e in read if not getattr(e, "task_id", 0)] for split, read in examples.items()}
         self.main.check_examples(own)
 
@@ -223,7 +224,7 @@ class JointTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class _JointExample(Example):
-    """An example of training, with the number of its task, 0 for the main one."""
+    """A training example with the number of its task; 0 is the main task."""
 
     task_id: int = 0
 
@@ -232,14 +233,16 @@ def check_joint(main: ClassificationTask, others: Sequence[ClassificationTask]) 
     """Refuses tasks that cannot be trained together.
 
     Raises:
-      InputError: the main task has another kind of head, or a task is named twice.
+      InputError: the main task has another kind of head, or a task is listed twice.
     """
     if main.kind not in (CLASSIFICATION, REGRESSION):
-        raise InputError(f"--joint_tasks: {main.name} is no task of classes or scores; train it alone")
+        raise InputError(f"--joint_tasks: {main.name} is not a task with classes or scores; train it alone")
     names = [task.name for task in (main, *others)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise InputError(f"--joint_tasks: {twice} is trained twice; name each task once, and not that of --task_name")
+        raise InputError(
+            f"--joint_tasks: {twice} is listed twice; list each task once, and leave out the task of --task_name"
+        )
 
 
 def _empty_rows(count: tf.Tensor) -> tf.RaggedTensor:

@@ -1,4 +1,4 @@
-"""Classes, scores and sets of labels of texts, for the registry."""
+"""The kinds of tasks that classify texts, for the registry: classes, scores, and sets of labels."""
 
 import abc
 import itertools
@@ -29,14 +29,14 @@ from bert_tf.text.packing import TRUNCATE
 
 
 class TextKind(Kind):
-    """What the three kinds have in common, and what `TextClassifier` asks of them."""
+    """The common part of the three kinds, and the interface that `TextClassifier` uses."""
 
     settings, make_task = ClassifierSettings, staticmethod(find_task)
     probabilities: Callable[[np.ndarray], np.ndarray] = staticmethod(probabilities)
 
     @abc.abstractmethod
     def answers(self, outputs: np.ndarray, model: Trained) -> Sequence:
-        """Returns a model's answers to N texts, given logits or scores, float32 [N, C]."""
+        """Returns a model's answers to N texts, from logits or scores, float32 [N, C]."""
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""
@@ -52,14 +52,14 @@ class TextKind(Kind):
             )
         if reading.long_text != TRUNCATE:
             logging.warning(
-                "--format=%s: its code truncates texts, but %s was trained with --long_text=%s, so its answers to "
-                "texts beyond %d tokens will differ; --format=bert_tf keeps it",
+                "--format=%s: its code truncates texts, but %s was trained with --long_text=%s, so the answers to "
+                "texts of more than %d tokens will differ; --format=bert_tf keeps --long_text",
                 format, source, reading.long_text, described.max_seq_length,
             )  # fmt: skip
 
 
 class Classes(TextKind):
-    """One class of each text."""
+    """One class for each text."""
 
     name = CLASSIFICATION
     report_entries = staticmethod(report.classes)
@@ -71,7 +71,7 @@ class Classes(TextKind):
 
 
 class Scores(TextKind):
-    """One number of each text."""
+    """One number for each text."""
 
     name, score_scale = REGRESSION, staticmethod(score_scale)
     report_entries = staticmethod(report.scores)
@@ -83,7 +83,7 @@ class Scores(TextKind):
 
 
 class LabelSets(TextKind):
-    """Any number of labels of each text; see `MultiLabelTask`."""
+    """Any number of labels for each text; see `MultiLabelTask`."""
 
     name = multi_label.MULTI_LABEL
     report_entries = staticmethod(report.label_sets)

@@ -1,4 +1,4 @@
-"""Examples from lists of texts and labels in memory."""
+"""Reads examples from lists of texts and labels in memory."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.table_source import TextSource, label_text
 from bert_tf.tasks.example_source import Placed
 
 _INTEGERS = (numbers.Integral, np.bool_)
-# Floats of at most so many different whole numbers may be meant as classes.
+# Float labels with at most this many different values, all whole numbers, may be meant as classes.
 _FEW = 10
 _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
 
@@ -29,8 +29,8 @@ class MemorySource(TextSource):
     """Lists of texts and labels.
 
     Attributes:
-      splits: "train" and perhaps "dev" to their examples.
-      kind: of the task, from the type of the labels.
+      splits: "train", "dev" or both to their examples.
+      kind: kind of the task, which follows from the type of the labels.
       labels: names of the classes; () for a regression.
     """
 
@@ -54,7 +54,7 @@ class MemorySource(TextSource):
         return "dev" in self.splits
 
     def files(self, split: str) -> list[str]:
-        """Returns no files."""
+        """Returns [], because the texts are not in files."""
         return []
 
     def fingerprint(self, split: str) -> list[str]:
@@ -73,11 +73,11 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
 
     Args:
       texts: strings, or pairs of strings.
-      labels: strings or integers that name classes, floats to learn, or lists, tuples or sets of strings.
-      dev: texts and labels to evaluate on; None for none of their own.
+      labels: strings or integers for classes, floats for a regression, or lists, tuples or sets of strings.
+      dev: texts and labels for evaluation; None if there are no separate dev texts.
 
     Raises:
-      InputError: says which text or label is wrong.
+      InputError: a text or a label is wrong; the message names it.
     """
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
@@ -89,28 +89,28 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
         return MemorySource({"train": placed}, kind, names)
     dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
     if (found := _kind_of(dev_labels)) != kind:
-        raise InputError(f"dev_labels: are of a {found} and the labels of a {kind}; give labels of one kind")
+        raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
     placed_dev = _placed(examples_of(dev_texts, dev_labels, "dev_texts"), "dev_texts")
     return MemorySource({"train": placed, "dev": placed_dev}, kind, names)
 
 
 def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> MemorySource:
-    """Returns the source of texts to evaluate a model of a kind and its classes on, as "dev".
+    """Returns a source whose "dev" split has texts for the evaluation of a model.
 
     Args:
       texts: see `memory_source`.
-      labels: of the texts. A regression takes integers too.
-      kind: of the model.
-      names: of its classes; () for a regression.
+      labels: labels of the texts. For a regression, they may be integers too.
+      kind: kind of the model's task.
+      names: names of the model's classes; () for a regression.
 
     Raises:
-      InputError: says which text or label is wrong, or that the labels are of another kind.
+      InputError: a text or a label is wrong, or the labels are for another kind of task.
     """
     labels = _list_of(labels, "labels")
     if kind == REGRESSION:
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
     if (found := _kind_of(labels)) != kind:
-        raise InputError(f"labels: are of the kind {found}, the model's of the kind {kind}; give labels of its kind")
+        raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels of its kind")
     return MemorySource({"dev": _placed(examples_of(texts, labels), "texts")}, kind, tuple(names))
 
 
@@ -123,7 +123,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
       what: name of the texts in messages.
 
     Raises:
-      InputError: says which text or label is wrong.
+      InputError: a text or a label is wrong; the message names it.
     """
     texts = _list_of(texts, what)
     if not texts:
@@ -131,7 +131,9 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     pairs = [_pair(text, f"{what}[{number}]") for number, text in enumerate(texts)]
     for number, (_, second) in enumerate(pairs):
         if (second is None) != (pairs[0][1] is None):
-            raise InputError(f"{what}[{number}]: single texts and pairs are mixed; give all texts in one form")
+            raise InputError(
+                f"{what}[{number}]: single texts and pairs are mixed; give only single texts or only pairs"
+            )
     if labels is None:
         return [Example(first, second, None) for first, second in pairs]
     if len(labels) != len(texts):
@@ -141,20 +143,20 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
 
 
 def _list_of(values: Any, what: str) -> list:
-    """Returns a list, an array, a column of a table or the like as a list.
+    """Converts a list, an array, a column of a table or a similar sequence to a list.
 
     Raises:
-      InputError: it is none of these.
+      InputError: the value is not a sequence.
     """
     if isinstance(values, (str, bytes)):
         raise InputError(f"{what}: is one string; give a list")
-    if getattr(values, "ndim", 1) > 1:  # a data frame would give the names of its columns
+    if getattr(values, "ndim", 1) > 1:  # iterating over a data frame would give the names of its columns
         raise InputError(
             f"{what}: is a table; give a list, for pairs a list of pairs, such as table[['a', 'b']].values.tolist()"
         )
     try:
         if isinstance(values, (Mapping, set, frozenset)):
-            raise TypeError("it has no order")
+            raise TypeError("the values are not ordered")
         return list(values)
     except TypeError as error:
         raise InputError(f"{what}: is of type {type(values).__name__}; give a list") from error
@@ -187,7 +189,7 @@ def _type(label) -> str:
 
 
 def _class_names(labels: Sequence) -> tuple[str, ...]:
-    """Returns the names of classes: strings in alphabetical order, integers in ascending order.
+    """Returns the names of the classes: strings in alphabetical order, integers in ascending order.
 
     Raises:
       InputError: there is only one class, or no text has a label.
@@ -207,7 +209,7 @@ def _pair(text, where: str) -> tuple[str, str | None]:
     if len(parts) != 2 or not isinstance(parts[0], str) or not isinstance(parts[1], (str, type(None))):
         raise InputError(f"{where}: is {text!r:.60}; give a string, or a pair of strings")
     if not all(map(is_utf8, filter(None, parts))):
-        raise InputError(f"{where}: has a lone surrogate, which is no character; decode the text as UTF-8")
+        raise InputError(f"{where}: has a lone surrogate, which is not a character; decode the text as UTF-8")
     return parts[0], parts[1]
 
 

@@ -1,4 +1,4 @@
-"""Classification where an example has any number of labels, also none.
+"""Classification where an example has any number of labels, or none.
 
 Letters: B batch, N rows, C labels.
 """
@@ -28,17 +28,17 @@ MULTI_LABEL = "multi_label"
 LABEL_SCORES_NAME = "eval_labels.tsv"
 _DEFAULT_THRESHOLD = 0.5
 _SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
-# Of training, where an evaluation has other thresholds.
+# The metric in training if evaluations tune the thresholds.
 _AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Form.FRACTION, higher_is_better=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabelTask(OwnTask):
-    """Any number of labels for each example: an independent decision for each label.
+    """Predicts any number of labels for each example, with an independent decision for each label.
 
     Attributes:
-      run_folder: whose thresholds decide in an evaluation; 0.5 where it has none.
-      tune_thresholds: whether an evaluation chooses the threshold of each label anew.
+      run_folder: folder with the thresholds for an evaluation; without a file there, all thresholds are 0.5.
+      tune_thresholds: whether an evaluation chooses a new threshold for each label.
     """
 
     run_folder: str = ""
@@ -55,10 +55,10 @@ class MultiLabelTask(OwnTask):
         return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
 
     def label_value(self, label: Sequence[str]) -> list[float]:
-        """Returns 1 for each label that an example has, 0 for the others; C values.
+        """Returns C values: 1 for each label that the example has, else 0.
 
         Raises:
-          InputError: an unknown label.
+          InputError: a label is unknown.
         """
         if unknown := [name for name in label if name not in self.labels]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
@@ -71,12 +71,12 @@ class MultiLabelTask(OwnTask):
             class_checks.warn_of_unseen(examples, self.labels)
 
     def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns 1 for the labels of each example, 0 for the others, float32 [N, C]."""
+        """Returns 1 for the labels of each example, else 0, float32 [N, C]."""
         labels = [self.label_value(example.label or ()) for example in examples]
         return np.array(labels, np.float32).reshape(-1, len(self.labels))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the sigmoid cross-entropy, a mean over the labels, from logits [B, C]."""
+        """Computes the mean over the labels of the sigmoid cross-entropy, and the metric, from logits [B, C]."""
         labels = batch["label_ids"]  # [B, C]
         factors = tf.constant(self.class_weights or (1.0,))
         losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
@@ -95,11 +95,11 @@ class MultiLabelTask(OwnTask):
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`; data without any label has unknown ones."""
+        """See `Task`; if no example has a label, the labels are unknown."""
         return super().is_labeled(examples) and any(example.label for example in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns as many of the most frequent labels as have the best micro F1."""
+        """Returns the scores of always predicting the k most frequent labels, with the k that has the best micro F1."""
         labels = split.columns["label_ids"].numpy() > 0
         counts = labels.sum(axis=0)
         order = np.argsort(-counts, kind="stable")
@@ -111,7 +111,7 @@ class MultiLabelTask(OwnTask):
         return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the set of labels that is predicted for every example."""
+        """Returns the set of labels if it is predicted for every example; see `Task`."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         answers = probabilities > self._chosen(labels, probabilities)
         if np.any(answers != answers[0]) or np.all(labels == labels[0]):
@@ -121,7 +121,7 @@ class MultiLabelTask(OwnTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes what every classification keeps, precision, recall and F1 of each label, and tuned thresholds."""
+        """Writes `dev_predictions.jsonl`, precision, recall and F1 of each label, and tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
         answers = functools.partial(evaluation_lines.label_sets, labels=self.labels, thresholds=chosen)
@@ -136,10 +136,10 @@ class MultiLabelTask(OwnTask):
         storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
 
     def check_checkpoint(self, folder: str, step: int) -> None:
-        """Refuses thresholds that were tuned on another checkpoint, unless they are tuned anew.
+        """Refuses thresholds that were tuned on another checkpoint, unless they are tuned now.
 
         Raises:
-          InputError: says of which step they are.
+          InputError: the thresholds belong to another step; the message names it.
         """
         if not self.tune_thresholds:
             THRESHOLDS.read(folder, step, self.labels)
@@ -147,8 +147,8 @@ class MultiLabelTask(OwnTask):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
 
-        `test_results.tsv` has the probability of each label. `test_predictions.tsv` adds the labels above their
-        thresholds, as a JSON list.
+        `test_results.tsv` has the probability of each label. `test_predictions.tsv` adds a JSON list of the labels
+        whose probabilities are above their thresholds.
         """
         probabilities = sigmoid(predictions)
         above = probabilities > THRESHOLDS.read(folder, labels=self.labels)
@@ -168,15 +168,15 @@ def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
 
 
 def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    # as few digits as float32 needs
+    # str of a float32 has only as many digits as float32 needs
     return {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
 
 
 def evaluated_thresholds(folder: str) -> list[float]:
-    """Returns the thresholds of the last evaluation whose files are in a folder, C values; [] if there is none.
+    """Returns the C thresholds of the last evaluation in a folder; [] if there is no evaluation.
 
     Raises:
-      InputError: the file of the evaluation is damaged.
+      InputError: the evaluation's file is damaged.
     """
     path = os.path.join(folder, LABEL_SCORES_NAME)
     if not tf.io.gfile.exists(path):
@@ -190,11 +190,11 @@ def evaluated_thresholds(folder: str) -> list[float]:
 
 
 def _is_evaluated(folder: str) -> bool:
-    """Whether the last evaluation of a folder had thresholds other than the default."""
+    """Returns whether the last evaluation in a folder had other thresholds than the default."""
     return any(value != _DEFAULT_THRESHOLD for value in evaluated_thresholds(folder))
 
 
-# The threshold of each label, float32 [C].
+# The file with the threshold of each label, float32 [C].
 THRESHOLDS = TunedFile(
     "thresholds.json", "thresholds", "tune_thresholds",
     lambda labels: np.full(len(labels), _DEFAULT_THRESHOLD, np.float32), _parse, _to_json, _is_evaluated,
@@ -202,13 +202,13 @@ THRESHOLDS = TunedFile(
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-    """Returns a description whose parameters hold the `thresholds` of a run's folder, for its checkpoint of a step."""
+    """Adds the `thresholds` of a run's folder, for the checkpoint of a step, to a description's parameters."""
     thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Computes probabilities without an overflow, float32 of the shape of the logits."""
+    """Computes probabilities without overflow, float32 with the shape of the logits."""
     return (0.5 * (1 + np.tanh(0.5 * logits))).astype(np.float32)
 
 
@@ -220,8 +220,8 @@ def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
       predictions: bool [N, C].
 
     Returns:
-      `micro_f1` over all decisions; `macro_f1`, the mean over the labels; `subset_accuracy`, the share of the examples
-      whose labels are all right. F1 without any label, in the data and in the predictions, is 0.
+      `micro_f1`, over all decisions; `macro_f1`, the mean over the labels; `subset_accuracy`, the share of the examples
+      whose labels are all right. F1 is 0 if neither the data nor the predictions have a label.
     """
     from sklearn.metrics import f1_score
 
@@ -240,17 +240,17 @@ def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 
 
 def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Chooses for each label the threshold with the best F1.
+    """Chooses the threshold with the best F1 for each label.
 
-    Candidates are the means of neighboring probabilities. Of equal ones, the nearest to 0.5 is taken. A label that no
-    example has keeps 0.5.
+    The candidates are the means of neighboring probabilities. If several are equally good, the one nearest to 0.5 is
+    chosen. The threshold of a label that no example has stays 0.5.
 
     Args:
       labels: bool [N, C].
       probabilities: float32 [N, C].
 
     Returns:
-      float32 [C]; a label is predicted above its threshold.
+      float32 [C]; a label is predicted if its probability is above its threshold.
     """
     chosen = [_best_threshold(labels[:, c], probabilities[:, c]) for c in range(labels.shape[1])]
     return np.array(chosen, np.float32)
@@ -261,18 +261,18 @@ def _best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
         return _DEFAULT_THRESHOLD
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
-    # After the k-th example, all before it are predicted: F1 = 2 TP / (predicted + having the label).
+    # If the first k examples are predicted: F1 = 2 TP / (number predicted + number with the label).
     hits = np.cumsum(labels[order])
     f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + hits[-1])
     candidates = ((ranked + np.append(ranked[1:], 0.0)) / 2).astype(np.float32)
-    # A threshold cannot divide equal probabilities, nor those whose mean rounds to one of them.
+    # A threshold cannot separate equal probabilities, or probabilities whose mean rounds to one of them.
     below = np.append(ranked[1:], -1.0)
     divides = (ranked > candidates) & (below <= candidates)
     if not divides.any():
         return _DEFAULT_THRESHOLD
     f1 = np.where(divides, f1, -1.0)
     best = np.flatnonzero(f1 >= f1.max() - 1e-12)
-    # 0.5 itself may lie between the two neighbors of a candidate.
+    # Prefer 0.5 itself if it lies between the two neighbors of a candidate.
     clipped = [_toward_half(below[k], ranked[k], candidates[k]) for k in best]
     return min(clipped, key=lambda value: abs(value - _DEFAULT_THRESHOLD))
 

@@ -1,4 +1,4 @@
-"""From a command to a task over a user's own data."""
+"""Creates a task for a user's own data from a command."""
 
 import dataclasses
 from collections import Counter
@@ -22,9 +22,9 @@ from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, Classifie
 from bert_tf.tasks.classification.table_source import TableSource, TextSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
-# More different numbers than these are hardly classes.
+# More different numbers than this are probably scores, not classes.
 _MOST_NUMBERS = 20
-# Distance of two neighboring scores in float32, in units of their standard deviation.
+# Maximum distance between neighboring float32 values at the scores, in units of the scores' standard deviation.
 _COARSEST = 1e-3
 _DEFAULTS = {
     "text_a_column": "text",
@@ -42,17 +42,17 @@ _SCORES = {
 
 
 def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
-    """Returns the task over a user's own data.
+    """Returns the task for a user's own data.
 
-    Its labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the training data,
-    which is then read here. Class weights and the scale of scores are counted in it too.
+    The labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the training data,
+    which is then read here. Class weights and the scale of scores come from the training data too.
 
     Args:
-      command: says what is learned and how.
-      source: of the examples; None for the one that the settings name.
+      command: the command with the settings of the task.
+      source: source of the examples; None for the source that the settings name.
 
     Raises:
-      InputError: the data does not fit the kind of task, or has fewer than two labels, or a label twice.
+      InputError: the data contradicts the kind of task, there are fewer than two labels, or a label is listed twice.
     """
     settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
@@ -71,7 +71,7 @@ def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
     scores = official or _SCORES[kind]
     name = known.task_name if known else settings.task_name.lower() or OWN_DATA
     if settings.class_weights and kind == REGRESSION:
-        raise InputError("--class_weights is for classes, and the labels are numbers to learn; drop the flag")
+        raise InputError("--class_weights is for classes, but the labels are numbers; drop the flag")
     labels = () if kind == REGRESSION else _labels(settings, known, source)
     if kind == MULTI_LABEL:
         more = {"run_folder": command.results_dir, "tune_thresholds": settings.tune_thresholds}
@@ -98,7 +98,7 @@ def _table_source(command: Command) -> TableSource:
     settings, facts = command.settings, command.of_reading(**_DEFAULTS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
-            raise InputError(f"--{flag}={facts[flag]}: is the column of the label; name the column of the text")
+            raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
     source = TableSource(
         settings.data_dir,
         settings.data_paths,
@@ -118,10 +118,10 @@ def _table_source(command: Command) -> TableSource:
 
 
 def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> None:
-    """Refuses flags of tables that no file which is read has a use for.
+    """Refuses flags for tables that have no effect on any file that is read.
 
     Raises:
-      InputError: names the flag and a file.
+      InputError: a flag has no effect; the message names the flag and a file.
     """
     wanted = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
     paths = [path for split, is_read in wanted.items() if is_read for path in source.found(split)]
@@ -134,9 +134,9 @@ def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> N
 
 
 def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
-    """Returns a source with the column of ids that the run's last training named, if the test file has that column.
+    """Returns a source with the id column of the run's last training, if the test file has this column.
 
-    The column only names predictions, so it does not identify a run, as the columns that a model reads do.
+    The id column only names predictions. So, unlike the columns that a model reads, it is not part of a run's identity.
     """
     column = run_record.last_settings(folder).get("id_column")
     if not column:
@@ -145,7 +145,7 @@ def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
     try:
         named.id_name()  # reads the test file
     except tables.MissingColumn as error:
-        logging.warning("predictions are numbered, not named by the id column of %s (%s)", folder, error)
+        logging.warning("predictions have numbers instead of the ids of %s (%s)", folder, error)
         return source
     return named
 
@@ -158,7 +158,7 @@ def _tfds_source(command: Command) -> TfdsSource:
 
 
 def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
-    """Returns the official scores of a set of GLUE that TensorFlow Datasets provides; () for other sets."""
+    """Returns the official scores of a GLUE task in TensorFlow Datasets; () for other data sets."""
     sets = {f"glue/{name.lower().replace('-', '')}": task.score_names for name, task in glue.TASKS.items()}
     name = settings.tfds_name.partition(":")[0]
     return () if settings.labels or settings.label_file else sets.get(name, ())
@@ -171,9 +171,9 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, source:
     class_checks.warn_of_names(labels, source.has_label_sets)
     if len(set(labels)) < len(labels):
         flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
-        raise InputError(f"{flag}: names a label twice")
+        raise InputError(f"{flag}: a label is listed twice; remove one")
     if len(labels) < 2:
-        raise InputError(f"the task needs at least two labels but has {len(labels)}; name them with --labels")
+        raise InputError(f"the task needs at least two labels but has {len(labels)}; list them in --labels")
     return labels
 
 
@@ -181,7 +181,7 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
     path, lines = settings.label_file, settings.labels.split(",")
     if path:
         if not tf.io.gfile.exists(path):
-            raise InputError(f"--label_file={path}: no such file; write one label a line")
+            raise InputError(f"--label_file={path}: no such file; write one label per line")
         with tf.io.gfile.GFile(path, "rb") as file:
             try:
                 lines = file.read().decode("utf-8-sig").splitlines()
@@ -191,10 +191,10 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
 
 
 def _labels_in(source: TextSource) -> tuple[str, ...]:
-    """Returns the sorted labels of train.
+    """Returns the labels of train, sorted.
 
     Raises:
-      InputError: the column looks like numbers or texts instead of classes.
+      InputError: the column probably has numbers or texts instead of classes.
     """
     found = [example.label for example in source.examples("train")]
     labels = tuple(sorted(_counts(found)))
@@ -205,9 +205,9 @@ def _labels_in(source: TextSource) -> tuple[str, ...]:
     if source.has_label_sets:
         return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
-        raise InputError(f"{what}; give --regression to learn numbers, or name the classes with --labels")
+        raise InputError(f"{what}; give --regression to predict numbers, or list the classes in --labels")
     if len(found) > _MOST_NUMBERS and 2 * len(labels) > len(found):
-        raise InputError(f"{what}; check --label_column, or name the classes with --labels")
+        raise InputError(f"{what}; check --label_column, or list the classes in --labels")
     return labels
 
 
@@ -219,7 +219,7 @@ def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
 
 
 def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, task: OwnTask) -> tuple[float, ...]:
-    """Returns the weights that training computes; those of the run where it is only evaluated."""
+    """Returns the class weights of the training data; without training, the class weights of the run."""
     if not settings.do_train:
         return tuple(known.parameters.get("class_weights", ())) if known else ()
     if not settings.class_weights:
@@ -233,10 +233,10 @@ def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, 
 
 
 def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
-    """Returns mean and standard deviation of the scores of train.
+    """Returns the mean and the standard deviation of the scores of train.
 
     Raises:
-      InputError: a score is not a finite number; or all are equal, or so in float32, in which they are computed.
+      InputError: a score is not a finite number, or all scores are equal, or equal when rounded to float32.
     """
     if known:
         return score_scale(known.parameters)
@@ -246,8 +246,8 @@ def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
     mean, deviation = float(scores.mean()), float(scores.std())
     if np.spacing(np.float32(np.abs(scores).max())) > _COARSEST * deviation:
         raise InputError(
-            f"train: the scores have the mean {mean:.6g} and the standard deviation {deviation:.3g}, too little for "
-            "float32; subtract a constant from them"
+            f"train: the scores have the mean {mean:.6g} and the standard deviation {deviation:.3g}, which is too "
+            "small for float32; subtract a constant from the scores"
         )
     return mean, deviation
 

@@ -1,4 +1,4 @@
-"""Tasks over a user's own data: classes, and scores in any range.
+"""Tasks on a user's own data: classes, and scores in any range.
 
 Letters: B batch, N rows, C classes.
 """
@@ -19,24 +19,24 @@ from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.tasks.classification.table_source import TextSource
 from bert_tf.tasks.source_task import SourceTask
 
-# float32 holds these and their squares' gradients.
+# Larger scores could overflow float32, as scores or in the gradients of their squares.
 LARGEST_SCORE = 1e30
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnTask(SourceTask, ClassificationTask):
-    """One label, or a score, for each example of a user's data.
+    """Predicts one label or one score for each example of a user's data.
 
     Attributes:
       name: the value of `--task_name`.
-      source: of the examples.
-      labels: in the order of their ids; () for a regression.
-      score_names: names in `SCORES`, the main one first.
+      source: reads the examples.
+      labels: labels in the order of their ids; () for a regression.
+      score_names: names in `SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      class_weights: factor of each class in the loss; () for 1.
-      mean: of the scores of train.
-      deviation: of the scores of train. The model learns (score - mean) / deviation, whose size fits the initial
-        weights and the learning rate whatever the range; predictions are in the user's range again.
+      class_weights: factor of each class in the loss; () if all factors are 1.
+      mean: mean of the scores of train.
+      deviation: standard deviation of the scores of train. The model learns (score - mean) / deviation, whose size
+        suits the initial weights and the learning rate for any range; predictions are in the user's range.
       reading: see `ClassificationTask`.
       held_out: see `Task`.
       writes_texts: whether `test_predictions.tsv` has the texts.
@@ -56,7 +56,7 @@ class OwnTask(SourceTask, ClassificationTask):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether there are two texts."""
+        """Whether an example has two texts."""
         return self.source.has_pairs
 
     @property
@@ -70,10 +70,10 @@ class OwnTask(SourceTask, ClassificationTask):
         return found
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads train, dev or test and checks every label. Test data with a label that cannot be right has none.
+        """Reads train, dev or test, and checks every label. If a label of test is invalid, drops all labels of test.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: the data is invalid; the message names file and line.
         """
         placed = self.source.read(split)
         for place, example in placed:
@@ -84,12 +84,12 @@ class OwnTask(SourceTask, ClassificationTask):
             except InputError as error:
                 if split != "test":
                     raise InputError(f"{place}: {error}") from error
-                logging.info("%s: %s; the data is predicted without scores", place, error)
+                logging.info("%s: %s; the data is read without labels, so metrics are not computed", place, error)
                 return [dataclasses.replace(example, label=None) for _, example in placed]
         return [example for _, example in placed]
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`; scores that are all equal, such as -1, stand for unknown ones."""
+        """See `Task`; if all scores are equal, such as -1, they count as unknown."""
         if not super().is_labeled(examples):
             return False
         return not self.is_regression or len({example.label for example in examples}) > 1
@@ -101,7 +101,7 @@ class OwnTask(SourceTask, ClassificationTask):
             class_checks.check_classes(examples, self.labels, bool(self.class_weights))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes weighted cross-entropy and accuracy, or the squared error in units of train's variance."""
+        """Computes the weighted cross-entropy and the accuracy, or the squared error divided by train's variance."""
         if self.is_regression:
             standardized = (batch["label_ids"] - self.mean) / self.deviation
             return {"loss": tf.square(logits[:, 0] - standardized)}
@@ -118,7 +118,7 @@ class OwnTask(SourceTask, ClassificationTask):
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Writes the tables; the one with a header names the user's column of ids, and may have the texts."""
+        """Writes the tables; the header of the second has the name of the id column, and it may have the texts."""
         rows = [[_cell(self.source.id_name()), *named[0][1:]], *named[1:]]
         if self.writes_texts:
             heads = ("text_a", "text_b") if self.has_pairs else ("text",)
@@ -128,6 +128,6 @@ class OwnTask(SourceTask, ClassificationTask):
 
 
 def _cell(text: str) -> str:
-    """Returns a text as a cell of a table with tabs: in quotes where it would not be read back as it is."""
+    """Returns a text as a cell of a tab-separated table; adds quotes if the text could not be read back otherwise."""
     needs_quotes = text.startswith('"') or any(character in text for character in "\t\n\r")
     return '"' + text.replace('"', '""') + '"' if needs_quotes else text

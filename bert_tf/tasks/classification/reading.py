@@ -1,6 +1,6 @@
-"""How a classifier reads: what becomes of a text beyond the row length, and which vector the head takes.
+"""How a classifier reads texts: what happens to texts longer than a row, and which vector the head reads.
 
-Paper: section 3.2; for long texts C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
+Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
 
 Letters: B batch, S sequence length, N rows, C classes.
 """
@@ -22,7 +22,7 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """See the module; the fields are those of `ClassifierSettings`, all known.
+    """The reading options, resolved; the fields have the names of `ClassifierSettings`.
 
     Attributes:
       pooling: "cls", "mean" or "max"; see `ClassificationHead`.
@@ -36,39 +36,39 @@ class Reading:
 
     @classmethod
     def of_command(cls, command: Command) -> "Reading":
-        """Returns what the flags say; what they leave out is as in the run's folder, or by default.
+        """Returns the options; a flag that is left out takes the value of the run's folder, or else its default.
 
         Raises:
-          InputError: the folder's run is evaluated as it was not trained, or a stride has no windows.
+          InputError: a flag differs from the training of the folder's run, or a stride is given without windows.
         """
         found, stride = cls(**command.of_model(**dataclasses.asdict(cls()))), command.settings.window_stride
         if stride and not found.has_windows:
             raise InputError(
-                f"--window_stride={stride} needs --long_text=window, and it is {found.long_text}; give "
-                "both, or drop the stride"
+                f"--window_stride={stride} needs --long_text=window, but --long_text is {found.long_text}; give "
+                "both, or drop --window_stride"
             )
         return found
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":
-        """Returns the reading that `task.json` keeps."""
+        """Returns the options in the parameters of `task.json`."""
         return cls(**{field.name: parameters.get(field.name, field.default) for field in dataclasses.fields(cls)})
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What `task.json` keeps."""
+        """The parameters for `task.json`."""
         return dataclasses.asdict(self)
 
     @property
     def has_windows(self) -> bool:
-        """Whether an example can become several rows."""
+        """Whether an example can have several rows."""
         return self.long_text == WINDOW
 
     def rows(self, columns: Columns, max_seq_length: int) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Cuts examples into rows, the same for training and in the served graph.
+        """Splits examples into rows; training and the served graph both use this function.
 
         Args:
-          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; further columns [B].
+          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; other columns [B].
           max_seq_length: S.
 
         Returns:
@@ -91,7 +91,7 @@ class Reading:
         """Packs token ids into rows.
 
         Args:
-          columns: those of `rows`.
+          columns: the columns that `rows` returns.
           tokenizer: gives the ids of [CLS] and [SEP].
           max_seq_length: S.
 
@@ -114,13 +114,13 @@ class Reading:
         max_seq_length: int,
         model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor],
     ) -> tf.Tensor:
-        """Computes what training and evaluation compute for texts, in one graph.
+        """Computes logits of texts in one graph, in the same way as training and evaluation.
 
         Args:
           texts: `segment_a` and, for pairs, `segment_b`, string [B].
-          tokenizer: of the model.
+          tokenizer: the model's tokenizer.
           max_seq_length: S.
-          model: maps the inputs of rows to logits, float32 [N, C].
+          model: function from the inputs of rows to logits, float32 [N, C].
 
         Returns:
           Logits, float32 [B, C].
@@ -135,11 +135,11 @@ class Reading:
         """Averages the predictions of the windows of each example.
 
         Args:
-          split: with a row for each window.
+          split: a split with one row per window.
           predictions: [N, C].
 
         Returns:
-          The split with the first row of each example, and the mean predictions, one row each.
+          The split with only the first row of each example, and one row of mean predictions per example.
         """
         if not self.has_windows:
             return split, predictions

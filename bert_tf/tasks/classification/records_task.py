@@ -1,6 +1,6 @@
-"""Classification data of tf-models-official's `create_finetuning_data`: TFRecords and a JSON file that describes them.
+"""Classification data from tf-models-official's `create_finetuning_data`: TFRecords, and JSON that describes them.
 
-The rows are encoded already, so the vocabulary must be the one that they were encoded with.
+The rows are already encoded, so the vocabulary must be the one that encoded them.
 
 Letters: B batch, S sequence length, N rows.
 """
@@ -34,7 +34,7 @@ _ROWS_PER_CALL = 1024
 
 
 class Rows(Sequence):
-    """The rows of a split; their texts are not known any more.
+    """The rows of a split; their texts are unknown.
 
     Attributes:
       columns: `input_ids`, `input_mask`, `segment_ids` int32 [N, S]; `label_ids`, `weight` float32 [N].
@@ -59,18 +59,18 @@ class Rows(Sequence):
 
 @dataclasses.dataclass(frozen=True)
 class RecordsTask(ClassificationTask):
-    """Rows from TFRecords.
+    """Classification of encoded rows from TFRecords.
 
     Attributes:
-      name: the processor of the data, such as "MRPC".
-      meta_file: JSON with the meta data.
-      paths: of the splits: paths and globs, comma-separated.
+      name: name of the data's processor, such as "MRPC".
+      meta_file: path of the JSON file with the meta data.
+      paths: split to its comma-separated paths and globs.
       labels: the ids of the classes as text; () for a regression.
-      score_names: names in `SCORES`, the main one first.
-      has_float_labels: whether the records hold labels as float32.
-      has_weights: whether the records hold a weight of each example.
-      has_pairs: whether there are second texts.
-      reading: see `ClassificationTask`; long texts are cut already.
+      score_names: names in `SCORES`; the main score comes first.
+      has_float_labels: whether the records have labels as float32.
+      has_weights: whether the records have a weight for each example.
+      has_pairs: whether an example has two texts.
+      reading: see `ClassificationTask`; long texts are already truncated.
       held_out: see `Task`.
       row_length: see `Task`.
       known: the splits that were read.
@@ -91,26 +91,26 @@ class RecordsTask(ClassificationTask):
     is_cached: ClassVar[bool] = False
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses windows and the like, as the texts are not known any more, and segments that the model lacks.
+        """Refuses segments that the model lacks, and `--long_text` options, because the whole texts are unknown.
 
         Raises:
-          InputError: says which.
+          InputError: an option or a segment is refused.
         """
         super().check(config, settings)
         if self.reading.long_text != TRUNCATE:
             raise InputError(
-                f"--long_text={self.reading.long_text}: create_finetuning_data has truncated the texts of "
-                f"{self.meta_file} already; drop the flag"
+                f"--long_text={self.reading.long_text}: create_finetuning_data has already truncated the texts of "
+                f"{self.meta_file}; drop the flag"
             )
-        # A lookup beyond the table is an error of TensorFlow on a CPU, and zeros on a GPU.
+        # TensorFlow's lookup of an id outside the table is an error on a CPU, but returns zeros on a GPU.
         asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
         for split in (split for split, wanted in asked.items() if wanted):
             segments = self.read(split).columns["segment_ids"]
             if segments.min() < 0 or segments.max() >= config.type_vocab_size:
                 raise InputError(
                     f"{self.data_name(split)}: has segment_ids of {segments.min()} to {segments.max()}, but "
-                    f"{settings.bert_config_file} has type_vocab_size={config.type_vocab_size}; give data of "
-                    "as many segments as the model has"
+                    f"{settings.bert_config_file} has type_vocab_size={config.type_vocab_size}; give data with "
+                    "only the model's segments"
                 )
 
     def data_facts(self) -> dict[str, Any]:
@@ -131,14 +131,14 @@ class RecordsTask(ClassificationTask):
         return examples.digest()
 
     def is_labeled(self, examples: Rows) -> bool:
-        """Returns false: create_finetuning_data writes 0 where a test file has no label."""
+        """Returns false, because create_finetuning_data writes 0 if a test file has no label."""
         return False
 
     def read_files(self, split: str) -> Rows:
-        """Reads the rows of a split, once.
+        """Reads the rows of a split only once.
 
         Raises:
-          InputError: a file is damaged, or does not fit the meta data; a label is out of range.
+          InputError: a file is damaged or contradicts the meta data, or a label is out of range.
         """
         if split not in self.known:
             self.known[split] = self._read(split)
@@ -160,7 +160,7 @@ class RecordsTask(ClassificationTask):
                 parts += [tf.io.parse_example(batch, features) for batch in records]
             except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
                 raise InputError(
-                    f"{path}: does not fit {self.meta_file} ({error.message.split(chr(10))[0]}); create both again"
+                    f"{path}: contradicts {self.meta_file} ({error.message.split(chr(10))[0]}); create both again"
                 ) from error
         if not parts:
             raise InputError(f"--{PATH_FLAGS[split]}={self.paths[split]}: holds no example; create the data again")
@@ -177,7 +177,7 @@ class RecordsTask(ClassificationTask):
             raise InputError(f"{self.paths[split]}: the label {labels[number]:g} of example {number + 1} {what}")
 
     def contents_and_classes(self, examples: Rows) -> tuple[list[str], list[Hashable]]:
-        """Returns the token ids of rows as text, and their labels; a score is no class."""
+        """Returns the token ids of rows as text, and their labels as classes, or None if the labels are scores."""
         contents = [" ".join(map(str, row)) for row in examples.columns["input_ids"].tolist()]
         return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
 
@@ -189,29 +189,29 @@ class RecordsTask(ClassificationTask):
         """Returns the columns of the records.
 
         Raises:
-          InputError: the rows were encoded with another vocabulary, or have another length.
+          InputError: the rows were encoded with another vocabulary or have another length.
         """
         ids = examples.columns["input_ids"]
         size = len(tokenizer.vocabulary)
         if not (ids[:, 0] == tokenizer.cls_id).all() or ids.min() < 0 or ids.max() >= size:
             raise InputError(
                 f"--vocab_file={tokenizer.vocab_file}: the rows of the data do not begin with its [CLS], or have ids "
-                f"beyond its {size} tokens; give the vocabulary that create_finetuning_data was given"
+                f"beyond its {size} tokens; give the vocabulary that create_finetuning_data has used"
             )
         if max_seq_length != self.row_length:
             raise InputError(
-                f"--max_seq_length={max_seq_length}: {self.meta_file} says {self.row_length}; leave it out"
+                f"--max_seq_length={max_seq_length}: {self.meta_file} says {self.row_length}; leave the flag out"
             )
         return examples.columns
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], as they are."""
+        """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], unchanged."""
         return {name: columns[name] for name in _INPUTS}
 
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """See `Task`; the texts are those that the tokens spell."""
+        """See `Task`; the texts are made from the tokens."""
         examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
         super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
 
@@ -221,7 +221,7 @@ class RecordsTask(ClassificationTask):
 
 
 def _spelled(columns: Mapping[str, np.ndarray], vocabulary: Sequence[str], has_pairs: bool) -> list[Example]:
-    """Returns the examples of encoded rows, without [CLS] and the [SEP] at the end of a text."""
+    """Converts encoded rows back to examples, without [CLS] and without the [SEP] at the end of each text."""
     examples = []
     for ids, mask, segments, label in zip(*(columns[name] for name in (*_INPUTS, "label_ids")), strict=True):
         parts = [ids[(mask == 1) & (segments == number)] for number in range(2 if has_pairs else 1)]
@@ -232,10 +232,12 @@ def _spelled(columns: Mapping[str, np.ndarray], vocabulary: Sequence[str], has_p
 
 
 def records_task(command: Command) -> RecordsTask:
-    """Returns the task that `--input_meta_data_path` describes; without a run, it reads the training data for pairs.
+    """Returns the task that `--input_meta_data_path` describes.
+
+    Without a trained run, this reads the training data to find out whether examples have two texts.
 
     Raises:
-      InputError: the file is missing, damaged, or describes other data than that of a classifier.
+      InputError: the file is missing, is damaged, or does not describe data of a classifier.
     """
     settings, trained = command.settings, command.trained
     meta = read_meta(settings.input_meta_data_path)
@@ -260,10 +262,10 @@ def records_task(command: Command) -> RecordsTask:
 
 
 def read_meta(path: str) -> Mapping[str, Any]:
-    """Reads the meta data that `create_finetuning_data` writes.
+    """Reads the meta data from `create_finetuning_data`.
 
     Raises:
-      InputError: the file is missing, damaged, or describes other data than that of a classifier.
+      InputError: the file is missing, is damaged, or does not describe data of a classifier.
     """
     if not tf.io.gfile.exists(path):
         raise InputError(f"--input_meta_data_path={path}: no such file; create_finetuning_data writes it")

@@ -1,4 +1,4 @@
-"""What the report shows of an evaluation: of classes, of scores, and of sets of labels.
+"""The parts of the report on an evaluation of classes, of scores, and of sets of labels.
 
 Letters: N examples, C labels.
 """
@@ -13,7 +13,7 @@ from bert_tf.tasks.report_parts import TEXTS, Calibration, Confusions, Part, Tab
 
 
 def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Shows what is taken for what, the metrics of each class, the calibration, and the worst errors."""
+    """Returns the confusion matrix, the metrics of each class, the calibration, and the worst errors."""
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     return [
         Confusions(truth, answers, labels),
@@ -23,7 +23,7 @@ def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Shows a yes or no for each label: its four counts, its metrics, and the calibration of all decisions."""
+    """Returns the four counts and the metrics of each label, the calibration of all decisions, and the worst errors."""
     truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
     chances = np.array([entry["probabilities"] for entry in entries])
     counts = [(a & b).sum(axis=0) for a, b in
@@ -38,14 +38,14 @@ def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
         Calibration(
             np.maximum(chances, 1 - chances).ravel(),
             ((chances > 0.5) == truth).ravel(),
-            "The answers are yes or no for each label, above and below a probability of 50%. ",
+            "The answer for each label is yes if its probability is above 50%, else no. ",
         ),
         report_parts.errors(note, ["loss", "true", "predicted", *TEXTS], listed),
     ]
 
 
 def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Shows correlations and mean errors, their diagrams, and the largest errors."""
+    """Returns correlations and mean errors with diagrams, and the largest errors."""
     del labels
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     errors = answers - truth
@@ -63,13 +63,13 @@ def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], is_exclusive: bool = False) -> Table:
-    """Returns a table of the metrics of each label, and their mean.
+    """Returns a table with the metrics of each label, and their mean.
 
     Args:
       truth: bool [N, C], whether an example has a label.
-      answers: bool [N, C], whether the model says so.
+      answers: bool [N, C], whether the model predicts the label.
       labels: names of the C labels.
-      is_exclusive: whether each example has one label. The mean is then over the labels that occur, as scikit-learn's.
+      is_exclusive: whether each example has one label. The mean is then over the labels that occur, as in scikit-learn.
     """
     right, found, support = (np.sum(some, axis=0) for some in (truth & answers, answers, truth))
     metrics = np.stack([right, right, 2 * right]) / np.maximum([found, support, found + support], 1)  # [3, C]

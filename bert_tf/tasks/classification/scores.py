@@ -24,7 +24,7 @@ def _macro_f1(labels, predictions):
 
 
 def _r_squared(labels, predictions):
-    # Undefined for a constant, as a correlation.
+    # Undefined if the labels are constant; 0, as for the correlations.
     total = np.sum(np.square(labels - np.mean(labels)), dtype=np.float64)
     return 1 - np.sum(np.square(labels - predictions), dtype=np.float64) / total if total else 0.0
 
@@ -33,7 +33,7 @@ def _correlation(function_name: str) -> Callable:
     def correlation(labels, predictions):
         from scipy import stats
 
-        # Undefined for a constant; 0 as in scikit-learn's Matthews correlation.
+        # Undefined if one side is constant; 0, as in scikit-learn's Matthews correlation.
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0
         return getattr(stats, function_name)(labels.astype(np.float64), predictions.astype(np.float64)).statistic
@@ -56,9 +56,9 @@ def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -
     """Computes scores by their names.
 
     Args:
-      names: of `SCORES`.
-      labels: [N], ids of classes or scores.
-      predictions: the same; with NaN among them, all scores are NaN.
+      names: keys of `SCORES`.
+      labels: ids of classes, or scores, [N].
+      predictions: ids of classes, or scores, [N]; if one is NaN, all results are NaN.
     """
     if np.isnan(predictions).any():
         return dict.fromkeys(names, float("nan"))

@@ -10,13 +10,13 @@ from bert_tf.settings.finetuning import FineTuningSettings
 
 # The name of a task over a user's own data.
 OWN_DATA = "own"
-# The name of a task whose texts are in memory, and which therefore no flag names.
+# The name of a task whose texts are in memory. Users cannot give it as a flag.
 IN_MEMORY = "texts"
-# Data that only some flags are for, see `command_line.refuse_unread`.
+# Kinds of data that only some flags are for, see `command_line.refuse_unread`.
 OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
 XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
 _SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
-# tf-models-official's modes, and the flags that they stand for.
+# tf-models-official's modes, and the flags that they mean.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
     "train": ("do_train",),
@@ -30,7 +30,7 @@ _MODES = {
 class ClassifierSettings(FineTuningSettings):
     """Settings of `run_classifier`; names and defaults of google-research/bert.
 
-    Flags of a user's own data that are left out take the value of the run in `output_dir`, else their default.
+    A flag for a user's own data that is left out takes the value of the run in `output_dir`, else its default.
     """
 
     flag_group = "Data"
@@ -41,18 +41,18 @@ class ClassifierSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
     data_dir: str = setting(
-        "folder with train, dev and test, as .tsv; own data also as .csv, .jsonl or .json, and dev also named val or "
-        "validation", "", first=True,
+        "folder with the files train, dev and test, as .tsv; own data may also be .csv, .jsonl or .json, and its dev "
+        "may be named val or validation", "", first=True,
     )  # fmt: skip
     task_name: str = setting(
-        "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (the diagnostic data, for a run of MNLI), XNLI, or "
-        "own for your own data; default: the task of the run in --output_dir",
+        "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), XNLI, or own "
+        "for your own data; default: the task of the run in --output_dir",
         "",
         first=True,
     )
     has_header: bool | None = setting("own data: the first line names the columns; default: true", None, read_by=(OWN,))
     text_a_column: str | None = setting(
-        "own data: column of the (first) text, by name or number from 0; default: text", None,
+        "own data: column of the text, or of the first text, by name or by number from 0; default: text", None,
         first=True, read_by=(OWN, TFDS),
     )  # fmt: skip
     text_b_column: str | None = setting(
@@ -62,96 +62,97 @@ class ClassifierSettings(FineTuningSettings):
         read_by=(OWN, TFDS),
     )
     label_column: str | None = setting(
-        "own data: column of the label, by name or number from 0; default: label",
+        "own data: column of the label, by name or by number from 0; default: label",
         None,
         first=True,
         read_by=(OWN, TFDS),
     )
     labels: str = setting(
-        "own data: comma-separated labels; empty: the sorted labels of train",
+        "own data: comma-separated labels; empty: the labels of the training data, sorted",
         "",
         read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
-        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are text, but a file "
-        "whose texts are all in quotes is refused", None, read_by=(OWN,),
+        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are part of the text, but a "
+        "file whose texts are all in quotes is an error", None, read_by=(OWN,),
     )  # fmt: skip
-    regression: bool = setting("own data: the label is a number to learn", False, read_by=(OWN, TFDS))
-    multi_label: bool = setting("own data: an example has any number of labels, also none", False, read_by=(OWN,))
+    regression: bool = setting("own data: the label is a number to predict", False, read_by=(OWN, TFDS))
+    multi_label: bool = setting("own data: an example has any number of labels, or none", False, read_by=(OWN,))
     label_separator: str | None = setting(
-        "--multi_label: separates the labels of a cell, unless it is a JSON list; default: a comma",
+        "--multi_label: separator between the labels in a cell that is not a JSON list; default: a comma",
         None,
         read_by=(LABEL_SETS,),
     )
     label_file: str = setting(
-        "own data: file with one label a line, for labels with commas", "", read_by=(OWN, TFDS, MEMORY)
+        "own data: file with one label per line, for labels that contain commas", "", read_by=(OWN, TFDS, MEMORY)
     )
     id_column: str | None = setting(
-        "own data: column of test with a name for each example, for test_predictions.tsv; empty: the index; default: "
-        "as in the run's training",
+        "own data: column of the test data with a name for each example, for test_predictions.tsv; empty: the index; "
+        "default: from the run in --output_dir",
         None,
         read_by=(OWN,),
     )
     predictions_with_texts: bool = setting(
-        "own data: write the texts into test_predictions.tsv too", False, read_by=(OWN, TFDS)
+        "own data: also write the texts into test_predictions.tsv", False, read_by=(OWN, TFDS)
     )
     data_format: str = setting(
         "own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"), read_by=(OWN,)
     )
     class_weights: str = setting(
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
-        "other=weight is for all that are not named",
+        "other=weight is for all other labels",
         "",
         group="Training",
         read_by=(OWN, TFDS, MEMORY),
     )
     tune_thresholds: bool = setting(
-        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; the run's folder "
-        "keeps them for prediction and export", False, group="Evaluation",
+        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; prediction and "
+        "export use these thresholds", False, group="Evaluation",
     )  # fmt: skip
     train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     tfds_name: str = setting(
-        "set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; the "
-        "flags of columns name its features, which its description gives otherwise", "",
+        "data set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; "
+        "the column flags may name its features; default: from the data set's description", "",
     )  # fmt: skip
     tfds_splits: str = setting(
-        "--tfds_name: its splits for train, dev and test, such as train[:90%],train[90%:],test; empty: train, "
+        "--tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: train, "
         "validation and test", "", read_by=(TFDS,),
     )  # fmt: skip
 
     input_meta_data_path: str = setting(
-        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; --train_data_path, "
-        "--eval_data_path and --test_data_path name the records", "",
+        "JSON file that tf-models-official's create_finetuning_data has written beside its TFRecords; "
+        "--train_data_path, --eval_data_path and --test_data_path name the TFRecords", "",
     )  # fmt: skip
     mode: str = setting(
-        "tf-models-official's name for --do_train, --do_eval and --do_predict; predict takes --eval_data_path if there "
-        "is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
+        "tf-models-official's replacement of --do_train, --do_eval and --do_predict; predict reads --eval_data_path if "
+        "there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
     xnli_language: str = setting(
-        "task XNLI: code of the language to train, evaluate and predict; several, separated by commas, or all",
+        "--task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
         "zh",
         read_by=(XNLI,),
     )
     joint_tasks: str = setting(
-        "tasks of GLUE or XNLI to train together with --task_name, separated by commas; they share the encoder, and "
-        "each has a head; evaluation, prediction and export are those of --task_name", "",
+        "comma-separated tasks of GLUE or XNLI to train together with --task_name; the tasks share the encoder, and "
+        "each has its own head; evaluation, prediction and export are only for --task_name", "",
     )  # fmt: skip
-    joint_data_dirs: str = setting("their folders, separated by commas, in the same order", "")
+    joint_data_dirs: str = setting("--joint_tasks: comma-separated folders of the tasks, in the same order", "")
     pooling: str | None = setting(
-        "what the classifier reads: cls: the pooled [CLS], as in the paper; mean, max: over all tokens of the row, "
-        "[CLS] and [SEP] included; default: as the run's folder says, else cls", None, choices=("cls", "mean", "max"),
-        group="Model",
+        "input of the classifier: cls: the pooled [CLS], as in the paper; mean, max: the mean or maximum over all "
+        "tokens of the row, [CLS] and [SEP] included; default: from the run in --output_dir, else cls", None,
+        choices=("cls", "mean", "max"), group="Model",
     )  # fmt: skip
     long_text: str | None = setting(
-        "what becomes of a text beyond --max_seq_length: truncate: its first tokens; head_tail: its first quarter and "
-        "its last tokens; window: several rows, whose predictions are averaged; default: as the run's folder says, "
-        "else truncate", None, choices=("truncate", "head_tail", "window"), group="Model",
+        "handling of texts longer than --max_seq_length: truncate: keep the first tokens; head_tail: keep first tokens "
+        "in a quarter of the row, and last tokens in the rest; window: split into several rows, and average their "
+        "predictions; default: from the run in --output_dir, else truncate", None,
+        choices=("truncate", "head_tail", "window"), group="Model",
     )  # fmt: skip
     window_stride: int | None = setting(
-        "long_text=window: tokens between the starts of two windows; 0: half a window; default: as the run's folder "
-        "says, else 0", None, group="Model", at_least=0,
+        "--long_text=window: tokens between the starts of two windows; 0: half a window; default: from the run in "
+        "--output_dir, else 0", None, group="Model", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -161,30 +162,36 @@ class ClassifierSettings(FineTuningSettings):
         named = bool(self.labels or self.label_file)
         require(
             not (self.regression and named),
-            "--regression learns numbers, and --labels and --label_file name classes; drop one of them",
+            "--regression predicts numbers, but --labels and --label_file name classes; drop one of the flags",
         )
-        require(not (self.labels and self.label_file), "--labels and --label_file name the same; drop one of them")
-        require(not (self.regression and self.multi_label), "--regression and --multi_label contradict; drop one")
-        require(not (self.regression and self.class_weights), "--class_weights is for classes; drop --regression or it")
-        require(self.label_separator != "", "--label_separator is empty; leave it out for a comma")
+        require(
+            not (self.labels and self.label_file), "--labels and --label_file both list the labels; drop one of them"
+        )
+        require(not (self.regression and self.multi_label), "--regression contradicts --multi_label; drop one of them")
+        require(
+            not (self.regression and self.class_weights),
+            "--class_weights is for classes, not for --regression; drop one of them",
+        )
+        require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
         require(
             not self.window_stride or self.long_text in (None, "window"),
-            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop the stride",
+            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop --window_stride",
         )
         require(
             not (self.joint_tasks and self.input_meta_data_path),
-            "--joint_tasks trains on texts, and --input_meta_data_path gives rows of tokens; drop one",
+            "--joint_tasks trains on texts, but --input_meta_data_path gives rows of tokens; drop one of them",
         )
         names, folders = self.joint_task_names, self.joint_folders
         require(
             len(names) == len(folders),
-            f"--joint_tasks names {len(names)} tasks and --joint_data_dirs {len(folders)} folders; give one for each",
+            f"--joint_tasks names {len(names)} tasks, but --joint_data_dirs {len(folders)} folders; give one folder "
+            "for each task",
         )
 
     def _resolve_mode(self) -> None:
-        """Replaces `mode` by the flags that it stands for, so that copies with other flags keep those."""
+        """Replaces `mode` by the flags that it means, so that copies of the settings keep these flags."""
         export = f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir=FOLDER/1"
-        require(self.mode != "export_only", f"--mode=export_only is a script of its own: {export}")
+        require(self.mode != "export_only", f"--mode=export_only is a separate script: {export}")
         if self.mode == "flags":
             return
         given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
@@ -199,7 +206,7 @@ class ClassifierSettings(FineTuningSettings):
         paths, has_paths = self.path_flags.values(), bool(self.data_paths)
         if self.task_name == IN_MEMORY:
             named = [name for name in (*paths, *_SOURCES) if getattr(self, name)]
-            require(not named, f"--{''.join(named[:1])} and texts in memory are two sets of data; drop one")
+            require(not named, f"--{''.join(named[:1])} and texts in memory are two data sets; drop one of them")
             return
         if self.tfds_name:
             self._check_tfds(has_paths)
@@ -217,7 +224,7 @@ class ClassifierSettings(FineTuningSettings):
     def _check_tfds(self, has_paths: bool) -> None:
         require(
             not (self.data_dir or has_paths or self.input_meta_data_path),
-            f"--tfds_name={self.tfds_name} and files are two sets of data; drop one",
+            f"--tfds_name={self.tfds_name} and files are two data sets; drop one of them",
         )
         require(
             self.task_name.lower() in ("", OWN_DATA),
@@ -226,10 +233,10 @@ class ClassifierSettings(FineTuningSettings):
 
     @property
     def joint_task_names(self) -> tuple[str, ...]:
-        """Names of `joint_tasks`."""
+        """The names in `joint_tasks`."""
         return items(self.joint_tasks)
 
     @property
     def joint_folders(self) -> tuple[str, ...]:
-        """Folders of `joint_data_dirs`."""
+        """The folders in `joint_data_dirs`."""
         return items(self.joint_data_dirs)

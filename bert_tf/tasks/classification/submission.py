@@ -1,4 +1,4 @@
-"""Files of predictions as the GLUE benchmark's server takes them: https://gluebenchmark.com/faq."""
+"""Prediction files in the format of the GLUE benchmark's server: https://gluebenchmark.com/faq."""
 
 import os
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ _HEADER = "index\tprediction\n"
 
 
 def score_texts(scores: np.ndarray, lowest: float, highest: float) -> list[str]:
-    """Returns scores as text with three decimals, those out of range at its ends.
+    """Formats scores with three decimals, clipped to a range.
 
     Args:
       scores: float [N].
       lowest: lower end of the range.
-      highest: upper end.
+      highest: upper end of the range.
     """
     return [f"{score:.3f}" for score in np.clip(scores, lowest, highest)]
 
 
 def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]) -> str:
-    """Writes NAME.tsv, a header and an id and a prediction a line, atomically; returns its path."""
+    """Writes NAME.tsv atomically: a header, then an id and a prediction on each line; returns the path."""
     path = os.path.join(folder, f"{name}.tsv")
     lines = [f"{number}\t{prediction}\n" for number, prediction in zip(ids, predictions, strict=True)]
     storage.write_text(path, "".join([_HEADER, *lines]))
@@ -38,10 +38,10 @@ def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]
 
 
 def read(path: str) -> str:
-    """Reads a file that `write` wrote, and warns if it has not as many lines as GLUE's test set.
+    """Reads a file of `write`; warns if the number of predictions differs from the size of GLUE's test set.
 
     Raises:
-      InputError: the file is of another kind.
+      InputError: the file is not a submission file.
     """
     with tf.io.gfile.GFile(path) as file:
         text = file.read()

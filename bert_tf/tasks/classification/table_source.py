@@ -1,4 +1,4 @@
-"""Where the texts of a user's own task come from, and their labels: files with columns."""
+"""Reads the texts and labels of a user's own task from files with columns."""
 
 import dataclasses
 import json
@@ -17,13 +17,13 @@ _PYTHON_LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
 class TextSource(ExampleSource):
-    """Texts and their labels by split: each `Placed` has an `Example`.
+    """A source of texts and labels; each `Placed` has an `Example`.
 
     Attributes:
-      has_pairs: whether there are two texts.
-      kind: of the task, if the source knows it; else "".
-      labels: names of the classes, if the source knows them; else ().
-      has_label_sets: whether an example has a tuple of labels instead of one.
+      has_pairs: whether an example has two texts.
+      kind: kind of the task; "" if the source does not know it.
+      labels: names of the classes; () if the source does not know them.
+      has_label_sets: whether an example has a tuple of labels instead of one label.
     """
 
     has_pairs: bool
@@ -32,26 +32,26 @@ class TextSource(ExampleSource):
     has_label_sets: bool = False
 
     def id_name(self) -> str:
-        """Returns what heads the names of examples in tables."""
+        """Returns the column title for the examples' ids in tables."""
         return "index"
 
 
 @dataclasses.dataclass(frozen=True)
 class TableSource(FileSource, TextSource):
-    """A file for each split: tab-separated, comma-separated or JSON Lines.
+    """A file for each split, which is tab-separated, comma-separated or JSON Lines.
 
     Attributes:
       data_dir: see `FileSource`.
       paths: see `FileSource`.
-      format: of all files; "" for what the extension says.
-      text_a: column of the first or only text, by name or by number from 0.
-      text_b: column of the second text; "" for none.
+      format: format of all files; "" for the format of each file's extension.
+      text_a: name or number (from 0) of the column of the first or only text.
+      text_b: column of the second text; "" if absent.
       label: column of the label.
-      id: column of a name of the example in test; "" for none.
+      id: column of the examples' ids in test; "" if absent.
       has_header: see `tables.Layout`.
       quoted: see `tables.Layout`.
-      separator: between the labels of one cell.
-      has_label_sets: whether a label cell has any number of labels.
+      separator: separator between the labels in a cell.
+      has_label_sets: whether a cell may have any number of labels.
     """
 
     format: str
@@ -70,7 +70,7 @@ class TableSource(FileSource, TextSource):
         return bool(self.text_b)
 
     def id_name(self) -> str:
-        """See `TextSource`; what the test file, which is read, calls the column of the ids, if it does."""
+        """See `TextSource`; reads the name of the id column from the test file, if the file names its columns."""
         if not self.id:
             return super().id_name()
         (path,) = self.files("test")
@@ -81,7 +81,7 @@ class TableSource(FileSource, TextSource):
         return tables.file_names(split, self.format)
 
     def layout(self, path: str) -> tables.Layout:
-        """Returns how a file is read."""
+        """Returns the layout of a file."""
         return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
 
     def facts(self) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ class TableSource(FileSource, TextSource):
     def _example(self, place: str, cells: Mapping[str, Any]) -> Example:
         for name in ("text_a", "text_b"):
             if not isinstance(cells.get(name, ""), str):
-                raise InputError(f"{place}: the text is {meaning(cells[name])}, not a string; mend the line")
+                raise InputError(f"{place}: the text is {meaning(cells[name])}, not a string; fix the line")
         label = None
         if "label" in cells:
             label = self._labels(place, cells["label"]) if self.has_label_sets else label_text(place, cells["label"])
@@ -123,7 +123,7 @@ class TableSource(FileSource, TextSource):
         return Example(cells["text_a"], cells.get("text_b"), label, name)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
-        """Returns the labels of a cell: a JSON list, or labels between separators; empty for none."""
+        """Returns the labels in a cell, which is empty, a JSON list, or has separators between labels."""
         parts = cell
         if isinstance(cell, str):
             parts = _list_in(cell)
@@ -132,18 +132,18 @@ class TableSource(FileSource, TextSource):
                 parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
                 if "" in parts:
                     raise InputError(
-                        f"{place}: the labels {cell.strip()!r} have an empty one beside a separator "
-                        f"({self.separator!r}); remove that separator, or give another --label_separator"
+                        f"{place}: one of the labels {cell.strip()!r} is empty; remove a separator "
+                        f"({self.separator!r}), or give another --label_separator"
                     )
         if not isinstance(parts, list):
-            raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, [] for none")
+            raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, or [] for no label")
         labels = tuple(label_text(place, part) for part in parts)
         if len(set(labels)) < len(labels):
-            raise InputError(f"{place}: names a label twice; remove one")
+            raise InputError(f"{place}: a label is listed twice; remove one")
         return labels
 
     def _refuse_other_lists(self, place: str, cell: str) -> None:
-        """Refuses a list as Python writes it, whose brackets and quotes would become parts of labels."""
+        """Refuses a list in Python's notation, because its brackets and quotes would become parts of labels."""
         inner = _PYTHON_LIST.fullmatch(cell.strip())
         if inner and (self.separator in inner[1] or "'" in inner[1]):
             raise InputError(
@@ -165,19 +165,20 @@ def label_text(place: str, cell: Any) -> str:
     """Returns the text of a label: a string without spaces around it, a boolean or a number.
 
     Raises:
-      InputError: it is empty, null, not finite, a list or an object, or would break a line of the files with results.
+      InputError: the label is empty, null, not finite, a list or an object, or has a control character, which would
+        break the lines of the files with results.
     """
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, int):
         return str(cell)
     if isinstance(cell, float) and not math.isfinite(cell):  # 1e999
-        raise InputError(f"{place}: the label is a number beyond float64; mend or remove the line")
+        raise InputError(f"{place}: the label is a number beyond float64; fix or remove the line")
     if isinstance(cell, float):
-        # 1.0 and 1 are one label: libraries that write JSON turn integers beside missing values into floats.
+        # 1.0 and 1 are the same label, because libraries convert integers to floats beside missing values.
         return str(int(cell)) if cell == int(cell) and abs(cell) < 1e15 else repr(cell)
     if not isinstance(cell, str):
-        remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "mend or remove the line"
+        remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "fix or remove the line"
         raise InputError(f"{place}: the label is {meaning(cell)}; {remedy}")
     if not cell.strip():
         raise InputError(f"{place}: the label is empty; remove the line, or give it a label")

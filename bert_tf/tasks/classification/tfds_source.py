@@ -1,4 +1,4 @@
-"""Examples from TensorFlow Datasets, by the name of the set."""
+"""Reads examples from a data set of TensorFlow Datasets."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from bert_tf.tasks.classification.table_source import TextSource, label_text
 from bert_tf.tasks.example_source import Placed
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
-# The usual order of two texts, by the names of their features.
+# Names of the features of two texts, in their usual order.
 _PAIRS = (
     ("premise", "hypothesis"), ("context", "hypothesis"), ("text", "hypothesis"), ("question", "sentence"),
     ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
@@ -25,18 +25,18 @@ _PAIRS = (
 
 @dataclasses.dataclass(frozen=True)
 class TfdsSource(TextSource):
-    """Splits of a prepared set.
+    """The splits of a data set that is on the disk.
 
     Attributes:
-      name: such as `glue/mrpc`.
+      name: name of the data set, such as `glue/mrpc`.
       builder: the `tfds.core.DatasetBuilder`.
-      splits: train, dev and test to the set's own names, or slices of them.
+      splits: train, dev and test to the data set's splits, or to slices of these.
       text_a: feature of the first or only text.
-      text_b: feature of the second text; "" for none.
+      text_b: feature of the second text; "" if absent.
       label: feature of the label.
-      kind: of the task, from the type of the label.
-      labels: names of the classes; () if the set does not know them.
-      has_dev: whether the set has dev data, rather than test data that is used as such.
+      kind: kind of the task, which follows from the type of the label.
+      labels: names of the classes; () if the data set does not list them.
+      has_dev: whether the data set has dev data; if false, its test data is used as dev data.
     """
 
     name: str
@@ -60,7 +60,7 @@ class TfdsSource(TextSource):
         return self.kind == MULTI_LABEL
 
     def files(self, split: str) -> list[str]:
-        """Returns the record files of a split; none where the set keeps no files."""
+        """Returns the record files of a split; [] if the data set has no files."""
         with contextlib.suppress(KeyError, ValueError):
             return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
         return []
@@ -99,7 +99,9 @@ class TfdsSource(TextSource):
         if unlabeled:
             logging.info("%s %s: left out %d examples without a label (-1)", self.name, own, unlabeled)
         if not placed:
-            raise InputError(f"{self.name} {own}: holds no example with a label; choose another by --tfds_splits")
+            raise InputError(
+                f"{self.name} {own}: holds no example with a label; choose another split with --tfds_splits"
+            )
         return placed
 
     def _rows(self, split: str) -> Iterator[Mapping[str, Any]]:
@@ -108,10 +110,10 @@ class TfdsSource(TextSource):
         try:
             with _quiet():
                 return iter(tfds.as_numpy(self.builder.as_dataset(split=split, shuffle_files=False)))
-        except AssertionError as error:  # raised where the data is not on the disk
+        except AssertionError as error:  # the data is not on the disk
             raise InputError(
-                f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once by `tfds build "
-                f"{self.name}`, or name another folder by the environment variable TFDS_DATA_DIR"
+                f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once with `tfds build "
+                f"{self.name}`, or name another folder in the environment variable TFDS_DATA_DIR"
             ) from error
         except (ValueError, KeyError) as error:
             known = ", ".join(self.builder.info.splits) or "unknown"
@@ -130,16 +132,16 @@ class TfdsSource(TextSource):
 
 
 def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TfdsSource:
-    """Finds texts and label of a set in its description; nothing is downloaded.
+    """Finds the features of the texts and the label in a data set's description; downloads nothing.
 
     Args:
-      name: such as `glue/mrpc`.
-      splits: the set's names of train, dev and test, comma-separated; "" for the usual ones.
-      columns: `text_a_column`, `text_b_column` and `label_column`; None for what the description says.
-      is_regression: whether an integer is a number to learn rather than a class.
+      name: name of the data set, such as `glue/mrpc`.
+      splits: comma-separated splits for train, dev and test; "" for the usual names.
+      columns: features for `text_a_column`, `text_b_column` and `label_column`; None to find them in the description.
+      is_regression: whether an integer label is a number to predict, and not a class.
 
     Raises:
-      InputError: there is no such set, or its features do not tell texts from label.
+      InputError: there is no such data set, or it is unclear which features are the texts and the label.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
@@ -149,10 +151,10 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
             builder = tfds.builder(name)
     except (ValueError, AssertionError, KeyError) as error:
         raise InputError(
-            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the sets and their configurations are at "
+            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the data sets and their configurations are at "
             "www.tensorflow.org/datasets/catalog"
         ) from error
-    # Of a set whose files alone are there, the library gives the features in another order in each process.
+    # If only a data set's files are available, the library returns the features in a random order.
     is_ordered = not isinstance(builder, read_only_builder.ReadOnlyBuilder)
     features = dict(builder.info.features.items() if is_ordered else sorted(builder.info.features.items()))
     label = _label_feature(name, features, columns["label_column"])
@@ -171,7 +173,7 @@ def _label_feature(name: str, features: Mapping[str, Any], given: str | None) ->
     classes = [each for each, feature in features.items() if isinstance(feature, tfds.features.ClassLabel)]
     found = given or ("label" if "label" in features else classes[0] if len(classes) == 1 else "")
     if found not in features:
-        what = f"no feature {found!r}" if found else "no feature that is clearly the label"
+        what = f"no feature {found!r}" if found else "several features that may be the label, or none"
         raise InputError(f"--tfds_name={name}: has {what}; give --label_column, one of {', '.join(features)}")
     return found
 
@@ -179,7 +181,7 @@ def _label_feature(name: str, features: Mapping[str, Any], given: str | None) ->
 def _text_features(
     name: str, features: Mapping[str, Any], label: str, text_a: str | None, text_b: str | None, is_ordered: bool
 ) -> tuple[str, str]:
-    """Returns the features of the first and of the second text; "" if there is none."""
+    """Returns the features of the first and the second text; "" if there is no second text."""
     texts = [
         each
         for each, feature in features.items()
@@ -187,10 +189,10 @@ def _text_features(
     ]
     for given in filter(None, (text_a, text_b)):
         if given not in texts:
-            raise InputError(f"--tfds_name={name}: {given!r} is none of its texts, {', '.join(texts)}")
+            raise InputError(f"--tfds_name={name}: {given!r} is not one of its texts, {', '.join(texts)}")
     if text_a:
         if text_a == text_b:
-            raise InputError(f"--text_b_column={text_b}: is the column of the first text; name another one")
+            raise InputError(f"--text_b_column={text_b}: is the column of the first text; give another column")
         return text_a, text_b or ""
     if len(texts) == 1:
         return texts[0], ""
@@ -200,18 +202,18 @@ def _text_features(
         if set(texts) == set(pair):
             return pair
     raise InputError(
-        f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}), and their order is unknown; give "
+        f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}) in unknown order; give "
         "--text_a_column and --text_b_column"
     )
 
 
 def _are_numbered(first: str, second: str) -> bool:
-    """Whether two names differ in their last character alone, such as sentence1 and sentence2."""
+    """Returns whether two names differ only in the last character, such as sentence1 and sentence2."""
     return first[:-1] == second[:-1] and first[-1:] + second[-1:] in ("12", "01", "ab")
 
 
 def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
-    """Returns the kind of the task and the names of its classes; () where they are only in the data."""
+    """Returns the kind of the task and the names of the classes; () if only the data has the names."""
     import tensorflow_datasets as tfds
 
     inner = getattr(feature, "feature", None)
@@ -226,7 +228,7 @@ def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[
 
 
 def _splits(builder: Any, given: str) -> tuple[dict[str, str], bool]:
-    """Returns the set's names of train, dev and test, and whether it has dev data."""
+    """Returns the splits for train, dev and test, and whether the data set has dev data."""
     known: Sequence[str] = list(builder.info.splits)
     if given:
         names = [part.strip() for part in given.split(",")]
@@ -242,12 +244,12 @@ def _text(place: str, value: bytes) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{place}: its text is not UTF-8 ({error.reason})") from error
+        raise InputError(f"{place}: the text is not UTF-8 ({error.reason})") from error
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides what the library logs where a set is missing: the error says it in one line."""
+    """Hides the library's log lines about a missing data set, because the error message is enough."""
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:

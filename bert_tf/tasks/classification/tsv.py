@@ -1,4 +1,4 @@
-"""Tab-separated files of GLUE's kind to examples of one or two texts."""
+"""Reads examples of one or two texts from tab-separated files in GLUE's format."""
 
 import dataclasses
 import itertools
@@ -14,11 +14,11 @@ from bert_tf.tasks.example_source import Placed
 
 @dataclasses.dataclass(frozen=True)
 class ColumnNames:
-    """The columns of a file, by their name in the header or by their number from 0.
+    """The columns of a file, as names in the header or as numbers from 0.
 
     Attributes:
       text_a: column of the first or only text.
-      text_b: column of the second text; None for none.
+      text_b: column of the second text; None if absent.
       label: column of the label; None in test files.
       has_header: whether the first line names the columns.
     """
@@ -35,17 +35,17 @@ def read_examples(
     """Reads a tab-separated file; quotes are text, as in GLUE's files.
 
     Args:
-      path: of the file.
-      columns: where texts and labels are.
-      id_column: name of the column of `Example.id`, if the file has it; None for none.
-      skip_incomplete: whether lines that lack cells or a label are skipped with a warning rather than refused.
+      path: path of the file.
+      columns: columns of the texts and the label.
+      id_column: name of the column of `Example.id`, which the file may lack; None if there are no ids.
+      skip_incomplete: whether lines that lack cells or a label are skipped with a warning, and not refused.
 
     Returns:
-      Each example, an `Example`, and its place.
+      The examples and their places; each `Placed` has an `Example`.
 
     Raises:
-      InputError: the file is missing, empty, not UTF-8 or lacks a column; or a line has another number of columns than
-        the first, or an empty label.
+      InputError: the file is missing, is empty, is not UTF-8 or lacks a column; or a line has another number of columns
+        than the first line, or an empty label.
     """
     rows = tables.plain_rows(tables.decoded_lines(path))
     first = next(rows, None)

@@ -1,7 +1,7 @@
-"""XNLI: natural language inference in 15 languages, in the layout of its own archives.
+"""XNLI: natural language inference in 15 languages, in the layout of XNLI's archives.
 
-Training data is MultiNLI, translated by machine, one file a language (XNLI-MT-1.0); dev and test are one file each, of
-all languages (XNLI-1.0).
+The training data is machine-translated MultiNLI, with one file per language (XNLI-MT-1.0). Dev and test are one file
+each, with all languages (XNLI-1.0).
 """
 
 import dataclasses
@@ -19,23 +19,23 @@ from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-# The translated files spell one label differently.
+# The translated files have another spelling of one label.
 _SPELLINGS = {"contradictory": "contradiction"}
 
 
 @dataclasses.dataclass(frozen=True)
 class XnliTask(GlueTask):
-    """XNLI in some of its languages.
+    """XNLI in one or several of its languages.
 
     Attributes:
-      languages: codes of `LANGUAGES`. Training reads the data of all of them, and each is scored.
+      languages: codes in `LANGUAGES`. Training reads the data of all these languages, and each language has a score.
     """
 
     languages: tuple[str, ...] = ()
     ids_differ: ClassVar[bool] = False
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns the languages."""
+        """See `Task`; adds the languages."""
         return super().data_facts() | {"xnli_language": list(self.languages)}
 
     def label_value(self, text: str) -> float:
@@ -43,10 +43,10 @@ class XnliTask(GlueTask):
         return super().label_value(_SPELLINGS.get(text, text))
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads the examples of the languages.
+        """Reads the examples in the task's languages.
 
         Raises:
-          InputError: see `GlueTask`; or a language is missing in the file.
+          InputError: see `GlueTask`; or the file lacks a language.
         """
         examples = super().read_files(split)
         if split == "train":
@@ -59,7 +59,7 @@ class XnliTask(GlueTask):
         return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy over all languages, and that of each if there are several."""
+        """Computes the accuracy over all languages, and the accuracy of each language if there are several."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         found = scores.compute(self.score_names, labels, answers)
         languages = np.array([example.group for example in split.examples])
@@ -69,31 +69,31 @@ class XnliTask(GlueTask):
         return found
 
     def data_name_of(self, split: str) -> str:
-        """Returns the file and the languages that are read of it."""
+        """Returns the name of the file, and the languages that are read from it."""
         files = super().data_name_of(split)
         return files if split == "train" else f"{files} ({' '.join(self.languages)})"
 
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes nothing: no server scores XNLI, whose test file has labels."""
+        """Writes nothing, because XNLI has no server for scores; its test file has labels."""
         return []
 
 
 def xnli_task(languages: str, data_dir: str) -> XnliTask:
-    """Returns the task.
+    """Returns the task for some languages.
 
     Args:
-      languages: codes, separated by commas, or "all".
+      languages: comma-separated codes, or "all".
       data_dir: folder into which the archives were unpacked.
 
     Raises:
-      InputError: a language is unknown, or named twice.
+      InputError: a language is unknown or is listed twice.
     """
     codes = LANGUAGES if languages == "all" else tuple(code.strip() for code in languages.split(","))
     for code in codes:
         if code not in LANGUAGES:
             raise InputError(f"--xnli_language={languages}: {code!r} is unknown; known are {', '.join(LANGUAGES)}")
     if len(set(codes)) < len(codes):
-        raise InputError(f"--xnli_language={languages}: names a language twice")
+        raise InputError(f"--xnli_language={languages}: a language is listed twice; remove one")
     pairs = ColumnNames("sentence1", "sentence2", "gold_label")
     translated = [f"multinli/multinli.train.{code}.tsv" for code in codes]
     splits = {

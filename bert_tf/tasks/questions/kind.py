@@ -1,4 +1,4 @@
-"""Answers to questions, for the registry."""
+"""The kind of task that answers questions, for the registry."""
 
 import tf_keras as keras
 

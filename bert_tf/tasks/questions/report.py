@@ -1,4 +1,4 @@
-"""What the report shows of the answers to questions."""
+"""The parts of the report on answers to questions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Part, errors, s
 
 
 def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Shows the calibration of the answers, and the questions with the lowest F1, the surest answers first."""
+    """Returns the calibration of the answers, and a table of the questions with the lowest F1; sure answers first."""
     del labels
     is_right = np.array([entry["exact_match"] == 1 for entry in entries])
     confidence = np.array([entry["probability"] for entry in entries])
@@ -19,8 +19,8 @@ def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
         for e in wrong
     ]  # fmt: skip
     note = (
-        f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not exactly right. The share of an "
-        "answer is its probability among the best ones."
+        f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not an exact match. The percentage "
+        "of an answer is its probability among the best answers."
     )
     head = ["F1", "predicted", "right", "question", "context around the right answer"]
     return [Calibration(confidence, is_right), errors(note, head, rows, "questions")]

@@ -12,7 +12,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 class SquadSettings(FineTuningSettings):
     """Settings of `run_squad`; names and defaults of google-research/bert.
 
-    Flags that are left out and that belong to the model take the value of the run in `output_dir`, else their default.
+    A flag of the model that is left out takes the value of the run in `output_dir`, else its default.
     """
 
     flag_group = "Evaluation"
@@ -24,76 +24,79 @@ class SquadSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
 
     train_file: str = setting(
-        "training data, SQuAD's JSON of version 1.1 or 2.0; several files, separated by commas, are read together",
+        "training data: comma-separated files in SQuAD's JSON format, version 1.1 or 2.0",
         "",
         group="Data",
         first=True,
     )
     predict_file: str = setting(
-        "the dev data or the test data, SQuAD's JSON; --do_eval needs its answers", "", group="Data", first=True
+        "dev data or test data: a file in SQuAD's JSON format; --do_eval needs the answers",
+        "",
+        group="Data",
+        first=True,
     )
     max_seq_length: int | None = setting(
-        "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: as the run's folder "
-        "says, else 384", None, group="Model", first=True, at_least=5,
+        "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: from the run in "
+        "--output_dir, else 384", None, group="Model", first=True, at_least=5,
     )  # fmt: skip
     do_eval: bool = setting(
-        "evaluate on --predict_file by the official metric, and write its prediction files",
+        "evaluate on --predict_file with the official metric, and write the prediction files",
         False,
         group="Run",
         first=True,
     )
     do_predict: bool = setting(
-        "write the prediction files of --predict_file, which needs no answers", False, group="Run", first=True
+        "write the prediction files of --predict_file, which may lack answers", False, group="Run", first=True
     )
     doc_stride: int | None = setting(
-        "tokens between the starts of two windows of a long context; default: as the run's folder says, else 128",
+        "tokens between the starts of two windows of a long context; default: from the run in --output_dir, else 128",
         None,
         group="Model",
         first=True,
         above=0,
     )
     max_query_length: int | None = setting(
-        "tokens of a question; the rest of a longer one is cut off; default: as the run's folder says, else 64",
+        "maximum tokens of a question; longer questions are truncated; default: from the run in --output_dir, else 64",
         None,
         group="Model",
         above=0,
     )
-    n_best_size: int = setting("answers to each question in nbest_predictions.json", 20, above=0)
+    n_best_size: int = setting("number of answers to each question in nbest_predictions.json", 20, above=0)
     max_answer_length: int = setting("maximum number of tokens of an answer", 30, above=0)
     version_2_with_negative: bool | None = setting(
-        "some questions have no answer, as in SQuAD 2.0; default: as the run's folder says, else false",
+        "some questions have no answer, as in SQuAD 2.0; default: from the run in --output_dir, else false",
         None,
         group="Data",
         first=True,
     )
     null_score_diff_threshold: float | None = setting(
-        "--version_2_with_negative: predict no answer if its score is so much above that of the best answer; default: "
-        "what --tune_null_threshold has found for the checkpoint, else 0", None,
+        "--version_2_with_negative: predict no answer if its score exceeds the best answer's score by more than this; "
+        "default: the value that --tune_null_threshold has found for the checkpoint, else 0", None,
     )  # fmt: skip
     tune_null_threshold: bool = setting(
-        "--version_2_with_negative: choose the threshold that gives the best F1 on the dev data; the run's folder "
-        "keeps it for later evaluation and prediction", False,
+        "--version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; later "
+        "evaluation and prediction use it", False,
     )  # fmt: skip
     exact_answer_offsets: bool = setting(
-        "cut answers out of the context by the character offsets of their tokens, and write the offsets into "
-        "nbest_predictions.json; by default the text of an answer is aligned with whole words, as in the original",
+        "take the text of an answer from the context by the character offsets of its tokens, and write the offsets "
+        "into nbest_predictions.json; by default, the text is aligned with whole words, as in the original",
         False,
     )
-    verbose_logging: bool = setting("log each answer whose text could not be aligned with the context", False)
+    verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)
     ensemble_checkpoints: str = setting(
-        "evaluate and predict with the mean logits of several models: folders of runs or prefixes of their "
-        "checkpoints, separated by commas; --output_dir gets the results", "",
+        "evaluate and predict with the mean logits of several models: comma-separated folders of runs or prefixes of "
+        "checkpoints; --output_dir gets the results", "",
     )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
         self._require_data()
         has_files = not self.do_train or bool(self.data_paths["train"])
-        require(has_files, f"--train_file={self.train_file}: names no file; give one")
+        require(has_files, f"--train_file={self.train_file}: does not name a file; give one")
         threshold = self.null_score_diff_threshold
         require(
             threshold is None or not self.tune_null_threshold,
-            f"--tune_null_threshold chooses the threshold; drop it, or --null_score_diff_threshold={threshold}",
+            f"--tune_null_threshold contradicts --null_score_diff_threshold={threshold}; drop one of them",
         )
         self._check_ensemble()
 
@@ -101,25 +104,25 @@ class SquadSettings(FineTuningSettings):
         members = self.ensemble_members
         require(
             not members or not (self.do_train or self.sweep),
-            "--ensemble_checkpoints evaluates and predicts with trained models; drop --do_train",
+            "--ensemble_checkpoints only evaluates and predicts with trained models; drop --do_train",
         )
         require(
             len(members) != 1,
-            f"--ensemble_checkpoints={self.ensemble_checkpoints}: an ensemble has at least two models; give one alone "
-            "by --output_dir",
+            f"--ensemble_checkpoints={self.ensemble_checkpoints}: an ensemble has at least two models; give a single "
+            "model as --output_dir",
         )
         require(
             len({member.rstrip("/") for member in members}) == len(members),
-            f"--ensemble_checkpoints={self.ensemble_checkpoints}: names one twice",
+            f"--ensemble_checkpoints={self.ensemble_checkpoints}: a model is listed twice; remove one",
         )
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
-        """The files that flags name, by split; several of the training data."""
+        """The files that the flags name, by split; the training data may be several files."""
         found = super().data_paths
         return found | {"train": items(self.train_file)} if self.train_file else found
 
     @property
     def ensemble_members(self) -> tuple[str, ...]:
-        """Folders and prefixes of `ensemble_checkpoints`."""
+        """The folders and prefixes in `ensemble_checkpoints`."""
         return items(self.ensemble_checkpoints)

@@ -1,9 +1,9 @@
-"""Logits to answers: the best spans of a question's windows, and their text.
+"""Decodes logits to answers: finds the best spans in a question's windows, and their text.
 
-Paper: sections 4.2 and 4.3; what the original's evaluation writes.
+Paper: sections 4.2 and 4.3. The answers are equal to the original's.
 
-Letters: N rows, which are the windows of all contexts, W windows of one context, S sequence length, D tokens of all
-contexts, M tokens of all windows, K spans of all windows, n starts and ends that are tried.
+Letters: N rows (the windows of all contexts), W windows of one context, S sequence length, D tokens of all contexts,
+M tokens of all windows, K spans of all windows, n candidates for the start and for the end.
 """
 
 import dataclasses
@@ -19,23 +19,23 @@ from bert_tf.tasks.questions.squad_file import Question, words_of
 from bert_tf.tasks.questions.squad_windows import Tokens, Windows, in_best_window, windows_of
 from bert_tf.tokenization import BertTokenizer
 
-# The original's score of "no answer" before it has seen a window.
+# The original's score of "no answer" for a question without a window.
 NULL_WITHOUT_WINDOW = 1e6
-# What the original answers where no span is valid.
+# The original's answer if there is no valid span.
 _NO_SPAN = "empty"
-# The columns of a window's tokens, in the order of `Tokens`.
+# The columns with a window's tokens, in the order of `Tokens`.
 _TOKENS = ("segment_b", "token_starts", "token_ends")
-# Questions that are decoded at once: the pairs of starts and ends of all their windows are in memory together.
+# Number of questions to decode at once. All pairs of starts and ends in their windows are in memory at the same time.
 _AT_ONCE = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How logits become answers; the fields are flags of `run_squad`.
+    """Options for decoding logits to answers; the fields are flags of `run_squad`.
 
     Attributes:
-      n_best_size: start and end positions of a window that are tried, and answers that are kept.
-      max_answer_length: tokens.
+      n_best_size: number of start and end positions to try in each window, and of answers to keep.
+      max_answer_length: maximum number of tokens in an answer.
       has_unanswerable: `version_2_with_negative`.
       exact_offsets: `exact_answer_offsets`.
       verbose: `verbose_logging`.
@@ -53,9 +53,9 @@ class Candidate:
     """A possible answer.
 
     Attributes:
-      text: "" for no answer.
-      start_logit, end_logit: their sum is the score.
-      offsets: its range of characters in the context, with `exact_offsets`; else None.
+      text: text of the answer; "" for no answer.
+      start_logit, end_logit: logits of the first and the last token; their sum is the score.
+      offsets: range of the answer's characters in the context, with `exact_offsets`; else None.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """See the class."""
+        """The sum of the two logits."""
         return self.start_logit + self.end_logit
 
 
@@ -74,8 +74,8 @@ class Answers:
     """The best answers to a question.
 
     Attributes:
-      candidates: by descending score, except that "no answer" may be added at the end.
-      null_odds: the score of "no answer" less that of the best answer; None where each question has an answer.
+      candidates: candidates by descending score; "no answer" may follow at the end with any score.
+      null_odds: the score of "no answer" minus the best answer's score; None if every question has an answer.
     """
 
     candidates: tuple[Candidate, ...]
@@ -83,11 +83,11 @@ class Answers:
 
     @property
     def best_text(self) -> str:
-        """The text of the best candidate that is an answer; "" if there is none."""
+        """The text of the best candidate other than "no answer"; "" if there is none."""
         return next((candidate.text for candidate in self.candidates if candidate.text), "")
 
     def text(self, null_threshold: float) -> str:
-        """Returns the answer: "" if the odds of none are above the threshold."""
+        """Returns the answer's text; "" (no answer) if `null_odds` exceeds the threshold."""
         if self.null_odds is None:
             return self.candidates[0].text
         return "" if self.null_odds > null_threshold else self.best_text
@@ -101,12 +101,12 @@ class Answers:
 
 
 class Spans(NamedTuple):
-    """Spans of windows that may be answers: by question, the best first; of equal ones, those of an earlier window.
+    """Spans that may be answers, sorted by question, then by descending score, then by window.
 
     Attributes:
       questions: int64 [K], ascending.
-      logits: float64 [K, 2], of start and end; their sum is the score.
-      starts, ends: int64 [K], indices of their first and last token among all M.
+      logits: float64 [K, 2], logits of start and end; their sum is the score.
+      starts, ends: int64 [K], indices of the first and the last token among all M.
     """
 
     questions: tf.Tensor
@@ -116,15 +116,15 @@ class Spans(NamedTuple):
 
 
 def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decoding: Decoding) -> Spans:
-    """Finds the valid spans of the highest logits, in operations of a graph; the served model calls it too.
+    """Finds the valid spans with the highest logits; uses only graph operations, because the served model calls it too.
 
     Args:
-      logits: float32 [N, S, 2], start and end; low where a row has no token.
-      windows: N.
+      logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
+      windows: N windows.
       num_tokens: int64 [], D.
       decoding: see `Decoding`.
     """
-    # Of equal logits, the first comes first.
+    # top_k returns equal logits in the order of their positions.
     count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
     values, positions = tf.math.top_k(tf.transpose(logits, [0, 2, 1]), count)  # [N, 2, n]
     places = tf.cast(positions, tf.int64) - windows.offsets[:, tf.newaxis, tf.newaxis]
@@ -158,11 +158,11 @@ def decode(
     """Finds the best answers to questions.
 
     Args:
-      questions: with their contexts.
-      columns: of `encode_questions`, N rows.
-      example_ids: int64 [N], the question of each row, ascending.
-      logits: float32 [N, S, 2], start and end.
-      tokenizer: that encoded the rows.
+      questions: questions with their contexts.
+      columns: columns of `encode_questions`, with N rows.
+      example_ids: int64 [N], the index of each row's question, ascending.
+      logits: float32 [N, S, 2], logits of start and end.
+      tokenizer: the tokenizer that encoded the rows.
       decoding: see `Decoding`.
     """
     bounds = np.searchsorted(example_ids, np.arange(len(questions) + 1)).tolist()
@@ -188,7 +188,7 @@ def _answers(
     spans: Iterator[tuple], nulls: np.ndarray, question: Question, tokens: Tokens, tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> Answers:  # fmt: skip
-    """Returns the answers to a question from its best spans and from the logits of [CLS] in its windows, [W, 2]."""
+    """Returns the answers to a question; `nulls` [W, 2] are the logits of [CLS] in the question's windows."""
     null = None
     if decoding.has_unanswerable:
         lowest = nulls[np.argmin(nulls.sum(axis=1))].tolist() if len(nulls) else (NULL_WITHOUT_WINDOW, 0.0)
@@ -201,13 +201,13 @@ def _answers(
     if null is None:
         return Answers(tuple(candidates))
     best = next((candidate for candidate in candidates if candidate.text), None)
-    # In the order of the original, whose sums of floating-point numbers these equal.
+    # In the order of the original, so that the floating-point result is the same.
     odds = null.score - best.start_logit - best.end_logit if best else null.score
     return Answers(tuple(candidates), odds)
 
 
 def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple | Candidate]:
-    """Inserts "no answer" behind the spans whose score is not lower."""
+    """Inserts "no answer" after all spans with an equal or higher score."""
     for span in spans:
         if null is not None and null.score > span[2] + span[3]:
             yield null
@@ -224,7 +224,7 @@ def _best(
     tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> list[Candidate]:
-    """Returns the first candidates whose texts differ."""
+    """Returns the best candidates with different texts."""
     found: list[Candidate] = []
     seen: set[str] = set()
     for span in spans:
@@ -247,7 +247,7 @@ def _best(
 
 
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
-    """Returns the text of tokens as the original does: their words, less the characters that are not of the tokens."""
+    """Returns the text of tokens as in the original: the words of the tokens, without characters outside the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))

@@ -1,4 +1,4 @@
-"""Reads files of SQuAD's layout: articles of paragraphs, each a context with questions and their answers.
+"""Reads files in SQuAD's layout: articles with paragraphs, each with a context, questions and their answers.
 
 Paper: sections 4.2 and 4.3.
 """
@@ -18,9 +18,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.example_source import Placed
 
-# The original's white space between the words of a context.
+# The words of a context; the original separates words by this white space.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Half a surrogate pair has no UTF-8.
+# Half of a surrogate pair cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -33,14 +33,14 @@ class Answer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question on a context.
+    """A question about a context.
 
     Attributes:
       id: unique in its file.
       text: the question.
-      context: the passage that it is asked of.
-      answers: those of the annotators, () for a question without an answer; None if the file does not say.
-      is_impossible: whether the file says that there is no answer.
+      context: the passage that the question is about.
+      answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
+      is_impossible: whether the file marks the question as unanswerable.
     """
 
     id: str
@@ -51,30 +51,30 @@ class Question:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model reads."""
+        """The texts that the model reads."""
         return self.context, self.text
 
     @property
     def label(self) -> Answer | None:
-        """The answer that the model learns; None for none."""
+        """The answer for training; None if absent."""
         return self.answers[0] if self.answers and not self.is_impossible else None
 
 
 class Words(NamedTuple):
-    """The words of a context between the original's white space: their texts, and where they begin and end."""
+    """The words of a context, separated by the original's white space: texts, and ranges of characters."""
 
     texts: tuple[str, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
 
     def at(self, character: int) -> int:
-        """Returns the index of the word at a character or, between two words, of the one before; -1 before all."""
+        """Returns the index of the word at a character, or of the last word before it; -1 before the first word."""
         return bisect.bisect_right(self.starts, character) - 1
 
 
 @functools.lru_cache(maxsize=16)
 def words_of(context: str) -> Words:
-    """Splits a context; the questions of a paragraph share the result."""
+    """Splits a context into words; cached, because the questions of a paragraph share a context."""
     found = list(_WORD.finditer(context))
     return Words(
         tuple(word.group() for word in found),
@@ -84,9 +84,9 @@ def words_of(context: str) -> Words:
 
 
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
-    """Returns the first and the last word that an answer touches; None if these words do not hold its text.
+    """Returns the first and the last word that overlap an answer; None if these words do not contain its text.
 
-    White space within the answer is not compared, as in the original.
+    Differences in white space are ignored, as in the original.
     """
     last = answer.start + len(answer.text) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):
@@ -98,10 +98,10 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Placed]:
-    """Reads a file: each `Placed` has a `Question`.
+    """Reads the questions of a file; each `Placed` has a `Question`.
 
     Raises:
-      InputError: the file is missing, is not JSON, lacks a key, or holds no question.
+      InputError: the file is missing, is not JSON, lacks a key, or has no questions.
     """
     questions = []
     for number, article in enumerate(_list(_parsed(path), "data", path)):
@@ -120,7 +120,7 @@ def _parsed(path: str) -> Any:
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     if not content.removeprefix(codecs.BOM_UTF8).strip():
-        raise InputError(f"{path}: is empty; give a file of SQuAD's layout")
+        raise InputError(f"{path}: is empty; give a file in SQuAD's layout")
     tables.refuse_binary(path, content)
     try:
         return json.loads(content.decode("utf-8-sig"))
@@ -129,16 +129,20 @@ def _parsed(path: str) -> Any:
     except json.JSONDecodeError as error:
         raise _not_json(path, error) from error
     except RecursionError as error:
-        raise InputError(f"{path}: not SQuAD's layout, but lists within lists") from error
+        raise InputError(f"{path}: is nested too deeply; give a file in SQuAD's layout") from error
 
 
 def _not_json(path: str, error: json.JSONDecodeError) -> InputError:
-    """Returns the error of a file that is not JSON, or is several JSON texts."""
+    """Returns the error for a file that is not JSON, or that has several JSON values."""
     begin = error.doc.lstrip("\ufeff \t\r\n")
     if not begin.startswith(("{", "[")):
-        return InputError(f"{path}: begins with {begin.split()[0]!r:.40}, not as JSON; give a file of SQuAD's layout")
+        return InputError(
+            f"{path}: begins with {begin.split()[0]!r:.40}, so it is not JSON; give a file in SQuAD's layout"
+        )
     if error.msg == "Extra data":
-        return InputError(f"{path}, line {error.lineno}: a second JSON text; give one text of SQuAD's layout")
+        return InputError(
+            f"{path}, line {error.lineno}: a second JSON value begins here; give one JSON object in SQuAD's layout"
+        )
     return InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again")
 
 
@@ -172,7 +176,7 @@ def _answers(entry: Mapping, where: str) -> tuple[Answer, ...]:
 
 
 def _id(entry: Any, where: str) -> str:
-    """Returns the id of a question as JSON names it; some annotation tools write numbers."""
+    """Returns the id of a question as a string; some annotation tools write ids as numbers."""
     id_ = _member(entry, "id", where)
     return str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else _text(entry, "id", where)
 

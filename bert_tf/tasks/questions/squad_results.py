@@ -1,4 +1,4 @@
-"""What an evaluation of questions leaves: the official metric, the prediction files, and the tuned null threshold.
+"""Results of an evaluation of questions: the official metric, the prediction files, and the tuned null threshold.
 
 Paper: sections 4.2 and 4.3.
 
@@ -22,24 +22,24 @@ from bert_tf.training import metrics_file
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-# The score that an evaluation with a tuned threshold has, so that a lost file is noticed.
+# Name of the score that an evaluation with a tuned threshold writes; it shows if the threshold's file is lost.
 TUNED_THRESHOLD = "tuned_null_threshold"
-# Characters of the context that an evaluation keeps, and how many of them come before the answer.
+# Number of characters of the context that an evaluation keeps, and how many of these precede the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
 
 def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool) -> dict[str, float]:
-    """Computes the official metric of SQuAD 1.1 or 2.0, by the code of tf-models-official.
+    """Computes the official metric of SQuAD 1.1 or 2.0 with the code of tf-models-official.
 
     Args:
-      questions: N, with their answers.
+      questions: N questions with their answers.
       texts: the N predicted answers.
-      has_unanswerable: whether the metric is that of SQuAD 2.0.
+      has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
 
     Returns:
-      `f1` and `exact_match`, shares of 1; for SQuAD 2.0 the same of the questions with an answer (`HasAns_`) and of
-      those without (`NoAns_`), as far as there are any.
+      `f1` and `exact_match`, from 0 to 1; for SQuAD 2.0 also for only the questions with an answer (prefix `HasAns_`)
+      and for only the questions without an answer (prefix `NoAns_`), if there are any.
     """
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
@@ -55,7 +55,7 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
 def question_scores(
     questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes exact match and F1 of each question, float64 [N] each; arguments as for `scores`."""
+    """Computes exact match and F1 of each question, float64 [N] each; the arguments are as for `scores`."""
     from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
     found = []
@@ -73,14 +73,14 @@ def question_scores(
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
-    """Chooses the threshold with the best F1; of equal ones, the lowest.
+    """Chooses the null threshold with the best F1; if several are equal, the lowest.
 
-    An answer is predicted where its odds of none are at most the threshold. Candidates lie halfway between two
-    neighboring odds, so that rounding in a later evaluation moves no question to the other side; and below and above
-    all of them.
+    An answer is predicted if `null_odds` is at most the threshold. The candidates are halfway between neighboring odds,
+    so that rounding in a later evaluation does not move a question to the other side. Two more candidates are below
+    and above all odds.
 
     Args:
-      questions: N, with their answers.
+      questions: N questions with their answers.
       answers: the N decoded answers.
     """
     odds = np.array([found.null_odds for found in answers])
@@ -98,11 +98,11 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
 
 def _parse(value: float, labels: Sequence[str]) -> float:
     if not math.isfinite(threshold := float(value)):
-        raise ValueError("it is not finite")
+        raise ValueError("the threshold is not finite")
     return threshold
 
 
-# The score of no answer, less that of the best answer, above which there is none.
+# The file of the null threshold: no answer is predicted if `Answers.null_odds` exceeds it.
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
     _parse, lambda threshold, labels: threshold,
@@ -114,10 +114,10 @@ NULL_THRESHOLD = TunedFile(
 def write_predictions(
     folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float
 ) -> list[str]:
-    """Writes the original's prediction files, JSON by the ids of the questions; returns their paths.
+    """Writes the original's prediction files: JSON objects whose keys are the questions' ids. Returns the paths.
 
-    `predictions.json` has the answers, `nbest_predictions.json` the candidates, and `null_odds.json`, where questions
-    may have no answer, the odds that the threshold is compared with.
+    `predictions.json` has the answers, and `nbest_predictions.json` the candidates. If questions may have no answer,
+    `null_odds.json` has `Answers.null_odds`.
     """
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
@@ -139,11 +139,11 @@ def keep_answers(
     has_unanswerable: bool,
     prefix: str = "dev",
 ) -> None:
-    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless the model has diverged.
+    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless a score is not finite.
 
-    A line is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of the
-    answers, none for a question without one), `prediction` ("" for no answer), its `probability` among the best
-    answers, `exact_match` and `f1`; of SQuAD 2.0 also `null_odds`.
+    Each line is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of the
+    answers; empty for a question without an answer), `prediction` ("" for no answer), its `probability` among the best
+    answers, `exact_match` and `f1`; for SQuAD 2.0 also `null_odds`.
     """
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return

@@ -1,4 +1,4 @@
-"""The questions of a run's splits, and whether their answers are what the run needs.
+"""Reads the questions of a run's splits, and checks that they have the answers that the run needs.
 
 Paper: sections 4.2 and 4.3.
 """
@@ -18,10 +18,10 @@ _MOST_NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSource(FileSource):
-    """Files of SQuAD's layout: each `Placed` has a `Question`. Those of train are read together.
+    """Files in SQuAD's layout; each `Placed` has a `Question`. Several files of train are read as one data set.
 
     Attributes:
-      data_dir: "", because flags name all files.
+      data_dir: always "", because flags name all files.
       paths: see `FileSource`.
       has_unanswerable: whether questions may lack an answer.
     """
@@ -31,10 +31,10 @@ class QuestionSource(FileSource):
     has_unanswerable: bool = False
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the questions of a file; of train, those that can be learned.
+        """Reads the questions of a file; for train, only questions that can be used for training.
 
         Raises:
-          InputError: see `squad_file.read_questions`; or answers are missing where they are needed.
+          InputError: the file is invalid, see `squad_file.read_questions`, or lacks answers that the run needs.
         """
         placed = read_questions(path)
         if not self.has_unanswerable:
@@ -49,7 +49,7 @@ class QuestionSource(FileSource):
         placed = super()._read(split)
         counts = Counter(question.id for _, question in placed)
         if again := [id for id, count in counts.items() if count > 1]:
-            logging.warning("%d ids are in several of %s, such as %s; if that is a mistake, drop a file", len(again),
+            logging.warning("%d ids are in several of %s, such as %s; if this is a mistake, drop a file", len(again),
                             self.name_of(split), again[0])  # fmt: skip
         return placed
 
@@ -70,12 +70,12 @@ class QuestionSource(FileSource):
 
 
 def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> list[Placed]:
-    """Returns the questions that can be trained on: those whose answer is where the file says, and those without one.
+    """Returns the questions for training: those without an answer, and those with their answer at its `answer_start`.
 
-    A warning counts and names the others.
+    A warning counts and names the other questions.
 
     Raises:
-      InputError: answers are missing, or none is where the file says.
+      InputError: answers are missing, or no answer is at its `answer_start`.
     """
     kept, wrong = [], []
     for place, question in placed:
@@ -89,13 +89,13 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
         else:
             wrong.append(question)
     if not kept:
-        raise InputError(f"{path}: no answer stands at its answer_start; count characters of the context from 0")
+        raise InputError(f"{path}: no answer is at its answer_start; count characters of the context from 0")
     _warn_of_offsets(path, wrong, len(placed), "are left out of training")
     return kept
 
 
 def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
-    """Warns of questions whose answer is not at its answer_start, by their ids."""
+    """Warns of questions whose answer is not at its `answer_start`; lists their ids."""
     if wrong:
         named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
         more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""

@@ -1,4 +1,4 @@
-"""Questions on a context, whose answer is a span of it: SQuAD 1.1 and 2.0.
+"""Questions about a context, where the answer is a span of the context: SQuAD 1.1 and 2.0.
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
@@ -35,9 +35,9 @@ from bert_tf.training.metrics import Form, Metric
 QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
-# Of model and data; a run's `task.json` keeps them.
+# Defaults of the flags of model and data that a run's `task.json` records.
 _DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
-# The logit of a position that is no token: finite, so that means and differences of logits are numbers.
+# The logit of a position without a token: finite, so that means and differences of logits are finite.
 _NO_TOKEN = -1e9
 
 
@@ -46,12 +46,12 @@ class SquadTask(SourceTask):
     """Marks the answer to a question in its context.
 
     Attributes:
-      source: of the questions.
-      decoding: how logits become answers.
+      source: reads the questions.
+      decoding: options for decoding logits to answers.
       doc_stride, max_query_length: see `encode_questions`.
-      run_folder: whose tuned null threshold decides, if `null_threshold` is None.
+      run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
       null_threshold: see `null_score_diff_threshold`.
-      tune_null_threshold: whether an evaluation chooses the threshold anew.
+      tune_null_threshold: whether an evaluation chooses a new threshold.
       held_out: see `Task`.
     """
 
@@ -72,12 +72,12 @@ class SquadTask(SourceTask):
 
     @property
     def test_is_dev(self) -> bool:
-        """Both are `--predict_file`, unless the dev data is held out."""
+        """True, because both are `--predict_file`, unless the dev data is held out."""
         return not (self.held_out and self.held_out.is_dev)
 
     @property
     def evaluation_predictions(self) -> Sequence[str]:
-        """See `Task`; the original's evaluation writes them too."""
+        """See `Task`; an evaluation writes these files as in the original."""
         names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
         return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
 
@@ -91,21 +91,22 @@ class SquadTask(SourceTask):
         return super().data_facts() | {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses a model without a second segment, and rows without room for a context.
+        """Refuses a model without a second segment, and rows that are too short for a context.
 
         Raises:
-          InputError: says which.
+          InputError: the model or the row length is refused.
         """
         require_segments(config, settings.bert_config_file)
         room = settings.max_seq_length - self.max_query_length - 3
         if room < 1:
             raise InputError(
                 f"--max_seq_length={settings.max_seq_length}: a question of --max_query_length="
-                f"{self.max_query_length} leaves no room for its context; raise the one or lower the other"
+                f"{self.max_query_length} leaves no room for its context; raise --max_seq_length or lower "
+                "--max_query_length"
             )
 
     def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that the questions on one stay together, and whether they have an answer."""
+        """Returns the contexts, so that all questions about one context stay together, and `is_impossible` as class."""
         return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -113,7 +114,7 @@ class SquadTask(SourceTask):
         return encode_questions(examples, tokenizer, max_seq_length, self.doc_stride, self.max_query_length)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """Packs question and window: [CLS] question [SEP] window [SEP]."""
+        """Packs a question and a window into a row: [CLS] question [SEP] window [SEP]."""
         ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
         return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **ids)
 
@@ -122,15 +123,15 @@ class SquadTask(SourceTask):
         return SpanHead(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]: 0 where the answer is unknown."""
+        """Returns the weights of rows, float32 [B]; 0 if the answer is unknown."""
         return batch["row_weights"] * batch["has_label"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the mean of the cross-entropies of start and end over the tokens of the row.
+        """Computes the mean of the cross-entropies of start and end; the softmax is over the tokens of the row.
 
         Args:
           logits: float32 [B, S, 2].
-          batch: with `start_positions` and `end_positions`, int32 [B].
+          batch: has `start_positions` and `end_positions`, int32 [B].
         """
         sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two of [B, S]
         positions = (batch["start_positions"], batch["end_positions"])
@@ -144,12 +145,12 @@ class SquadTask(SourceTask):
         }
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns logits [B, S, 2] in which what is no token of the row counts for nothing."""
-        # A packed row has tokens of other rows there, a padded one the vectors of padding.
+        """Returns logits [B, S, 2] that are very low at positions without a token of the row."""
+        # Such positions are tokens of other rows in packed rows, and padding in padded rows.
         return of_tokens(logits, batch["input_mask"])
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Decodes the logits [N, S, 2] of all windows to `Answers`, one for each question."""
+        """Decodes the logits [N, S, 2] of all windows to one `Answers` for each question."""
         found = decode(split.examples, split.columns, split.example_ids, predictions, split.tokenizer, self.decoding)
         answers = np.empty(len(found), object)
         answers[:] = found
@@ -157,7 +158,7 @@ class SquadTask(SourceTask):
         return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the official metric of `Answers`; of SQuAD 2.0, with the threshold as `null_threshold`."""
+        """Computes the official metric from `Answers`; for SQuAD 2.0, adds the threshold as `null_threshold`."""
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
         found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
@@ -180,18 +181,18 @@ class SquadTask(SourceTask):
         return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
-        """See `Task`; a question without an answer has one only in SQuAD 2.0."""
+        """See `Task`; a question without an answer is labeled only in SQuAD 2.0."""
         accepts_none = self.decoding.has_unanswerable
         return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns no answer, whose F1 is the share of the questions without one; nothing where each has one."""
+        """Returns the scores of "no answer" to every question; None if every question has an answer."""
         if not self.decoding.has_unanswerable:
             return None
         return ConstantAnswer("no answer", squad_results.scores(split.examples, [""] * len(split.examples), True))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns no answer if that is predicted for every question, though some have one."""
+        """Returns "no answer" if this is predicted for every question, although some questions have an answer."""
         threshold = self._threshold(split, predictions)
         is_none = not any(answers.text(threshold) for answers in predictions)
         return "no answer" if is_none and any(question.answers for question in split.examples) else ""
@@ -210,7 +211,7 @@ class SquadTask(SourceTask):
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a threshold that was tuned on another checkpoint or is lost, unless it is tuned anew or given."""
+        """Refuses a threshold that is lost or was tuned on another checkpoint, unless it is tuned now or is given."""
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
             squad_results.NULL_THRESHOLD.check_not_lost(folder)
             squad_results.NULL_THRESHOLD.read(folder, step)
@@ -222,22 +223,24 @@ class SquadTask(SourceTask):
 
 
 def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, S, 2] that are low where a row, int32 [B, S], has no token."""
+    """Returns logits [B, S, 2] that are very low where `input_mask`, int32 [B, S], is 0."""
     return tf.where(tf.expand_dims(input_mask, -1) > 0, logits, _NO_TOKEN)
 
 
 def squad_task(command: Command) -> SquadTask:
-    """Returns the task of the flags of `run_squad`.
+    """Returns the task for the flags of `run_squad`.
 
     Raises:
-      InputError: the null threshold is given or tuned where each question has an answer, or a trained model is
-        evaluated as the other version of SQuAD.
+      InputError: the null threshold is given or tuned although every question has an answer, or a trained model is
+        evaluated on the other version of SQuAD.
     """
     settings, of_model = command.settings, command.of_model(**_DEFAULTS)
     has_unanswerable = of_model["version_2_with_negative"]
     for flag in ("tune_null_threshold", "null_score_diff_threshold"):
         if getattr(settings, flag) not in (None, False) and not has_unanswerable:
-            raise InputError(f"--{flag} is for questions without an answer; add --version_2_with_negative or drop it")
+            raise InputError(
+                f"--{flag} is for questions without an answer; add --version_2_with_negative or drop the flag"
+            )
     decoding = Decoding(
         settings.n_best_size,
         settings.max_answer_length,

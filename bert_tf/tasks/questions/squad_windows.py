@@ -1,8 +1,8 @@
-"""Questions and contexts to rows: a long context becomes several windows, which overlap.
+"""Encodes questions and contexts to rows; splits a long context into several windows, which overlap.
 
-Paper: section 4.2; the windows are those of the original.
+Paper: section 4.2; the windows are the same as in the original.
 
-Letters: N rows, which are the windows of all contexts, D tokens of a context or of all, M tokens of all windows.
+Letters: N rows (the windows of all contexts), D tokens of a context or of all contexts, M tokens of all windows.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.tasks.questions.squad_file import Question, answer_words, words_of
 from bert_tf.tokenization import BertTokenizer
 
 _TEXTS_PER_CALL = 1024
-# The share of a window's length in the score of its context, as in the original.
+# Factor of a window's length in the score that compares windows, as in the original.
 _LENGTH_FACTOR = 0.01
 
 
@@ -29,7 +29,7 @@ class Tokens:
 
     Attributes:
       ids: int32 [D].
-      starts, ends: int32 [D], range of each token in the characters of the text, end exclusive.
+      starts, ends: int32 [D], range of each token's characters in the text, end exclusive.
     """
 
     ids: np.ndarray
@@ -38,12 +38,12 @@ class Tokens:
 
 
 class Windows(NamedTuple):
-    """The windows of contexts, one row each.
+    """The windows of contexts; each window is a row.
 
     Attributes:
-      questions: int64 [N], the question of each window, ascending.
+      questions: int64 [N], index of each window's question, ascending.
       tokens: RaggedTensor int64 [N, (tokens)], indices of the window's tokens among all D.
-      offsets: int64 [N], position in the row of the window's first token.
+      offsets: int64 [N], position of the window's first token in the row.
     """
 
     questions: tf.Tensor
@@ -52,7 +52,7 @@ class Windows(NamedTuple):
 
 
 def window_starts(length: int, room: int, stride: int) -> list[int]:
-    """Returns where the windows of a context begin.
+    """Returns the indices of the first tokens of a context's windows.
 
     Args:
       length: D.
@@ -66,14 +66,14 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds the window in which each token has the most context on its shorter side; of equal ones, the first.
+    """Finds for each token the window with the most context on its shorter side; if several are equal, the first.
 
     Args:
       tokens: int64 [N, (tokens)], see `Windows`.
       num_tokens: int64 [], D.
 
     Returns:
-      bool [M], whether a window is the best one for its token.
+      bool [M], whether the window is the best one for this token.
     """
     windows, flat = tokens.value_rowids(), tokens.values
     lengths = tf.gather(tokens.row_lengths(), windows)
@@ -92,20 +92,20 @@ def encode_questions(
     doc_stride: int,
     max_query_length: int,
 ) -> Columns:
-    """Tokenizes questions and cuts their contexts into windows, one row each.
+    """Tokenizes questions, and splits their contexts into windows; each window is a row.
 
     Args:
-      questions: any number; a question whose context has no token has no row.
+      questions: any number of questions; a question gets no row if its context has no token.
       tokenizer: see `BertTokenizer`.
       max_seq_length: S.
       doc_stride: tokens between the starts of two windows.
-      max_query_length: tokens that are kept of a question.
+      max_query_length: maximum number of tokens of a question; longer questions are truncated.
 
     Returns:
       `segment_a`, the question, and `segment_b`, the window, int32 [N, (tokens)]; `token_starts` and `token_ends`,
       int32 [N, (tokens)], the characters of the window's tokens in the context; `window_starts`, int32 [N];
-      `start_positions` and `end_positions`, int32 [N], the answer in the row, 0 ([CLS]) where the window does not hold
-      it; `has_label`, float32 [N], 0 where the answer is unknown; `example_ids`, int64 [N].
+      `start_positions` and `end_positions`, int32 [N], the answer in the row, or 0 ([CLS]) if the window does not
+      contain the answer; `has_label`, float32 [N], 0 if the answer is unknown; `example_ids`, int64 [N].
 
     Raises:
       InputError: no context has a token.
@@ -115,7 +115,7 @@ def encode_questions(
     asked = _ids([question.text for question in questions], tokenizer)
     answers = _ids([_first_answer(question) for question in questions], tokenizer)
     if cut := sum(len(ids) > max_query_length for ids in asked):
-        logging.warning("%d of %d questions have more than --max_query_length=%d tokens, and the rest is cut off",
+        logging.warning("%d of %d questions have more than --max_query_length=%d tokens and are truncated",
                         cut, len(questions), max_query_length)  # fmt: skip
     rows, without_token = _Rows(), []
     for index, question in enumerate(questions):
@@ -128,7 +128,7 @@ def encode_questions(
             rows.add(index, ids, tokens, slice(start, start + room), span)
     if without_token:
         logging.warning(
-            "the answers of %d questions are at no token of their context, so their loss does not count: %s",
+            "the answers of %d questions do not include a token of their context, so their loss does not count: %s",
             len(without_token), ", ".join(without_token[:10]),
         )  # fmt: skip
     if not rows.example_ids:
@@ -139,16 +139,16 @@ def encode_questions(
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
     """Returns the first and the last token of a question's first answer in its context.
 
-    The words that the answer touches are narrowed to the tokens that equal the answer's, if there are any, as in the
-    original.
+    As in the original, these are the tokens of the words that overlap the answer, or, among these, the tokens that
+    equal the answer's tokens, if there are any.
 
     Args:
-      question: with its answers.
-      tokens: of the context.
-      answer_ids: int32, tokens of the answer's text.
+      question: a question with its answers.
+      tokens: tokens of the context.
+      answer_ids: int32, token ids of the answer's text.
 
     Returns:
-      Two indices; (-1, -1) for a question without an answer; None if the answer is unknown or at no token.
+      Two indices; (-1, -1) for a question without an answer; None if the answer is unknown or does not include a token.
     """
     if question.is_impossible or question.answers == ():
         return -1, -1
@@ -161,14 +161,14 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
         return None
     wanted, found = answer_ids.tolist(), tokens.ids[first : last + 1].tolist()
     for start in range(len(found)):
-        # Only a span of as many tokens can be equal.
+        # The slice is shorter at the end of the list, and then cannot be equal.
         if wanted and found[start : start + len(wanted)] == wanted:
             return first + start, first + start + len(wanted) - 1
     return first, last
 
 
 def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
-    """Tokenizes texts with the characters of each token."""
+    """Tokenizes texts, and finds the range of characters of each token."""
     encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
     found = []
     for begin in range(0, len(texts), _TEXTS_PER_CALL):
@@ -184,7 +184,7 @@ def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
 
 
 def _characters(text: str) -> np.ndarray:
-    """Maps the offsets of bytes that begin a character, and the end of the text, to characters: int32 [bytes + 1]."""
+    """Returns the index of the character at each byte of a text, and at its end, int32 [bytes + 1]."""
     begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the last byte is the end
     return (np.cumsum(begins) - 1).astype(np.int32)
 
@@ -199,7 +199,7 @@ def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:
 
 
 class _Rows:
-    """Columns that grow row by row; ragged ones are lists of arrays."""
+    """Collects columns row by row; a ragged column is a list of arrays."""
 
     def __init__(self):
         self.example_ids: list[int] = []
@@ -209,7 +209,7 @@ class _Rows:
     def add(
         self, example: int, question: np.ndarray, tokens: Tokens, window: slice, span: tuple[int, int] | None
     ) -> None:
-        """Adds a row; `span` is that of `answer_span`."""
+        """Adds a row; `span` is the result of `answer_span`."""
         own = (question, tokens.ids[window], tokens.starts[window], tokens.ends[window])
         for column, value in zip(self._segments.values(), own, strict=True):
             column.append(value)
@@ -235,16 +235,16 @@ class _Rows:
 
 
 def windows_of(columns: Columns, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
-    """Returns the windows of rows, from the columns of `encode_questions`, and the number of tokens of all contexts.
+    """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts.
 
     Args:
       columns: N rows of each column.
       example_ids: int64 [N], ascending.
     """
     starts, lengths = tf.cast(columns["window_starts"], tf.int64), columns["segment_b"].row_lengths()
-    # An unknown number of questions, of which some have no row.
+    # The number of questions is unknown, because some questions have no row.
     sizes = tf.math.segment_max(starts + lengths, example_ids)
     first = tf.gather(tf.cumsum(sizes, exclusive=True), example_ids) + starts
-    offsets = columns["segment_a"].row_lengths() + 2  # behind [CLS], the question and [SEP]
+    offsets = columns["segment_a"].row_lengths() + 2  # after [CLS], the question and [SEP]
     windows = Windows(tf.constant(example_ids), tf.ragged.range(first, first + lengths), offsets)
     return windows, tf.reduce_sum(sizes)

@@ -1,4 +1,4 @@
-"""Files of CoNLL: a word and its tag a line, a blank line after each sentence, -DOCSTART- before each document."""
+"""CoNLL files: each line has a word and its tag; a blank line ends a sentence; -DOCSTART- starts a document."""
 
 import dataclasses
 import re
@@ -12,7 +12,7 @@ from bert_tf.tasks.tagging import tag_schemes
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r\n"
 _LANGUAGES = ("eng", "esp", "ned", "deu")
-# Names of the files of CoNLL-2003 and CoNLL-2002, official and as most copies have them.
+# Names of the files of CoNLL-2003 and CoNLL-2002: the official names, and the names in common copies.
 FILE_NAMES = {
     "train": ("train.txt", *(f"{language}.train" for language in _LANGUAGES), "train.conll"),
     "dev": ("valid.txt", "dev.txt", *(f"{language}.testa" for language in _LANGUAGES), "dev.conll"),
@@ -25,10 +25,10 @@ class Sentence:
     """A sentence of a file.
 
     Attributes:
-      words: at least one.
-      tags: of the words, as the file has them; None if it has none.
-      line: number of the first word's line, from 1; each further word is one line below.
-      starts_document: whether a -DOCSTART- line stands before it.
+      words: one or more words.
+      tags: the words' tags in the file; None if the file has no tags.
+      line: number of the first word's line, from 1; each further word is on the next line.
+      starts_document: whether the sentence follows a -DOCSTART- line.
     """
 
     words: tuple[str, ...]
@@ -38,22 +38,22 @@ class Sentence:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model reads."""
+        """The words that the model reads."""
         return self.words
 
     @property
     def label(self) -> tuple[str, ...] | None:
-        """The right answer."""
+        """The right tags."""
         return self.tags
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where a file has what.
+    """The columns of a file.
 
     Attributes:
       word: column of the word, from 0; negative numbers count from the end.
-      tag: column of the tag.
+      tag: column of the tag, counted in the same way.
     """
 
     word: int = 0
@@ -61,16 +61,16 @@ class Layout:
 
 
 def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
-    """Reads a file. Columns are separated by tabs, or in lines without a tab by spaces.
+    """Reads a file. Tabs separate the columns, or spaces in lines without a tab.
 
     Args:
-      path: of the file.
-      layout: of its lines.
+      path: path of the file.
+      layout: columns of the file.
       with_tags: whether to read tags.
 
     Raises:
-      InputError: the file is missing, empty or not UTF-8; a line has another number of columns than the first one, or
-        no tag; or the words are numbers. The message names file and line.
+      InputError: the file is missing, empty or not UTF-8; a line lacks a tag, or has another number of columns than the
+        first line; or the words are numbers. The message names file and line.
     """
     reader = _Reader(path, layout, with_tags)
     for number, line in enumerate(decoded_lines(path), 1):
@@ -79,7 +79,7 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
 
 
 class _Reader:
-    """Collects the lines of a file to sentences."""
+    """Joins the lines of a file into sentences."""
 
     def __init__(self, path: str, layout: Layout, with_tags: bool):
         self._path, self._layout, self._with_tags = path, layout, with_tags
@@ -102,9 +102,7 @@ class _Reader:
             self._check_columns(place)
         if len(cells) != self._width or not all(cells):
             given = len([cell for cell in cells if cell])
-            raise InputError(
-                f"{place}: has {given} columns, the first line of words has {self._width}; mend or remove the line"
-            )
+            raise InputError(f"{place}: has {given} columns, the first line has {self._width}; fix or remove the line")
         self._first_line = self._first_line or number
         tag = cells[self._layout.tag] if self._with_tags else ""
         if self._with_tags:
@@ -114,16 +112,16 @@ class _Reader:
     def finish(self) -> list[Sentence]:
         self._end()
         if not self._sentences:
-            raise InputError(f"{self._path}: holds no sentence; write a word and its tag a line")
+            raise InputError(f"{self._path}: holds no sentence; write one word and its tag on each line")
         if self._are_numbered():
             raise InputError(
-                f"{self._path}: column {self._layout.word} numbers the words of each sentence; name the column of the "
-                "words with --word_column"
+                f"{self._path}: column {self._layout.word} has numbers of words, not words; give the column of the "
+                "words as --word_column"
             )
         return self._sentences
 
     def _are_numbered(self) -> bool:
-        """Whether the words are numbers from 1 in each sentence, as the first column of some files has them."""
+        """Whether the words of each sentence are the numbers from 1, such as in the first column of some files."""
         numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
         return all(numbered) and max(len(s.words) for s in self._sentences) > 1
 
@@ -139,22 +137,24 @@ class _Reader:
         wanted = {"word_column": self._layout.word} | ({"tag_column": self._layout.tag} if self._with_tags else {})
         for flag, column in wanted.items():
             if not -self._width <= column < self._width:
-                raise InputError(f"{place}: has {self._width} columns, from 0; --{flag}={column} is none of them")
+                raise InputError(
+                    f"{place}: has {self._width} columns, counted from 0; --{flag}={column} is not one of them"
+                )
         if len({column % self._width for column in wanted.values()}) < len(wanted):
             raise InputError(
-                f"{place}: has {self._width} columns, so that word and tag are the same one; add the tags, or check "
-                "--word_column and --tag_column"
+                f"{place}: has {self._width} columns, so the word and the tag are in the same one; add the tags, or "
+                "check --word_column and --tag_column"
             )
 
     def _check_tag(self, place: str, tag: str) -> None:
         try:
             tag_schemes.split_tag(tag)
         except ValueError as error:
-            raise InputError(f"{place}: {error}; mend the tag, or check --tag_column") from error
+            raise InputError(f"{place}: {error}; fix the tag, or check --tag_column") from error
 
 
 def count_columns(path: str) -> int:
-    """Returns the number of columns of a file's first line of words; 0 if it has none."""
+    """Returns the number of columns in the first line with a word; 0 if there is no such line."""
     for line in decoded_lines(path):
         cells = line.strip(_BLANK)
         if cells and not cells.startswith(DOCUMENT_START):
@@ -163,9 +163,10 @@ def count_columns(path: str) -> int:
 
 
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
-    """Writes a word, its tag in the file if known, and the predicted one a line, atomically; the scorer's format.
+    """Writes predictions atomically, in the official scorer's format.
 
-    Spaces separate the columns; if a word holds one, tabs do.
+    Each line has a word, the right tag if known, and the predicted tag. Spaces separate the columns, or tabs if a word
+    contains a space.
     """
     separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
     lines = []

@@ -1,8 +1,8 @@
-"""Precision, recall and F1 of entities, equal to the official scorer of CoNLL (conlleval).
+"""Precision, recall and F1 of entities, equal to CoNLL's official scorer (conlleval).
 
 Paper: section 5.3 (Table 7).
 
-An entity is right if its type, its first and its last word are.
+An entity is right if its type, its first word and its last word are right.
 """
 
 import dataclasses
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from bert_tf.tasks.tagging import tag_schemes
 
-# What tables call the type of entities that have none.
+# The type of entities without a type, in tables.
 NO_TYPE = "_"
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Numbers of entities: in the data, predicted, and right."""
+    """Numbers of entities: true (in the data), predicted, and right."""
 
     true: int = 0
     predicted: int = 0
@@ -25,12 +25,12 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Share of the predicted entities that are right; 0 if there are none."""
+        """Share of the predicted entities that are right; 0 if there are no predicted entities."""
         return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the data's entities that were predicted; 0 if there are none."""
+        """Share of the true entities that are predicted; 0 if there are no true entities."""
         return self.right / self.true if self.true else 0.0
 
     @property
@@ -41,12 +41,12 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison.
+    """The result of comparing predicted tags with true tags.
 
     Attributes:
-      words: number of all words.
-      right_words: number of those whose tag is right.
-      types: counts by the type of entities, sorted.
+      words: number of words.
+      right_words: number of words with the right tag.
+      types: sorted types of entities to their counts.
     """
 
     words: int
@@ -55,12 +55,12 @@ class Comparison:
 
     @property
     def total(self) -> Counts:
-        """The counts of all types together."""
+        """The sums of the counts over all types."""
         return Counts(*(sum(getattr(c, f.name) for c in self.types.values()) for f in dataclasses.fields(Counts)))
 
     @property
     def scores(self) -> dict[str, float]:
-        """The metrics of a run; F1, the main one, comes first."""
+        """The metrics of a run; the main metric, F1, comes first."""
         total = self.total
         accuracy = self.right_words / self.words if self.words else 0.0
         return {"f1": total.f1, "precision": total.precision, "recall": total.recall, "accuracy": accuracy}
@@ -84,7 +84,7 @@ def _figures(counts: Counts) -> str:
 
 
 def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Comparison:
-    """Compares the tags of sentences, in any scheme and also impossible sequences; see `tag_schemes.entities`.
+    """Compares the tags of sentences in any scheme; accepts impossible sequences too, see `tag_schemes.entities`.
 
     Raises:
       ValueError: the numbers of sentences or words differ.

@@ -1,4 +1,4 @@
-"""Tags of words, for the registry."""
+"""The kind of task that tags words, for the registry."""
 
 import os
 from typing import Any, ClassVar
@@ -31,8 +31,8 @@ class Tagging(Kind):
         """See `Kind`."""
         if described.parameters.get("document_context"):
             logging.warning(
-                "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so its "
-                "tags will differ; --format=bert_tf keeps it", format, source,
+                "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so the "
+                "tags will differ; --format=bert_tf keeps the context", format, source,
             )  # fmt: skip
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:

@@ -1,4 +1,4 @@
-"""What the report shows of the entities that a tagger finds."""
+"""The parts of the report on a tagger's entities."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 
 
 def entities(path: str) -> list[Part]:
-    """Shows the counts and metrics of each type of entities, and the sentences with the most errors."""
+    """Returns a table of counts and metrics of each type of entity, and a table of the sentences with most errors."""
     if not tf.io.gfile.exists(path):
         return []
     sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
@@ -21,7 +21,7 @@ def entities(path: str) -> list[Part]:
          *(f"{count:,}" for count in (counts.true, counts.predicted, counts.right))]
         for type_, counts in [*found.types.items(), ("all", found.total)]
     ]  # fmt: skip
-    note = f"{found.words:,} words; an entity is right if its type and its words are."
+    note = f"{found.words:,} words; an entity is right if its type and its words are right."
     head = ["", "precision", "recall", "F1", "in the data", "predicted", "right"]
     errors = _wrong_sentences([sentence.words for sentence in sentences], true, predicted)
     return [Table("Entities", head, rows, note), errors]
@@ -30,7 +30,7 @@ def entities(path: str) -> list[Part]:
 def _wrong_sentences(
     words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Table:
-    """Shows the sentences with the most wrong entities, of equal ones the shortest first."""
+    """Returns a table of the sentences with the most wrong entities; of equally wrong sentences, the shortest first."""
     wrong = []
     for sentence, *tags in zip(words, true, predicted, strict=True):
         known, found = map(tag_schemes.entities, tags)
@@ -45,8 +45,8 @@ def _wrong_sentences(
         for count, sentence, *both in wrong[:MOST_ERRORS]
     ]
     note = (
-        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. One with wrong words or a wrong type is both "
-        "missed and added."
+        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. An entity with wrong words or a wrong type "
+        "counts as missed and as added."
     )
     return report_parts.errors(note, ["errors", "missed", "added", "sentence"], rows, "sentences")
 

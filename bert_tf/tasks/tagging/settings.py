@@ -6,7 +6,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
-# Values of --feature_layers, in the order of the paper's Table 7; they are names in `modeling.heads` too.
+# Values of --feature_layers, in the order of the paper's Table 7; `modeling.heads` uses the same names.
 FEATURE_LAYERS = (
     "embeddings",
     "second_to_last_hidden",
@@ -21,7 +21,7 @@ FEATURE_LAYERS = (
 class NerSettings(FineTuningSettings):
     """Settings of `run_ner`.
 
-    Flags of the data that are left out take the value of the run in `output_dir`, else their default.
+    A flag for the data that is left out takes the value of the run in `output_dir`, else its default.
     """
 
     flag_group = "Data"
@@ -31,49 +31,50 @@ class NerSettings(FineTuningSettings):
     default_lower_case: ClassVar[bool] = False
 
     data_dir: str = setting(
-        "folder with the files of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt, or eng.train, eng.testa "
-        "and eng.testb (esp.*, ned.*, deu.* too), or train.conll, dev.conll and test.conll", "", first=True,
+        "folder with files in the format of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt; or eng.train, "
+        "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll", "", first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
     test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: from the run's folder or --init_checkpoint, "
-        "else false, as in the paper", None, group="Model", first=True,
+        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
+        "--init_checkpoint, else false, as in the paper", None, group="Model", first=True,
     )  # fmt: skip
-    word_column: int | None = setting("column of the word, from 0; -1 is the last one; default: 0", None)
-    tag_column: int | None = setting("column of the tag; default: -1", None)
+    word_column: int | None = setting("column of the word, from 0; -1 is the last column; default: 0", None)
+    tag_column: int | None = setting("column of the tag, from 0; -1 is the last column; default: -1", None)
     tag_scheme: str | None = setting(
-        "scheme of the tags in the files; auto: recognized in each file; default: as the run's folder says, else auto",
+        "scheme of the tags in the files; auto: recognized for each file; default: from the run in --output_dir, else "
+        "auto",
         None,
         choices=("auto", "iob1", "iob2", "bioes"),
     )  # fmt: skip
     repair_tags: bool | None = setting(
-        "read tag sequences that the scheme does not allow as the official scorer does, instead of refusing them; "
-        "default: as the run's folder says, else false", None,
+        "read tag sequences that violate the scheme in the same way as the official scorer, instead of reporting an "
+        "error; default: from the run in --output_dir, else false", None,
     )  # fmt: skip
-    entity_types: str = setting("comma-separated types of entities; default: those in train", "")
+    entity_types: str = setting("comma-separated types of entities; default: the types in the training data", "")
     test_has_tags: bool = setting(
-        "whether the test data has a column of tags; a file with one column has none in any case", True
+        "the test data has a column of tags; has no effect on a file with only one column", True
     )
     document_context: bool | None = setting(
         "fill each row with the neighboring sentences of its document, as in the paper; only the row's own sentence is "
-        "labeled; default: as the run's folder says, else false", None, group="Model",
+        "tagged; default: from the run in --output_dir, else false", None, group="Model",
     )  # fmt: skip
     feature_layers: str = setting(
-        "do not train the encoder, but a BiLSTM on activations of these layers (paper: Table 7); fine_tuning: train "
-        "all; default: as the run's folder says, else fine_tuning", "", choices=("", "fine_tuning", *FEATURE_LAYERS),
-        group="Model",
+        "freeze the encoder, and train a BiLSTM on the activations of these layers (paper: Table 7); fine_tuning: "
+        "train all layers; default: from the run in --output_dir, else fine_tuning", "",
+        choices=("", "fine_tuning", *FEATURE_LAYERS), group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "--feature_layers: units of each direction of the two-layer BiLSTM; default: 768, as in the paper",
+        "--feature_layers: units in each direction of the two-layer BiLSTM; default: 768, as in the paper",
         None,
         group="Model",
         above=0,
     )
     activations_dir: str = setting(
-        "--feature_layers: folder of the encoder's activations, which several runs may share; default: activations in "
-        "--output_dir", "", group="Model",
+        "--feature_layers: folder for the encoder's activations; several runs may share it; default: the folder "
+        "activations in --output_dir", "", group="Model",
     )  # fmt: skip
 
     def __post_init__(self):
@@ -83,14 +84,17 @@ class NerSettings(FineTuningSettings):
             frozen = self.frozen_layers or self.layer_learning_rate_decay != 1.0
             require(
                 not frozen,
-                f"--feature_layers={self.feature_layers} trains no layer of the encoder; drop --frozen_layers and "
+                f"--feature_layers={self.feature_layers} does not train the encoder; drop --frozen_layers and "
                 "--layer_learning_rate_decay",
             )
             require(
                 not self.bilstm_head,
-                f"--feature_layers={self.feature_layers} has a BiLSTM of its own, and --bilstm_head (given, or "
-                "of the run in --output_dir) adds another; drop one of them, or give another --output_dir",
+                f"--feature_layers={self.feature_layers} already has a BiLSTM, and --bilstm_head (given, or from the "
+                "run in --output_dir) would add another; drop one of them, or give another --output_dir",
             )
         if self.feature_layers == "fine_tuning":
             unread = self.lstm_size is not None or bool(self.activations_dir)
-            require(not unread, "--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")
+            require(
+                not unread,
+                "--lstm_size and --activations_dir need layers in --feature_layers; name layers, or drop both",
+            )

@@ -1,8 +1,8 @@
-"""Tags of entities: the schemes IOB1, IOB2 and BIOES, and which entities a sequence of tags means.
+"""Tags of entities in the schemes IOB1, IOB2 and BIOES, and the entities of a sequence of tags.
 
-A tag is O, or a prefix and a type: B-PER. In IOB2 (also: BIO) each entity begins with B. In IOB1, that of CoNLL-2003,
-entities are I, and B only separates an entity from one of the same type right before it. In BIOES, E ends an entity of
-several words and S is an entity of one word.
+A tag is O, or a prefix and a type, such as B-PER. In IOB2 (also called BIO), each entity begins with B. In IOB1, the
+scheme of CoNLL-2003, the words of entities have I; an entity begins with B only if it directly follows an entity of the
+same type. In BIOES, E ends an entity of several words, and S marks an entity of one word.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _PREFIXES = {IOB1: "IB", IOB2: "BI", BIOES: "BIES"}
 
 
 class Entity(NamedTuple):
-    """An entity: its type, its first word and the word after its last one, as indices in the sentence."""
+    """An entity: its type, and the indices in the sentence of its first word and of the word after its last."""
 
     type: str
     start: int
@@ -22,14 +22,14 @@ class Entity(NamedTuple):
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Returns the prefix and the type of a tag; the type is "" if there is none, as in "O" and "B".
+    """Returns the prefix and the type of a tag; the type is "" if absent, as in "O" and "B".
 
     Raises:
-      ValueError: it is no tag of any scheme.
+      ValueError: the text is not a tag of any scheme.
     """
     prefix, dash, type_ = tag.partition("-")
     if prefix not in (OUTSIDE, *"BIES") or (prefix == OUTSIDE and dash) or (dash and not type_):
-        raise ValueError(f"{tag!r} is no tag; a tag is O, or one of B, I, E, S with a type, such as B-PER")
+        raise ValueError(f"{tag!r} is not a tag; a tag is O, or one of B, I, E, S with a type, such as B-PER")
     return prefix, type_
 
 
@@ -39,15 +39,15 @@ def join_tag(prefix: str, type_: str) -> str:
 
 
 def tags_of_types(types: Iterable[str], scheme: str) -> tuple[str, ...]:
-    """Returns all tags of a scheme: O, then those of each type."""
+    """Returns all tags of a scheme: O, then the tags of each type."""
     return (OUTSIDE, *(join_tag(prefix, type_) for type_ in types for prefix in _PREFIXES[scheme]))
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """Finds the entities of a sentence as the official scorer of CoNLL (conlleval) does, which takes any sequence.
+    """Finds the entities of any sequence of tags in the same way as CoNLL's official scorer (conlleval).
 
-    An entity continues with I or E of its type, and ends before every other tag. Each other tag but O begins one, so
-    that an I after O does too.
+    An entity continues with I or E of its type, and ends before any other tag. Any other tag except O begins an entity,
+    even an I after an O.
     """
     found, start = [], None
     before, type_before = OUTSIDE, ""
@@ -63,7 +63,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
-    """Returns the tags of a sentence of so many words whose entities are in order; the inverse of `entities`."""
+    """Returns the tags of a sentence of `length` words; the inverse of `entities`. `found` is sorted by position."""
     tags = [OUTSIDE] * length
     for type_, start, end in found:
         tags[start:end] = [join_tag("I", type_)] * (end - start)
@@ -76,10 +76,10 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
 
 
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
-    """Returns the scheme of the tags of a file: the one with the fewest impossible places; of equals IOB2.
+    """Returns the scheme in which the fewest sentences of a file are invalid; if several are equal, IOB2.
 
     Args:
-      sentences: tags of each sentence.
+      sentences: the tags of each sentence.
     """
     kept = [tags for tags in sentences if any(tag != OUTSIDE for tag in tags)]
     if any(tag[0] in "ES" for tags in kept for tag in tags):
@@ -89,7 +89,7 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
-    """Returns the index of the first tag that a scheme does not allow there, and why; None if there is none."""
+    """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid."""
     before, type_before = OUTSIDE, ""
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, type_ = split_tag(tag)
@@ -103,17 +103,17 @@ def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
 
 
 def _fault(before: str, type_before: str, prefix: str, type_: str, scheme: str) -> str:
-    """Returns why a tag cannot stand after another one; "" if it can."""
+    """Returns the reason why a tag cannot follow another tag; "" if it can."""
     if prefix not in (OUTSIDE, *_PREFIXES[scheme]):
-        return f"{scheme.upper()} has no {prefix}"
+        return f"{scheme.upper()} does not have {prefix}"
     same = before != OUTSIDE and type_ == type_before
     if scheme == IOB1:
-        return "in IOB1 B only follows an entity of its type" if prefix == "B" and not same else ""
+        return "in IOB1, B only follows an entity of the same type" if prefix == "B" and not same else ""
     if scheme == IOB2:
-        return "in IOB2 an entity begins with B" if prefix == "I" and not same else ""
+        return "in IOB2, an entity begins with B" if prefix == "I" and not same else ""
     goes_on = prefix in ("I", "E")
     if before in ("B", "I") and not (goes_on and same):
-        return "in BIOES an entity of several words ends with E"
+        return "in BIOES, an entity of several words ends with E"
     if goes_on and before not in ("B", "I"):
-        return "in BIOES an entity begins with B or S"
+        return "in BIOES, an entity begins with B or S"
     return ""

@@ -1,4 +1,4 @@
-"""From a command to a tagging task."""
+"""Creates a tagging task from a command."""
 
 import os
 
@@ -20,10 +20,10 @@ _LSTM_SIZE = 768
 
 
 def tagging_task(command: Command) -> TaggingTask:
-    """Returns the task of the flags of `run_ner`; without known types of entities it reads the training data.
+    """Returns the task for the flags of `run_ner`; reads the training data if the types of entities are unknown.
 
     Raises:
-      InputError: files or flags do not fit.
+      InputError: the files or the flags are invalid.
     """
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
@@ -39,7 +39,7 @@ def tagging_task(command: Command) -> TaggingTask:
     features = settings.feature_layers or parameters.get("features", _FINE_TUNING)
     uses_features = features != _FINE_TUNING
     if not uses_features and (settings.lstm_size is not None or settings.activations_dir):
-        raise InputError("--lstm_size and --activations_dir are for --feature_layers; name layers, or drop them")
+        raise InputError("--lstm_size and --activations_dir need layers in --feature_layers; name layers, or drop both")
     of_model = command.of_model(document_context=False, lstm_size=_LSTM_SIZE)
     task = TaggingTask(
         source,
@@ -57,13 +57,13 @@ def _types(settings: NerSettings, known: TaskDescription | None, source: Tagging
     """Returns the types of entities.
 
     Raises:
-      InputError: there is none, or one is named twice.
+      InputError: there are no types, or a type is listed twice.
     """
     named = items(settings.entity_types)
     if named:
         types = tuple(sorted(set(named)))
         if len(types) < len(named):
-            raise InputError(f"--entity_types={settings.entity_types}: names a type twice; drop one")
+            raise InputError(f"--entity_types={settings.entity_types}: a type is listed twice; remove one")
     elif known:
         types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in known.labels if tag != tag_schemes.OUTSIDE}))
     else:

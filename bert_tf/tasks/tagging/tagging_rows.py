@@ -1,4 +1,4 @@
-"""Tagged sentences to rows: words to tokens, long sentences to several rows, sentences of a document as context.
+"""Encodes tagged sentences: words to tokens, long sentences to several rows, neighboring sentences as context.
 
 Paper: section 5.3: the first token of each word is labeled, and the input has the maximal document context.
 
@@ -16,18 +16,18 @@ from bert_tf.finetuning.task import tokenize
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
 
-# The label of tokens that are not scored: all but the first one of a word, and the words of the context.
+# The label of tokens that are not scored: all tokens of a word except the first, and all tokens of the context.
 NOT_LABELED = -1
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
 class Span(NamedTuple):
-    """The words of a row, as indices of all words of a file.
+    """The words of a row, as indices into all words of a file.
 
     Attributes:
       example: index of the sentence.
-      first, last: its labeled words; `last` is the word after them.
-      begin, end: all its words, with the context.
+      first, last: range of the row's labeled words; `last` is exclusive.
+      begin, end: range of all words of the row, context included; `end` is exclusive.
     """
 
     example: int
@@ -44,17 +44,17 @@ def make_rows(
     max_seq_length: int,
     document_context: bool,
 ) -> dict[str, tf.RaggedTensor | np.ndarray]:
-    """Cuts sentences into rows, each word labeled in exactly one of them.
+    """Splits sentences into rows; each word is labeled in exactly one row.
 
     Args:
-      sentences: of a file, in its order.
-      labels: ids of the labels of each sentence's words.
-      tokenizer: cuts words into tokens.
+      sentences: the sentences of a file, in its order.
+      labels: label ids of the words of each sentence.
+      tokenizer: splits words into tokens.
       max_seq_length: S.
       document_context: whether neighboring sentences of the document fill the rows.
 
     Returns:
-      `tokens`, int32 [N, (tokens)], without [CLS] and [SEP]; `token_labels`, int32 of the same shape, `NOT_LABELED` on
+      `tokens`, int32 [N, (tokens)], without [CLS] and [SEP]; `token_labels`, int32 of the same shape, `NOT_LABELED` for
       tokens without a label; `example_ids`, int64 [N], ascending. The rows of a sentence are in the order of its words.
     """
     room = max_seq_length - _SPECIAL_TOKENS
@@ -81,8 +81,8 @@ def make_rows(
 def _word_tokens(sentences: Sequence[Sentence], tokenizer: BertTokenizer, room: int) -> list[np.ndarray]:
     """Returns the token ids of each word of a file.
 
-    A word that the tokenizer removes, such as a control character, is [UNK], since it has a tag. One that does not fit
-    into a row is cut.
+    A word that the tokenizer removes, such as a control character, becomes [UNK], because it has a tag. A word that
+    does not fit into a row is truncated.
     """
     numbers: dict[str, int] = {}
     order = [numbers.setdefault(word, len(numbers)) for sentence in sentences for word in sentence.words]
@@ -97,9 +97,9 @@ def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, docu
     """Yields the rows of all sentences.
 
     Args:
-      sentences: of a file.
+      sentences: the sentences of a file.
       offsets: int [words + 1], number of tokens before each word of the file.
-      room: tokens that fit into a row.
+      room: maximum number of tokens in a row.
       document_context: see `make_rows`.
     """
     bounds = np.concatenate([[0], np.cumsum([len(sentence.words) for sentence in sentences])])
@@ -116,9 +116,9 @@ def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, docu
 
 
 def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Yields the words of a sentence: all of them, or if they do not fit into a row, as many as fill half of one.
+    """Yields ranges of a sentence's words: all words if they fit into a row, else parts that fill half a row.
 
-    The other half is context, so that the words at a cut are read with words on both sides.
+    The other half of the row is context, so that the model reads the words on both sides of a cut.
     """
     if offsets[last] - offsets[first] <= room:
         yield first, last
@@ -131,7 +131,7 @@ def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tu
 
 
 def _with_context(first: int, last: int, scope: tuple[int, int], offsets: np.ndarray, room: int) -> tuple[int, int]:
-    """Returns the words of a row: whole words of the scope on both sides; what one side lacks, the other one gets."""
+    """Adds whole words of the scope as context on both sides; space that one side does not need goes to the other."""
     low, high = scope
     spare = room - (offsets[last] - offsets[first])
     behind = offsets[high] - offsets[last]

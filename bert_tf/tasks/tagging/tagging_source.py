@@ -12,7 +12,7 @@ from bert_tf.tasks.tagging import conll_files, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 
 AUTO = "auto"
-# Words; the longest sentence of CoNLL-2003 has 124.
+# Number of words; the longest sentence of CoNLL-2003 has 124.
 _LONGEST_SENTENCE = 200
 
 
@@ -23,10 +23,10 @@ class TaggingSource(FileSource):
     Attributes:
       data_dir: see `FileSource`.
       paths: see `FileSource`.
-      layout: of their lines.
-      scheme: of the tags; "auto" to recognize it in each file.
-      repairs: whether sequences that the scheme does not allow are read as the official scorer does.
-      test_has_tags: whether tags of the test data are read, if it has several columns.
+      layout: columns of the files.
+      scheme: scheme of the tags; "auto" to recognize the scheme of each file.
+      repairs: whether invalid sequences are read in the same way as the official scorer, instead of refused.
+      test_has_tags: whether to read tags of test data with several columns.
     """
 
     layout: Layout
@@ -39,7 +39,7 @@ class TaggingSource(FileSource):
         return conll_files.FILE_NAMES[split]
 
     def facts(self) -> dict[str, Any]:
-        """Returns what decides how the files are read, by the names of the flags."""
+        """Returns the flags that decide how the files are read, and their values."""
         return {
             "word_column": self.layout.word,
             "tag_column": self.layout.tag,
@@ -54,10 +54,11 @@ class TaggingSource(FileSource):
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the sentences of a split; those of test may have no tags.
+        """Reads the sentences of a split; sentences of test may lack tags.
 
         Raises:
-          InputError: names the file and the line; see `conll_files.read_sentences`; or a tag is impossible there.
+          InputError: the file is invalid, see `conll_files.read_sentences`, or a tag violates the scheme; the message
+            names file and line.
         """
         with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
         sentences = conll_files.read_sentences(path, self.layout, with_tags)
@@ -79,15 +80,16 @@ class TaggingSource(FileSource):
         (line, reason), more = faults[0], f" (and {len(faults) - 1} more sentences)" if faults[1:] else ""
         if not self.repairs:
             raise InputError(
-                f"{path}, line {line}: the tag {reason}{more}; mend the tags, give their --tag_scheme, or give "
-                "--repair_tags to read them as the official scorer does"
+                f"{path}, line {line}: the tag {reason}{more}; fix the tags, give their --tag_scheme, or give "
+                "--repair_tags to read them in the same way as the official scorer"
             )
-        logging.warning("%s: %d sentences have tags that %s does not allow, read as the official scorer does; the "
-                        "first is on line %d: %s", path, len(faults), scheme.upper(), line, reason)  # fmt: skip
+        logging.warning("%s: %d sentences have tags that %s does not allow; they are read in the same way as the "
+                        "official scorer; the first is on line %d: %s",
+                        path, len(faults), scheme.upper(), line, reason)  # fmt: skip
 
 
 def _warn_of_long(path: str, sentences: Sequence[Sentence]) -> None:
-    """Warns of sentences that are too long to be sentences."""
+    """Warns if a sentence is so long that a blank line is probably missing."""
     longest = max(sentences, key=lambda sentence: len(sentence.words))
     if len(longest.words) > (_LONGEST_SENTENCE if len(sentences) > 1 else _LONGEST_SENTENCE // 4):
         logging.warning("%s, line %d: a sentence of %d words; a blank line must end each sentence", path, longest.line,

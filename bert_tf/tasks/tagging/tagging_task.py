@@ -1,4 +1,4 @@
-"""Named entities: a label for the first token of each word, and what the official scorer makes of them.
+"""Named entities: a label for the first token of each word, and the official scorer's metrics.
 
 Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
 
@@ -34,22 +34,23 @@ from bert_tf.training import flops
 
 TAGGING = "tagging"
 NAME = "NER"
-# What a run's folder gets: words with tags, and the official scorer's table.
+# Names of the files with words and predicted tags in a run's folder.
 DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
 METRICS = (LOSS, ACCURACY)
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggingTask(SourceTask):
-    """Tags words with entities.
+    """Tags the words of sentences as parts of entities.
 
     Attributes:
       source: reads the files.
-      types: of entities, sorted.
-      scheme: of the training data and the predictions. The model learns IOB2 for IOB1, which has the same entities.
+      types: sorted types of entities.
+      scheme: scheme of the training data and the predictions. If it is IOB1, the model still learns IOB2, which can
+        represent the same entities.
       document_context: see `make_rows`.
       features: a name in `tagging_heads.FEATURES`; "" to train the encoder.
-      lstm_size: units of each direction of the head on features.
+      lstm_size: units in each direction of the BiLSTM on features.
       activations_dir: see `Task`.
       held_out: see `Task`.
     """
@@ -84,10 +85,10 @@ class TaggingTask(SourceTask):
         return {"tag_scheme": self.scheme, "document_context": self.document_context, **features}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses an encoder that lacks the layers of the features.
+        """Refuses an encoder that lacks a layer of `features`.
 
         Raises:
-          InputError: names the flag.
+          InputError: a layer is missing; the message names the flag.
         """
         try:
             if self.features:
@@ -96,10 +97,10 @@ class TaggingTask(SourceTask):
             raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
 
     def read_files(self, split: str) -> Sequence[Sentence]:
-        """See `TaggingSource.read_file`; all types of entities must be the task's.
+        """See `TaggingSource.read_file`; all types of entities must be types of the task.
 
         Raises:
-          InputError: names the file and the line.
+          InputError: the data is invalid; the message names file and line.
         """
         sentences = self.source.examples(split)
         for sentence in sentences:
@@ -110,7 +111,7 @@ class TaggingTask(SourceTask):
         return sentences
 
     def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
-        """Returns the words of sentences, or of their documents with `document_context`, and the types of entities."""
+        """Returns the words of each sentence (with `document_context`, of its document), and its types of entities."""
         contents = [content_of(*sentence.words) for sentence in examples]
         if self.document_context:
             numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
@@ -123,26 +124,29 @@ class TaggingTask(SourceTask):
         return contents, [tuple(sorted(found)) for found in types]
 
     def _unknown(self, split: str, line: int, tag: str) -> str:
-        remedy = "mend it, or name all types with --entity_types"
+        remedy = "fix the tag, or list all types in --entity_types"
         if split == "test":
             remedy += ", or give --notest_has_tags"
         known = ", ".join(self.types)
-        return f"{self.source.files(split)[0]}, line {line}: the tag {tag!r} is of no known type ({known}); {remedy}"
+        return (
+            f"{self.source.files(split)[0]}, line {line}: the tag {tag!r} has an unknown type; known types: {known}; "
+            f"{remedy}"
+        )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """Warns too of types without an entity in train, and of a document context without documents."""
+        """Also warns of types without an entity in train, and of `document_context` without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
             if missing := [type_ for type_ in self.types if type_ not in there]:
-                logging.warning("no entity of train has the type %s", " or ".join(missing))
+                logging.warning("train has no entity of the type %s", " or ".join(missing))
         for split, sentences in examples.items():
             if self.document_context and not any(sentence.starts_document for sentence in sentences):
-                logging.warning("%s: no line begins with %s, so the whole file counts as one document",
+                logging.warning("%s: no line begins with %s, so the whole file is read as one document",
                                 self.source.files(split)[0], conll_files.DOCUMENT_START)  # fmt: skip
 
     def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """See `make_rows`; without tags, the labeled tokens have the label of O."""
+        """See `make_rows`; in data without tags, the labeled tokens have the label of O."""
         ids = {label: number for number, label in enumerate(self.labels)}
         labels = []
         for sentence in examples:
@@ -155,20 +159,20 @@ class TaggingTask(SourceTask):
         """Packs token ids into rows.
 
         Args:
-          columns: `tokens` and, unless it is served, `token_labels`, see `make_rows`.
+          columns: `tokens` and `token_labels`, see `make_rows`.
           tokenizer: gives the ids of special tokens.
           max_seq_length: S.
 
         Returns:
-          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; and of the n labeled tokens of each row, in the first
-          n columns, `read_positions`, `label_ids` and `read_mask` (1), int32 [B, S].
+          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; `read_positions`, `label_ids` and `read_mask`, int32
+          [B, S]. The first n columns of the latter are for the n labeled tokens of a row, where `read_mask` is 1.
         """
         ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
         inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
         labels = columns["token_labels"].to_tensor(NOT_LABELED, shape=[None, max_seq_length - 2])
         labels = tf.pad(labels, [[0, 0], [1, 1]], constant_values=NOT_LABELED)  # [B, S]
         is_read = labels != NOT_LABELED
-        # The sort is stable: labeled tokens come first, in their order.
+        # The sort is stable, so the labeled tokens come first and keep their order.
         positions = tf.argsort(tf.cast(~is_read, tf.int32), axis=1, stable=True)
         read_mask = tf.gather(tf.cast(is_read, tf.int32), positions, batch_dims=1)
         label_ids = tf.gather(labels, positions, batch_dims=1) * read_mask
@@ -176,11 +180,11 @@ class TaggingTask(SourceTask):
         return {**inputs, **{name: tf.ensure_shape(value, [None, max_seq_length]) for name, value in own.items()}}
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a head with C outputs, which for features reads their activations."""
+        """Returns a head with C outputs; with `features`, its inputs are the activations of these layers."""
         return make_head(len(self.labels), self.features, self.lstm_size, config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of labeled tokens, float32 [B, S]: each one counts once."""
+        """Returns weight 1 for each labeled token and 0 for other positions, float32 [B, S]."""
         return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["read_mask"], tf.float32)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -192,26 +196,26 @@ class TaggingTask(SourceTask):
         }
 
     def _of_labeled(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Orders logits of tokens [B, S, C] like `read_positions`; those of the head on features are."""
+        """Orders the logits of tokens [B, S, C] by `read_positions`; logits of the head on features have this order."""
         return logits if self.features else tf.gather(logits, batch["read_positions"], batch_dims=1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the likeliest labels, int32 [B, S], in the order of `read_positions`."""
+        """Returns the most probable labels, int32 [B, S], in the order of `read_positions`."""
         return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
-        """Joins the rows of each sentence.
+        """Joins the predictions for the rows of each sentence.
 
         Args:
-          split: N rows.
+          split: a split with N rows.
           predictions: int32 [N, S], see `prediction`.
 
         Returns:
-          The tags of each sentence's words in the scheme of the training data. What the model predicted may be an
-          impossible sequence; the tags are those of the entities that the official scorer finds in it.
+          The tags of each sentence's words, in the scheme of the training data. The model may predict an impossible
+          sequence; the returned tags are the valid tags of the entities that the official scorer finds in it.
 
         Raises:
-          ValueError: the rows have not one prediction for each word.
+          ValueError: the number of predictions differs from the number of words.
         """
         labels = split.columns["token_labels"]
         counts = tf.reduce_sum(tf.cast(labels != NOT_LABELED, tf.int32), axis=1).numpy()
@@ -219,11 +223,11 @@ class TaggingTask(SourceTask):
         for row, example in enumerate(split.example_ids.tolist()):
             found[example] += [self.labels[label] for label in predictions[row, : counts[row]].tolist()]
         if [len(tags) for tags in found] != [len(sentence.words) for sentence in split.examples]:
-            raise ValueError("the rows have not one prediction for each word")
+            raise ValueError("the number of predictions differs from the number of words")
         return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
 
     def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Comparison:
-        """Compares predictions [N, S] with the tags of the data, as the official scorer does."""
+        """Compares predictions [N, S] with the tags of the data in the same way as the official scorer."""
         return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
 
     def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
@@ -238,12 +242,12 @@ class TaggingTask(SourceTask):
         return self.evaluation(split, predictions).scores
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the tag of no entity for every word."""
+        """Returns the scores of tagging every word with O."""
         outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
         return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the tag that is predicted for every word."""
+        """Returns the tag if it is predicted for every word; see `Task`."""
         tags = [{tag for sentence in sentences for tag in sentence}
                 for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
         return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
@@ -251,19 +255,19 @@ class TaggingTask(SourceTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes the predictions and the official scorer's table, which it logs."""
+        """Writes the predictions and the official scorer's table, and logs the table."""
         names = f"{prefix}_predictions.txt", f"{prefix}_scores.txt"
         self._write(folder, *names, split, predictions)
         logging.info("%s:\n%s", names[1], self.evaluation(split, predictions).describe().rstrip())
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes the predictions of the test data; if its tags are known, also the official scorer's table."""
+        """Writes the predictions for the test data, and the official scorer's table if the right tags are known."""
         return self._write(folder, TEST_PREDICTIONS, "test_scores.txt", split, predictions)
 
     def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
         paths, sentences = [os.path.join(folder, name)], split.examples
         if is_known := all(sentence.tags is not None for sentence in sentences):
-            # one scheme in both columns, as a scorer that compares them word by word expects
+            # Both columns have the same scheme, because scorers compare the tags word by word.
             tags = self._known_tags(split)
             sentences = [dataclasses.replace(s, tags=known) for s, known in zip(sentences, tags, strict=True)]
         conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
@@ -273,14 +277,14 @@ class TaggingTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`; 0, for unknown, where the work depends on the number of words of each row."""
+        """See `Task`; with `features` returns 0, which means unknown, because the work depends on the words per row."""
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
 
 
 def make_head(num_labels: int, features: str, lstm_size: int, config: BertConfig) -> keras.layers.Layer:
-    """Returns a head with so many outputs; for features, see `TaggingTask`, one on their activations."""
+    """Returns a head with `num_labels` outputs; with `features`, see `TaggingTask`, a head on their activations."""
     if features:
         return FeatureTaggingHead(config, num_labels, features, lstm_size)
     return TaggingHead(config, num_labels)

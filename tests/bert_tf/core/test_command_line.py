@@ -32,7 +32,7 @@ PRETRAIN = ["--bert_config_file=b", "--input_file=i", "--output_dir=o"]
 CLASSIFY = ["--data_dir=d", "--bert_config_file=b", "--task_name=t", "--vocab_file=v", "--output_dir=o"]
 LEARN = ["--input_file=i", "--output_file=o"]
 
-# google-research/bert's TPU flags; None is "" here
+# google-research/bert's TPU flags; a default of None there is "" here
 DEVICE_DEFAULTS = {
     "use_tpu": False,
     "tpu_name": "",
@@ -73,7 +73,7 @@ TRAINING_DEFAULTS = {
             PretrainingSettings,
             [*PRETRAIN, "--do_train"],
             {
-                # the original's 20 where no manifest says it, see `pretraining_data.inspect`
+                # 20, the original's default, if the manifest does not give it, see `pretraining_data.inspect`
                 "max_predictions_per_seq": None,
                 "do_eval": False,
                 "num_train_steps": 100000,
@@ -87,14 +87,14 @@ TRAINING_DEFAULTS = {
             ClassifierSettings,
             [*CLASSIFY, "--do_train"],
             {
-                "do_lower_case": None,  # true, where no checkpoint says otherwise
+                "do_lower_case": None,  # true, unless a checkpoint says otherwise
                 "do_eval": False,
                 "do_predict": False,
                 "predict_batch_size": 8,
                 "num_train_epochs": 3.0,
                 "warmup_proportion": 0.1,
                 **TRAINING_DEFAULTS,
-                # the original's 128 where the run's folder does not say it, see `resolution.resolve`
+                # 128, the original's default, if the run's folder does not give it, see `resolution.resolve`
                 "max_seq_length": None,
             },
         ),
@@ -210,7 +210,7 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],
-            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least that",
+            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least this number",
         ),
         (
             PretrainingSettings,
@@ -295,7 +295,7 @@ class Settings:
 def main(settings):
     match settings.what:
         case "input":
-            raise InputError("a.txt, line 3:\\n  is bad;  mend it")
+            raise InputError("a.txt, line 3:\\n  is bad;  fix it")
         case "disk":
             raise FileNotFoundError(2, "No such file or directory", "b.txt")
         case "scheme":
@@ -318,7 +318,7 @@ command_line.run(Settings, main, "Says what it does.")
 """
 
 
-# forks a child for each line of words, which then runs the script as its own; TensorFlow is imported once
+# Forks a child for each line of arguments; the child runs the script. TensorFlow is imported only once.
 FORKS = """
 import gc, json, os, runpy, sys
 from bert_tf import checkpoints
@@ -340,7 +340,7 @@ runpy.run_path("script.py", run_name="__main__")
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
-    """Runs the script with some words: its exit code, and what it has written."""
+    """Runs the script with arguments; returns its exit code and its output."""
     folder = tmp_path_factory.mktemp("script")
     (folder / "script.py").write_text(SCRIPT)
     root = str(pathlib.Path(command_line.__file__).parents[2])
@@ -382,7 +382,7 @@ def test_a_script_that_succeeds_ends_with_0(script):
 @pytest.mark.parametrize(
     "words, code, error",
     [
-        (["--what=input"], 1, "error: a.txt, line 3: is bad; mend it\n"),
+        (["--what=input"], 1, "error: a.txt, line 3: is bad; fix it\n"),
         (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
         (
             ["--what=scheme"],
@@ -441,12 +441,12 @@ def test_all_missing_flags_are_named_at_once_with_what_they_are():
 @pytest.mark.parametrize(
     ("words", "warning"),
     [
-        (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
-        (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
+        (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
+        (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
         (["--times=3", "--times=3"], ""),
         (["--flagfile=f", "--times=2"], ""),
-        (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the latter counts\n"),
-        (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the latter counts\n"),
+        (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
+        (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the last value counts\n"),
     ],
 )
 def test_a_flag_with_two_values_is_warned_of_unless_it_overrides_a_file(script, tmp_path, words, warning):

@@ -83,7 +83,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(tmp_path):
 
 @pytest.fixture
 def full_disk():
-    """A disk that takes no more: the kernel refuses to let files grow beyond a limit."""
+    """Simulates a full disk: the kernel refuses to let files grow beyond a limit."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
@@ -93,7 +93,7 @@ def full_disk():
 
 
 def test_a_disk_that_takes_no_more_leaves_nothing(tmp_path, full_disk):
-    """What the error's line looks like, `test_command_line.py` sees."""
+    """`test_command_line.py` tests the error's line."""
     noise = [os.urandom(50_000) for _ in range(9)]
     path = str(tmp_path / "out")
     for write in (
@@ -170,7 +170,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         pathlib.Path(folder, "half").touch()
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
-    target.mkdir()  # an empty one is taken
+    target.mkdir()  # an empty folder is accepted
     with storage.atomic_folder(f"{target}/") as folder:
         pathlib.Path(folder, "whole").touch()
         assert list(target.iterdir()) == []
@@ -178,7 +178,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the_earlier_one_kept(tmp_path):
-    target, refused = str(tmp_path / "out"), "out: another process has written it in the meantime; give a new folder"
+    target, refused = str(tmp_path / "out"), "out: another process has meanwhile written this folder; give a new folder"
     with (
         pytest.raises(InputError, match=refused),
         storage.atomic_folder(target) as later,

@@ -23,7 +23,7 @@ def test_line_ends_do_not_change_a_vocabulary(tmp_path, text):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (None, ": no such file; give a vocab.txt"),
+        (None, ": no such file; give a vocabulary, such as vocab.txt"),
         (b"\xef\xbb\xbf[PAD]\na\n", ": starts with a byte order mark (BOM); save the vocabulary as UTF-8 without BOM"),
         (b"[PAD]\n\xe4\n", ", line 2: not UTF-8; save the vocabulary as UTF-8"),
     ],

@@ -452,14 +452,14 @@ def _values(data: bytes) -> np.ndarray:
     [
         ({"dtype": "float16"}, "--dtype=float16 is for compact formats"),
         ({"alignment": True, "output_format": "npz"}, "--alignment is for tokens"),
-        ({"id_field": "id"}, "--id_field is for --input_format=jsonl"),
-        ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one process"),
+        ({"id_field": "id"}, "--id_field needs --input_format=jsonl"),
+        ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
         ({"spark_master": "local"}, "needs --runner=spark"),
         ({"batch_size": 0}, "--batch_size=0: must be above 0"),
         ({"output_file": "x.npz@2", "output_format": "jsonl"}, r"x.npz@2: .npz contradicts the format jsonl; rename"),
         ({"output_file": "x.JSONL", "output_format": "parquet"}, "x.JSONL: .jsonl contradicts the format parquet"),
         ({"output_file": "a.npz, b.tfrecord"}, "=b.tfrecord: .tfrecord contradicts the format npz"),
-        ({"output_file": "x.csv"}, "=x.csv: .csv is not written; name it .jsonl, .tfrecord, .npz, .parquet"),
+        ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .tfrecord, .npz, .parquet"),
     ],
 )
 def test_contradicting_flags_are_one_line(flags, message):

@@ -1,4 +1,4 @@
-"""Whole runs of a task of another shape than classification."""
+"""Whole runs of a task that is not a classification."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_the_first_examples_of_a_split_keep_all_their_rows():
 
 @pytest.mark.slow
 def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
-    flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step, to weights that are finite
+    flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step; the weights are still finite
     with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, tmp_path, *flags), lambda _: FindTheWord(folder))
 
@@ -91,7 +91,9 @@ def test_predictions_that_are_not_finite_are_not_written(folder, vocab_file, tra
 
 
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):
-    with pytest.raises(InputError, match="kind 'find' is unknown; known kinds are classification, regression, multi"):
+    with pytest.raises(
+        InputError, match="the kind of task 'find' is unknown; known kinds: classification, regression, multi"
+    ):
         export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "m")))
     assert not os.listdir(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Scores on dev data and on other data stand apart, and beside those of the best constant answer."""
+"""Scores on dev data and on other data are separate; each is shown beside the score of the best constant answer."""
 
 import json
 import shutil
@@ -113,7 +113,7 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
 
 @pytest.mark.slow
 def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained, caplog):
-    """Also if it is a copy with another name, which the log tells, or is predicted instead of evaluated."""
+    """This also holds for a copy with another name, which the log names, and for prediction instead of evaluation."""
     for data in ("dev", "test"):
         run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={inputs}/{data}.csv")
         rows = rows_of(trained)
@@ -149,7 +149,7 @@ def test_changed_dev_data_is_said_to_have_changed(inputs, vocab_file, trained, t
     (tmp_path / "dev.csv").write_text(table(8, 300))
     run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path}")
     assert "dev.csv has changed since it became the run's dev data, or is another file" in caplog.text
-    assert "of that name (9 examples then, 8 now); its results are in" in caplog.text
+    assert "with the same name (9 examples then, 8 now); its results are in" in caplog.text
     assert "is not the run's dev data" not in caplog.text
 
 
@@ -224,13 +224,13 @@ def test_test_data_whose_labels_are_unknown_is_predicted_without_scores(
     (trained.parent / "new.csv").write_text(content)
     before = rows_of(trained)
     run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/new.csv")
-    assert rows_of(trained) == before and reason in caplog.text and "predicted without scores" in caplog.text
+    assert rows_of(trained) == before and reason in caplog.text and "metrics are not computed" in caplog.text
     header, *rows = (trained / "test_predictions.tsv").read_text().splitlines()
     assert len(rows) == 2 and header.startswith("index\tlabel\t")
 
 
 def predicted(folder):
-    """The first question that the prediction files of a folder answer, and the data that they are recorded with."""
+    """Returns the first question in the prediction files of a folder, and the recorded data of these files."""
     record = json.loads((folder / "test_data.json").read_text())
     first = {min(json.loads((folder / name).read_text())) for name in record["files"]}
     assert {"predictions.json", "nbest_predictions.json"} == set(record["files"]) and len(first) == 1

@@ -1,4 +1,4 @@
-"""Sweeps: trials, their records, what a kill leaves, and the choice of the best."""
+"""Sweeps: trials, their records, resuming after a kill, and the choice of the best trial."""
 
 import contextlib
 import dataclasses
@@ -47,12 +47,15 @@ def parsed(output, *flags):
         (["--sweep_learning_rates=1e-5,nan"], "'nan' is not a number above 0"),
         (["--sweep_batch_sizes=16,1.5"], "'1.5' is not a whole number above 0"),
         (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
-        (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 stands there twice"),
+        (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 is listed twice"),
         (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
         (["--sweep_restarts=3", "--random_seed=2147483646"], "the last seed would be 2147483648"),
-        (["--learning_rate=1e-4"], "--learning_rate=0.0001 is not read by a sweep; give --sweep_learning_rates=0.0001"),
-        (["--num_train_epochs=9"], "--num_train_epochs=9.0 is not read by a sweep; give --sweep_epochs=9.0"),
-        (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop it"),
+        (
+            ["--learning_rate=1e-4"],
+            "--learning_rate=0.0001 has no effect in a sweep; give --sweep_learning_rates=",
+        ),
+        (["--num_train_epochs=9"], "--num_train_epochs=9.0 has no effect in a sweep; give --sweep_epochs=9.0"),
+        (["--nosweep"], "--sweep_batch_sizes is for a sweep; add --sweep or drop the flag"),
     ],
 )
 def test_flags_of_no_sweep_are_refused(flags, message):
@@ -125,12 +128,12 @@ def test_trials_whose_results_were_deleted_are_not_trained_anew_without_a_word(t
     trial = tmp_path / "trials/lr0.001_batch8_epochs2_restart1"
     trial.mkdir(parents=True)
     (trial / "run.json").write_text("{}")
-    with pytest.raises(InputError, match=r"results.json: no such file, though .*trials holds trials of a sweep; copy"):
+    with pytest.raises(InputError, match=r"results.json: no such file, although .*trials has trials of a sweep; copy"):
         with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", *flags]))
 
 
 class Trials:
-    """Stands for training: writes a checkpoint and returns a score by the learning rate, or raises what it is given."""
+    """A fake training: writes a checkpoint, and returns the score for a learning rate, or raises a given exception."""
 
     def __init__(self, scores):
         self.scores, self.trained = scores, []
@@ -163,7 +166,7 @@ def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
         sweep_of(tmp_path).run(first)
     states = {trial.learning_rate: trial.state for trial in sweep_results.read(str(tmp_path)).trials}
     assert states == {1e-3: "finished", 2e-3: "failed", 3e-3: "pending"}
-    assert kept(tmp_path) == [1e-3, 3e-3]  # the failed one has none; the killed one resumes from its own
+    assert kept(tmp_path) == [1e-3, 3e-3]  # the failed trial has no checkpoint; the killed trial resumes from its own
     with pytest.raises(InputError, match="1 of 3 trials of this sweep are not trained yet"):
         sweep_results.best_folder(str(tmp_path), False)
     best = f"{tmp_path}/trials/lr0.001_batch8_epochs2_restart1"
@@ -195,7 +198,9 @@ def test_other_settings_data_or_runs_are_refused(tmp_path):
 
     with pytest.raises(InputError, match=r"other settings or data \(dev number 1 was 'dev.txt', is 'dev.txt, changed'"):
         running.run(trial)
-    with pytest.raises(InputError, match=r"\(dtype was None, is 'bfloat16'\); give its own to resume it"):
+    with pytest.raises(
+        InputError, match=r"\(dtype was None, is 'bfloat16'\); give the settings and data of this sweep"
+    ):
         sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
     alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
     with pytest.raises(InputError, match="holds a sweep; add its flags to resume it"):
@@ -207,7 +212,7 @@ def test_other_settings_data_or_runs_are_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def swept(folder, vocab_file, tmp_path_factory):
-    """A sweep of a trial that diverges and one that was killed in the middle; its folder, settings and scores."""
+    """A sweep with a trial that diverges and a trial that is killed midway; returns folder, settings and scores."""
     output = tmp_path_factory.mktemp("swept")
     flags = ["--sweep", "--sweep_learning_rates=1e38,1e-2", "--sweep_batch_sizes=10", "--sweep_epochs=4"]
     do = ["--do_train", "--do_eval", "--do_predict", "--save_checkpoints_steps=5"]
@@ -329,7 +334,7 @@ def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path):
 
 @pytest.fixture
 def pretrained(tmp_path):
-    """The folder of a run that has kept the checkpoints of three steps."""
+    """The folder of a run with the checkpoints of three steps."""
     folder = tmp_path / "pretrained"
     folder.mkdir()
     for step in (0, 100, 1000):
@@ -365,7 +370,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
     page = (output / "report.html").read_text()
     assert "f1 over steps of pre-training" in page and "1,000 steps, rate 0.002" in page
     run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
-    sweep_of(output, *flags).run(train)  # pre-training has gone on meanwhile
+    sweep_of(output, *flags).run(train)  # pre-training has meanwhile continued
     assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
 
 

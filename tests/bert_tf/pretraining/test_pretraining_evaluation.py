@@ -349,7 +349,7 @@ def test_a_vocabulary_of_other_data_is_refused(data, tmp_path):
     ("more", "message"),
     [
         (("--do_eval", "--eval_timeout=-1"), "eval_timeout=-1.0: must be at least 0"),
-        (("--do_train", "--do_eval", "--eval_timeout=5"), "drop it or --do_train"),
+        (("--do_train", "--do_eval", "--eval_timeout=5"), "drop --eval_timeout or --do_train"),
         (("--do_train", "--fill_mask_file=x"), "--fill_mask_file needs --do_eval"),
     ],
 )

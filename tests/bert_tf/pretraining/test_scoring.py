@@ -138,8 +138,8 @@ def test_a_set_of_other_settings_is_not_overwritten(checkpoint, tmp_path):
         (["--batch_size=0"], "--batch_size=0: must be above 0"),
         (["--num_guesses=0"], "--num_guesses=0: must be above 0"),
         (["--max_seq_length=2"], "--max_seq_length=2: must be at least 3"),
-        (["--output_file=x.npz@2"], "--output_file=x.npz@2: .npz is not written; name it .jsonl"),
-        (["--output_file=x.csv"], "--output_file=x.csv: .csv is not written; name it .jsonl"),
+        (["--output_file=x.npz@2"], "--output_file=x.npz@2: .npz is not a supported format; use .jsonl"),
+        (["--output_file=x.csv"], "--output_file=x.csv: .csv is not a supported format; use .jsonl"),
     ],
 )
 def test_bad_flags_are_refused(flags, message):

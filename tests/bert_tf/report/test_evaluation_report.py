@@ -139,7 +139,7 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     description.write(str(tmp_path), description.TaskDescription("questions", "SQuAD", (), True, 16, {}))
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
-    assert "The answers to 4 of 5 questions are not exactly right" in page and "who ?" not in page
+    assert "The answers to 4 of 5 questions are not an exact match" in page and "who ?" not in page
     order = [page.index(text) for text in ("when ?", "what &amp; why ?", "where ?", "which ?")]
     assert order == sorted(order), "the lowest F1 comes first, and of equal ones the surest answer"
     assert "<td>old man | old</td>" in page and "<td>(no answer)</td>" in page and "&lt;b&gt;old" in page

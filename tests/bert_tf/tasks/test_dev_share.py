@@ -81,7 +81,7 @@ def choices(path):
 
 
 def parts(task):
-    """The examples of both parts, which are those of the training file in their order."""
+    """Returns the examples of both parts; checks that they are the examples of the training file, in order."""
     train, dev = task.read("train"), task.read("dev")
     whole = task.read_files("train")
     assert [example for example in whole if example in train or example in dev] == whole
@@ -190,7 +190,7 @@ def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, capl
     shutil.copy(tmp_path / "more.tsv", tmp_path / "dev.tsv")
     resumed = find_task(flags(ClassifierSettings, *own, "--do_train", "--do_eval"))
     assert (len(resumed.read("train")), len(resumed.read("dev"))) == (48, 61)
-    with pytest.raises(InputError, match=r"--dev_share=0.2: there is dev data already \(.*dev.tsv\)"):
+    with pytest.raises(InputError, match=r"--dev_share=0.2: there already is dev data \(.*dev.tsv\)"):
         find_task(flags(ClassifierSettings, *own, "--do_eval", "--dev_share=0.2"))
 
 

@@ -1,4 +1,4 @@
-"""What reading a user's own data has in common for every kind of task."""
+"""Reading a user's own data: the behavior that all kinds of tasks share."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def table(data_dir, paths):
                        has_label_sets=False)  # fmt: skip
 
 
-# A kind's source, and the content of a file with an example that is there twice, with two right answers.
+# A kind's source, and the content of a file with an example that occurs twice, with different right answers.
 KINDS = {
     "classification": (table, ".csv", "id,text,label\n1,so,x\n%s,so,%s\n", ("y",)),
     "choice": (ChoiceSource, ".csv", "id,context,choice0,choice1,label\n1,so,a,b,0\n%s,so,a,b,%s\n", ("1",)),
@@ -39,7 +39,7 @@ def test_leaks_and_contradictions_are_warned_of_for_every_kind(tmp_path, kind, c
     source = make("", {"train": (str(path),), "dev": (str(path),)})
     assert source.read("train") is source.read("train") and len(source.read("train")) == 2
     example_checks.warn_of_texts({split: source.examples(split) for split in ("train", "dev")})
-    assert "2 of 2 dev examples are in train too" in caplog.text
+    assert "2 of 2 dev examples are also in train" in caplog.text
     assert "train: 1 texts occur several times with different labels" in caplog.text
 
 
@@ -48,7 +48,7 @@ def test_an_id_that_is_there_twice_is_refused_for_every_kind(tmp_path, kind):
     make, end, content, other = KINDS[kind]
     path = tmp_path / f"a{end}"
     path.write_text(content % (1, *other))
-    with pytest.raises(InputError, match=r"the id '1' is that of .* too; give each example a unique id"):
+    with pytest.raises(InputError, match=r"the id '1' is also the id of .*; give each example a unique id"):
         make("", {"test": (str(path),)}).read("test")
 
 
@@ -58,7 +58,9 @@ def test_an_id_that_is_the_number_of_an_example_without_one_is_refused(tmp_path)
     path.write_text(line % "" + line % ', "id": "r1"' + line % "")
     assert [example.id for _, example in ChoiceSource("", {"test": (str(path),)}).read("test")] == [None, "r1", None]
     path.write_text(line % ', "id": 1' + line % "")
-    with pytest.raises(InputError, match=r"line 2: the id '1' is that of line 1 too, which its number gives to an ex"):
+    with pytest.raises(
+        InputError, match=r"line 2: the id '1' is also the id of line 1 .an example without an id has its"
+    ):
         ChoiceSource("", {"test": (str(path),)}).read("test")
 
 

@@ -27,7 +27,7 @@ PAIRS = [("the man", "the man", 1.0), ("the man said", "all of you", 0.0), ("who
 
 @pytest.fixture
 def similarity(monkeypatch):
-    """The script of a fifth kind, which is in the folders of the others and in the list."""
+    """The script of a fifth kind of task, whose files are beside the other kinds' and which is in the registry."""
     monkeypatch.setattr(bert_tf.tasks, "__path__", [*bert_tf.tasks.__path__, str(HERE)])
     monkeypatch.setattr(export.kinds, "__path__", [*export.kinds.__path__, str(HERE / "served")])
     monkeypatch.setattr(registry, "FOLDERS", [*registry.FOLDERS, "similarity"])

@@ -23,7 +23,7 @@ NER = TaskDescription(
     "tagging", "NER", ("O", "B-PER", "I-PER"), True, 24, {"tag_scheme": "iob1", "document_context": False}, WORDS
 )
 SWAG = TaskDescription("choice", "SWAG", (), True, 24, {})
-# kind of task: settings, flags that name its data, how its task is made, record of the run
+# Kind of task: settings class, flags that name the data, function that makes the task, record of the run.
 KINDS = {
     "classification": (ClassifierSettings, ["--task_name=own", "--data_dir={}"], find_task, CLASSIFIER),
     "questions": (SquadSettings, ["--train_file={}/a.json", "--predict_file={}/b.json"], squad_task, SQUAD),

@@ -1,4 +1,4 @@
-"""Thresholds that a person has changed are not lost when they are tuned again."""
+"""Thresholds that a user has edited are not lost when they are tuned again."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_a_changed_file_is_kept_and_warned_of_and_no_other(write, name, tmp_path
     for number, edited in enumerate(edits):
         path.write_text(edited)
         write(str(tmp_path), 0.5 + 1e-6, 4)
-        assert f"{name}: was changed since it was tuned" in caplog.text
+        assert f"{name}: was edited after it was tuned" in caplog.text
         assert path.read_text() == tuned
         assert (tmp_path / f"{name}.edited-{number}").read_text() == edited
     path.write_text(edited := tuned.replace("0.500001", "0.75"))

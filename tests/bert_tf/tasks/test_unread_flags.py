@@ -1,4 +1,4 @@
-"""A flag that the data of a task does not use is refused, whatever the data is."""
+"""A flag that has no effect on a task's data is refused, for any kind of data."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ ALL = (*OWN_FILES, *COLUMNS, *CLASSES, *PATHS, *SETS, *LANGUAGE, *TFDS_FLAGS)
 
 
 def refused(data, flag, source=None, **changes):
-    """Returns the message about a flag; "" if it is not refused as one that nothing reads."""
+    """Returns the error message about a flag; "" if the flag is not refused for having no effect."""
     try:
         settings = parse(ClassifierSettings, ["--output_dir=o", "--do_train", *data, f"--{flag}"])
         find_task(dataclasses.replace(settings, **changes), source)
@@ -82,6 +82,6 @@ def test_flags_of_tables_are_refused_for_files_that_have_no_use_for_them(tmp_pat
 def test_every_flag_of_own_data_says_who_reads_it():
     flags = [flag.partition("=")[0] for flag in ALL]
     for field in dataclasses.fields(ClassifierSettings):
-        of_own = field.metadata["help"].startswith(("own ", "task XNLI", "--tfds_name"))
+        of_own = field.metadata["help"].startswith(("own ", "--task_name=XNLI", "--tfds_name"))
         assert bool(field.metadata["read_by"]) == (field.name in flags)
         assert not of_own or field.name in flags

@@ -70,12 +70,12 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
     ("name", "lines", "message"),
     [
         ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has one without a name, video-id"),
-        ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not a number from 0 to 3"),
+        ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not the number of a choice"),
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW + ",1.5"], "line 2: the label '1.5' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
-        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, and each example of a table has"),
-        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is that of line 2 too"),
+        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, but each example of this table needs"),
+        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also the id of line 2"),
         ("a.csv", ["sent1,ending0,ending2,label", "a,b,c,0"], "line 1: the columns of the choices are ending0, e"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
@@ -85,18 +85,18 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", [""], "holds no example"),
         ("a.tsv", [SWAG, ROW], "line 1: there is no column sent1 or context"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
-        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": -1}'], "line 1: the label -1 is not a number"),
-        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is none of"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": -1}'], "label -1 is not the number of a"),
+        ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is not one of"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "b"], "label": "b"}'], "is the text of 2 choices"),
-        ("a.jsonl", ['{"context": "a", "choices": ["1", "0"], "label": "0"}'], "text of choice 1 and the number"),
+        ("a.jsonl", ['{"context": "a", "choices": ["1", "0"], "label": "0"}'], "text of choice 1, but also the number"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": true}'], "line 1: the label is a boolean"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"]}'], "line 1: there is no label"),
-        ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are no list of strings"),
+        ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are not a list of strings"),
         ("a.jsonl", ['{"context": "a", "label": 0}'], "line 1: there is no field 'choices'"),
         ("a.jsonl", ['{"choices": ["b", "c"], "label": 0}'], "line 1: there is no field 'context'"),
         ("a.jsonl", ['{"context": " ", "choices": ["b", "c"], "label": 0}'], "line 1: the context is empty"),
         ("a.jsonl", ['{"context": "a", "start": "", "question": "", "choices": ["b", "c"], "label": 0}'],
-         "line 1: start and question mean the same"),
+         "line 1: start and question have the same meaning"),
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
@@ -126,7 +126,7 @@ def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_examp
     softmax = np.concatenate([np.exp(s - np.logaddexp.reduce(s)) - one for s, one in zip(scores, right, strict=True)])
     np.testing.assert_allclose(tape.gradient(loss, logits)[:11, 0], softmax, atol=1e-6)
     assert float(tf.reduce_sum(weights)) == 4
-    assert float(tf.reduce_sum(values["accuracy"] * weights)) == 2, "equal scores are no answer"
+    assert float(tf.reduce_sum(values["accuracy"] * weights)) == 2, "a tie is not an answer"
     examples = [ChoiceExample("", "", ("x",) * c, x) for c, x in zip(counts, labels, strict=True)]
     split = Split(examples, {}, np.repeat(np.arange(4), counts))
     assert task.scores(split, logits.numpy()[:11])["accuracy"] == 0.5

@@ -104,7 +104,7 @@ def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it
 
 @pytest.fixture
 def unfinished(trained, tmp_path):
-    """A run of 60 steps whose command asked for 100."""
+    """A run of 60 steps whose `run.json` says that training ends at step 100."""
     folder = shutil.copytree(trained[0], tmp_path / "run")
     content = json.loads((folder / "run.json").read_text())
     content["phases"][0]["optimizer"]["num_train_steps"] = 100
@@ -130,7 +130,7 @@ def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(input
 
 
 def first_entries(folder) -> tuple[dict, dict, dict]:
-    """What a run recorded of its start, and of its first loops of training."""
+    """Returns the lines of `metrics.jsonl` about the start and the first two training loops."""
     start, first, second, *_ = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     assert (start["split"], first["split"], second["split"]) == ("start", "train", "train")
     return start, first, second
@@ -190,7 +190,7 @@ def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
     assert metrics["accuracy"] == 1.0
     assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
-    # a later evaluation takes its labels from the run, not from a train.tsv that need not be there
+    # A later evaluation takes the labels from the run, and does not need train.tsv.
     os.remove(tmp_path / "train.tsv")
     again = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags, "--nodo_train"))
     assert again["accuracy"] == 1.0
@@ -241,7 +241,7 @@ def config_with(inputs, tmp_path, **changes) -> str:
 
 @pytest.fixture
 def trainings(monkeypatch):
-    """Trainings that get past all checks; none is carried out."""
+    """Records trainings that pass all checks, without running them."""
     begun = []
     monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
     monkeypatch.setattr(engine, "_require_finite_loss", lambda *arguments: None)
@@ -265,7 +265,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inp
         (["--data_dir=nowhere"], "nowhere/train.tsv: no such file"),
         (["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
         (["--init_checkpoint=nowhere"], "nowhere: no such checkpoint"),
-        (["--num_train_epochs=0.1"], "give no step"),
+        (["--num_train_epochs=0.1"], "are not enough for one step"),
         ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 with --max_seq_length=24: the ids"),
         (["--nodo_train", "--do_eval"], "no such folder|holds no checkpoint"),
     ],

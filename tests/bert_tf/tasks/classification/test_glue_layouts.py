@@ -1,4 +1,4 @@
-"""The tasks of GLUE with files of their own, XNLI, the scores, and the files for GLUE's server."""
+"""GLUE's tasks with special files, XNLI, the scores, and the files for GLUE's server."""
 
 import logging
 import re
@@ -108,10 +108,10 @@ def test_ax_is_a_test_of_mnlis_model():
         ("MNLI", "train.tsv", f"{MNLI}\tlabel1\n" + mnli(0, "a", "b", "neutral"),
          ", line 1: there is no column 'gold_label'; the file has index, promptID"),
         ("MNLI", "dev_mismatched.tsv", MNLI_DEV + mnli(0, "a", "b", *["neutral"] * 6) * 2,
-         ", line 3: the id '0' is that of line 2 too; give each example a unique id"),
+         ", line 3: the id '0' is also the id of line 2; give each example a unique id"),
         ("QQP", "test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n", ", line 3: has 2 columns, the first line "),
         ("QQP", "test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n4\tc\td\n",
-         ", line 3: the id '4' is that of line 2 too"),
+         ", line 3: the id '4' is also the id of line 2"),
         ("QQP", "train.tsv", f"{QQP}1\t2\n", ": all 1 lines lack cells or a label"),
         ("RTE", "train.tsv", f"{NLI}\tlabel\n0\ta\tb\tno\n", ", line 2: unknown label 'no'; the task's labels are ent"),
         ("QNLI", "dev.tsv", "", ": holds no example"),
@@ -150,7 +150,7 @@ def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
     right_and_wrong = np.array([[0, 0, 1.0], [1, 0, 0]])
     assert task.scores(split, right_and_wrong) == {"accuracy": 0.5, "accuracy_zh": 0.0, "accuracy_de": 1.0}
     assert task_of("XNLI", xnli_language="all").languages == xnli.LANGUAGES and len(xnli.LANGUAGES) == 15
-    for wrong, message in (("zh,xx", "'xx' is unknown; known are ar, bg"), ("zh,zh", "names a language twice")):
+    for wrong, message in (("zh,xx", "'xx' is unknown; known are ar, bg"), ("zh,zh", "a language is listed twice")):
         with pytest.raises(InputError, match=message):
             task_of("XNLI", xnli_language=wrong)
 
@@ -214,7 +214,7 @@ def test_xnlis_test_file_has_labels_so_it_is_scored(tmp_path):
 
 
 def cases():
-    """Labels and predictions: random, of one class, constant, wrong throughout, with ties."""
+    """Labels and predictions: random, of one class, constant, all wrong, with ties."""
     rng = np.random.default_rng(0)
     for classes in (2, 3):
         for n in (1, 2, 7, 50):
@@ -244,7 +244,7 @@ def test_scores_of_classes_are_those_of_scikit_learn_and_of_their_definitions():
 
 
 def scores_of(labels, predictions):
-    """The scores, from ids as the columns and the tasks have them: float32 and float64."""
+    """Computes the scores from ids in float32 and float64, as in columns and in tasks."""
     names = ["accuracy", "matthews_correlation"] + (["f1"] if max(labels.max(), predictions.max()) < 2 else [])
     yield scores.compute(names, labels, predictions)
     yield scores.compute(names, labels.astype(np.float32), predictions.astype(np.float64))

@@ -23,7 +23,7 @@ CONFIG = small_config(dropout=0.0, max_position_embeddings=16, initializer_range
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """SST-2, whose class is a word of its text; RTE, where another word decides; STS-B."""
+    """SST-2, whose class depends on one word; RTE, whose class depends on another word; STS-B."""
     folder = tmp_path_factory.mktemp("joint")
     lines = [("the man said", "he was there" if i % 2 else "all of you", i % 2) for i in range(16)]
     stsb = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
@@ -127,16 +127,16 @@ def test_a_joint_run_is_evaluated_predicted_and_restored_as_its_main_task(folder
     assert json.loads((out / "task.json").read_text())["task_name"] == "SST-2"
     assert len((out / "test_results.tsv").read_text().splitlines()[0].split("\t")) == 2
     assert (out / "SST-2.tsv").exists() and not (out / "RTE.tsv").exists()
-    # Without the other tasks' flags and files, too.
+    # This also works without the flags and files of the other tasks.
     found = run_classifier(settings(folder, vocab_file, out, "--do_eval"))
     assert found.keys() == {"accuracy", "loss"}
     with pytest.raises(InputError, match=r"another data .*(train|joint_tasks)"):
         run_classifier(settings(folder, vocab_file, out, "--do_train", "--do_eval"))
-    # As an export restores it.
+    # Restores the model in the same way as an export.
     served = FineTunedBert(CONFIG, find_task(settings(folder, vocab_file, "x", "--do_train")).head)
     restored = tf.train.Checkpoint(model=served).restore(tf.train.latest_checkpoint(str(out)))
     restored.assert_existing_objects_matched()
-    # A later joint run takes the encoder and the main head, and draws the others.
+    # A later joint run loads the encoder and the main head, and initializes the other heads randomly.
     later = FineTunedBert(CONFIG, find_task(settings(folder, vocab_file, "x", "--do_train", *joint_flags(folder))).head)
     drawn = later.head.joint[0].dense.kernel.numpy()
     checkpoints.initialize(later, str(out))
@@ -147,10 +147,10 @@ def test_a_joint_run_is_evaluated_predicted_and_restored_as_its_main_task(folder
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--joint_tasks=RTE"], "--joint_tasks names 1 tasks and --joint_data_dirs 0 folders; give one for each"),
+        (["--joint_tasks=RTE"], "--joint_tasks names 1 tasks, but --joint_data_dirs 0 folders; give one folder"),
         (["--joint_tasks=tsv", "--joint_data_dirs=d"], "--joint_tasks=tsv: unknown; known are CoLA, .*XNLI$"),
-        (["--joint_tasks=SST-2", "--joint_data_dirs=d"], "--joint_tasks: SST-2 is trained twice; name each task once"),
-        (["--joint_tasks=MNLI,AX", "--joint_data_dirs=d,e"], "MNLI is trained twice"),
+        (["--joint_tasks=SST-2", "--joint_data_dirs=d"], "--joint_tasks: SST-2 is listed twice; list each task once"),
+        (["--joint_tasks=MNLI,AX", "--joint_data_dirs=d,e"], "MNLI is listed twice"),
     ],
 )
 def test_bad_joint_tasks_are_refused(folder, vocab_file, flags, message):

@@ -92,7 +92,7 @@ def tokenizer(vocab_file):
 
 
 class Counter(keras.Model):
-    """Logits that grow with the ids of a row, so that each window has its own."""
+    """Returns logits that grow with the ids of a row, so that each window has different logits."""
 
     def call(self, inputs, training=False, seed=None):
         total = tf.reduce_sum(tf.cast(inputs["input_ids"], tf.float32), axis=1, keepdims=True) / 1000
@@ -156,18 +156,20 @@ def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
         with pytest.raises(InputError, match=re.escape(message)):
             of_flags(flags(tmp_path, flag))
     training = flags(tmp_path, "--do_train", "--pooling=max")
-    assert of_flags(training).pooling == "max", "training says how to start anew"
+    assert of_flags(training).pooling == "max", "training says how to start again"
 
 
 def test_bad_strides_are_refused(tmp_path):
     with pytest.raises(InputError, match="--window_stride=3 needs --long_text=window"):
         flags(tmp_path, "--long_text=head_tail", "--window_stride=3")
     stride = flags(tmp_path, "--do_train", "--window_stride=3")
-    with pytest.raises(InputError, match="--window_stride=3 needs --long_text=window, and it is truncate; give both"):
+    with pytest.raises(
+        InputError, match="--window_stride=3 needs --long_text=window, but --long_text is truncate; give both"
+    ):
         of_flags(stride)
     assert of_flags(dataclasses.replace(stride, window_stride=0)) == Reading()
     with pytest.raises(InputError, match="--window_stride=-1: must be at least 0"):
         flags(tmp_path, "--window_stride=-1")
     task = dataclasses.replace(make_task(2, has_pairs=False), reading=dataclasses.replace(WINDOW, window_stride=11))
-    with pytest.raises(InputError, match="--window_stride=11: a window of --max_seq_length=12 has 10 tokens of text"):
+    with pytest.raises(InputError, match="--window_stride=11: with --max_seq_length=12 a window has 10 tokens of text"):
         task.check(BertConfig.named("tiny"), flags(tmp_path, "--max_seq_length=12"))

@@ -44,9 +44,9 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
     ("end", "content", "changes", "message"),
     [
         ("csv", "text,label\na,x\nb,z\n", {"labels": "x,y"}, "line 3: unknown label 'z'; the task's labels are x, y"),
-        ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: names a label twice"),
-        ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: the labels 'x,,y' have an empty one .*remove that separator"),
-        ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' .* beside a separator \('\|'\)"),
+        ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: a label is listed twice"),
+        ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: one of the labels 'x,,y' is empty; remove a separator"),
+        ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' is empty; remove a separator \('\|'\)"),
         ("csv", "text,label\na,\"['x', 'y']\"\n", {}, "line 2: the labels .* are not a JSON list; write them with"),
         ("csv", "text,label\na,['x' 'y']\n", {}, "line 2: the labels .* are not a JSON list"),
         ("csv", 'text,label\na,"[x, y]"\n', {}, r"line 2: the labels '\[x, y\]' are not a JSON list"),
@@ -73,7 +73,7 @@ CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"
 def test_thresholds_of_a_task_without_label_sets_are_refused(tmp_path, name):
     (tmp_path / "train.csv").write_text("text,label\na,x\nb,y\n")
     given = {"data_dir": str(tmp_path), "output_dir": "o", "do_train": True, "do_eval": True, "tune_thresholds": True}
-    with pytest.raises(InputError, match="--tune_thresholds is for several labels"):
+    with pytest.raises(InputError, match="--tune_thresholds is for examples with several labels"):
         find_task(ClassifierSettings(task_name=name, **given))
 
 
@@ -86,7 +86,7 @@ def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
     values = make(tmp_path, CONTENT).losses(tf.constant(logits), batch)
     np.testing.assert_allclose(values["loss"], (positive + negative).mean(axis=1), rtol=1e-5)
     np.testing.assert_array_equal(values["subset_accuracy"], [1.0, 1.0])
-    # 1 of 4 examples has x, 2 of 4 have y: 3 and 1 without for each with
+    # 1 of 4 examples has x, and 2 of 4 have y: 3/1 and 2/2 examples without the label for each example with it
     weighted = make(tmp_path, CONTENT, class_weights="balanced")
     assert weighted.class_weights == (3.0, 1.0)
     values = weighted.losses(tf.constant(logits), batch)
@@ -96,7 +96,7 @@ def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
 def test_the_scores_are_what_the_definitions_give():
     labels = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]], bool)
     predictions = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 0]], bool)
-    # x: 2 hits, no error; y: 1 hit, 1 false, 1 missed; z: neither there nor predicted
+    # x: 2 hits, no error; y: 1 hit, 1 false, 1 missed; z: neither in the data nor predicted
     found = set_scores(labels, predictions)
     assert found == pytest.approx({"micro_f1": 6 / 8, "macro_f1": (1 + 0.5 + 0) / 3, "subset_accuracy": 0.5})
     np.testing.assert_allclose(label_scores(labels, predictions), [[1, 1, 1, 2], [0.5, 0.5, 0.5, 2], [0, 0, 0, 0]])
@@ -153,8 +153,8 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     predicted = [row.split("\t")[1] for row in (tmp_path / "test_predictions.tsv").read_text().splitlines()]
     assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']
     plain.check_checkpoint(str(tmp_path), 5)
-    task.check_checkpoint(str(tmp_path), 6)  # tunes them anew
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 5, not on that of step 6"):
+    task.check_checkpoint(str(tmp_path), 6)  # tunes the thresholds again
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 5, not of step 6"):
         plain.check_checkpoint(str(tmp_path), 6)
     _assert_an_edited_threshold_is_shown_as_it_is(plain, dev, logits, tmp_path)
     for values in ('{"x": 1}', '{"x": 1, "y": 1.5}', '{"x": NaN, "y": 0.5}'):
@@ -176,7 +176,7 @@ def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
 
 
 def _assert_lost_thresholds_are_refused(plain, tuning, folder):
-    """The last evaluation tells of them, or else the settings of the run."""
+    """The last evaluation, or else the run's settings, show that there were tuned thresholds."""
     phase = run_record.Phase({"tune_thresholds": True}, {}, {}, {"num_train_steps": 5, "num_schedule_steps": 5})
     described = description.describe(plain, True, 8)
     for evidence in ("the last evaluation", "the settings"):

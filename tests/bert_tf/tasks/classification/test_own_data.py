@@ -69,7 +69,7 @@ def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_
     assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
     named = settings("own", tmp_path, labels="z, y,x", output_dir=str(run))
     assert find_task(named).labels == ("z", "y", "x")
-    # labels that are known need no train.tsv: the run may be a prediction elsewhere
+    # with known labels, train.tsv is not needed, because the run may be a prediction elsewhere
     assert find_task(settings("own", tmp_path / "none", labels="0,1")).labels == ("0", "1")
 
 
@@ -83,7 +83,7 @@ def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
 @pytest.mark.parametrize("changes", [{}, {"labels": "x"}])
 def test_fewer_than_two_labels_are_refused(tmp_path, changes):
     write(tmp_path, "text\tlabel\na\tx\nb\tx\n")
-    with pytest.raises(InputError, match="needs at least two labels but has 1; name them with --labels"):
+    with pytest.raises(InputError, match="needs at least two labels but has 1; list them in --labels"):
         find_task(settings("own", tmp_path, **changes))
 
 
@@ -97,11 +97,11 @@ def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path)
     task = own(tmp_path, quoted, quoted=True)
     assert task.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
     plain = 'text\tlabel\n"a"\tx\n"b"\ty\n'
-    with pytest.raises(InputError, match="every text stands in double quotes; give --quoted .*or --noquoted"):
+    with pytest.raises(InputError, match="every text is in double quotes; give --quoted .*or --noquoted"):
         own(tmp_path, plain)
     assert own(tmp_path, plain, quoted=False).read("train")[0].text_a == '"a"'
     assert own(tmp_path, plain + "c\ty\n").read("train")[0].text_a == '"a"', "one text without quotes is enough"
-    with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells stand in double quotes, give --quoted"):
+    with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells are in double quotes, give --quoted"):
         own(tmp_path, quoted.replace("\tcells", ""))
     with pytest.raises(InputError, match="line 3: wrong quotes"):
         own(tmp_path, 'text\tlabel\n"a"\tx\n"b" c\tx\n', quoted=True)
@@ -112,8 +112,8 @@ def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path)
 @pytest.mark.parametrize(
     ("header", "column", "message"),
     [
-        ('"text"\t"label"', "text", r"no column 'text'; .*; if cells stand in double quotes, give --quoted"),
-        ("text,label", "text", "no column 'text'; the file has text,label; tabs must separate columns, not commas"),
+        ('"text"\t"label"', "text", r"no column 'text'; .*; if cells are in double quotes, give --quoted"),
+        ("text,label", "text", "no column 'text'; the file has text,label; separate columns by tabs, not commas"),
         ("text\tlabel", "²", "no column '²'; the file has text, label"),
     ],
 )
@@ -151,8 +151,8 @@ def test_classes_that_are_probably_the_same_or_several_are_doubted(tmp_path, cap
     [
         ({"text_a_column": "label"}, "--text_a_column=label: is the column of the label"),
         ({"text_b_column": "label"}, "--text_b_column=label: is the column of the label"),
-        ({"text_a_column": "1"}, "train.tsv: column '1' is named for two purposes"),
-        ({"text_b_column": "text"}, "train.tsv: column 'text' is named for two purposes"),
+        ({"text_a_column": "1"}, "train.tsv: two flags name the column '1'"),
+        ({"text_b_column": "text"}, "train.tsv: two flags name the column 'text'"),
     ],
 )
 def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
@@ -162,7 +162,7 @@ def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
 
 def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
     later = {"output_dir": str(tmp_path / "run"), "do_train": False, "do_predict": True}
-    with pytest.raises(InputError, match="--task_name is empty, and --output_dir holds no run that tells it"):
+    with pytest.raises(InputError, match="--task_name is empty, and --output_dir holds no run that names a task"):
         find_task(settings("", tmp_path, **later))
     task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     (tmp_path / "run").mkdir()
@@ -197,9 +197,9 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
         ("1e31", "line 2: the score 1e31 is outside"),
         ("x", "line 2: the score 'x' is not a number"),
     ):
-        with pytest.raises(InputError, match=message):  # one parser, also of the scale that train gives
+        with pytest.raises(InputError, match=message):  # the scale of train uses the same parser
             own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
-    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, too little for float32; subtract"):
+    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, which is too small for float32; subtract"):
         own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600000001\n", regression=True)
     assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
@@ -209,12 +209,12 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"regression": True, "labels": "a,b"}, "--regression learns numbers"),
+        ({"regression": True, "labels": "a,b"}, "--regression predicts numbers"),
         ({"regression": True, "multi_label": True}, "contradict"),
         ({"regression": True, "class_weights": "balanced"}, "--class_weights is for classes"),
         ({"labels": "a,b", "label_file": "f"}, "drop one of them"),
-        ({"tune_thresholds": True}, "--tune_thresholds needs --do_eval"),
-        ({"label_separator": ""}, "leave it out for a comma"),
+        ({"tune_thresholds": True}, "--tune_thresholds needs the dev data; add --do_eval"),
+        ({"label_separator": ""}, "leave the flag out for a comma"),
         ({"data_dir": ""}, "--data_dir is empty"),
     ],
 )
@@ -288,7 +288,9 @@ def test_the_formats_give_the_same_examples(tmp_path):
 
 def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
     path = write(tmp_path, "text,label\na,x\nb,y\n", end="data")
-    with pytest.raises(InputError, match=re.escape("train.data: its extension is none of .tsv, .csv, .jsonl, .json")):
+    with pytest.raises(
+        InputError, match=re.escape("train.data: the extension is not one of .tsv, .csv, .jsonl, .json")
+    ):
         find_task(settings("own", "", train_data_path=str(path)))
     assert find_task(settings("own", "", train_data_path=str(path), data_format="csv")).labels == ("x", "y")
     write(tmp_path, "text,label\na,x\nb,y\n", end="csv")
@@ -301,12 +303,12 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
 @pytest.mark.parametrize(
     ("end", "text", "message"),
     [
-        ("csv", "text,label\na,b,x\n", "line 2: has 3 columns, the first line has 2; single commas .*double quotes"),
+        ("csv", "text,label\na,b,x\n", "line 2: has 3 columns, .*separate columns by single commas.*double quotes"),
         ("csv", 'text,label\n"a,x\n', "line 2: wrong quotes"),
         ("csv", 'text,label\n"a" b,x\n', "line 2: wrong quotes"),
-        ("csv", "text;label\na;x\n", "no column 'text'; the file has text;label; commas must .*, not semicolons"),
-        ("csv", "text,label,text\na,x,b\n", "line 1: 2 columns are named 'text'; give the number"),
-        ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; own data names its columns"),
+        ("csv", "text;label\na;x\n", "no column 'text'; .*separate columns by commas, not semicolons"),
+        ("csv", "text,label,text\na,x,b\n", "line 1: 2 columns are named 'text'; give the column's number"),
+        ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; name the columns of own data"),
         ("csv", "text,label\na,\n", "line 2: the label is empty"),
         ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
         ("csv", "text,label\n\n\n", "holds no example"),
@@ -314,7 +316,7 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("csv", "text,label\na,x\n".encode("utf-16"), "is UTF-16; save the file as UTF-8"),
         ("csv", b"PK\x03\x04\x14\x00\x08\x00\n\xff", "is a workbook .*; save the table as CSV in UTF-8"),
         ("tsv", b"\xd0\xcf\x11\xe0\xa1\n", "is an Excel workbook; save the table as CSV in UTF-8"),
-        ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; mend or remove the line"),
+        ("jsonl", '{"text": "a", "label": null}\n', "line 1: the label is null; fix or remove the line"),
         ("jsonl", '{"text": "a", "label": "x"}\n{"text": "a", "labels": "x"}\n', "line 2: .*no field 'label'"),
         ("jsonl", '{"text": 3, "label": "x"}\n', "line 1: the text is a number, not a string"),
         ("jsonl", '{"text": null, "label": "x"}\n', "line 1: the text is null, not a string"),
@@ -322,12 +324,12 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("jsonl", '{"text": "a", "label": {"x": 1}}\n', "line 1: the label is an object"),
         ("jsonl", '{"text": "a", "label": 1e999}\n', "line 1: the label is a number beyond float64"),
         ("jsonl", '{"text": "a", "label": NaN}\n', "line 1: is not JSON .NaN is not a JSON number"),
-        ("jsonl", '{"text": "a", "text": "b", "label": 1}\n', "line 1: is not JSON .a field is there twice"),
-        ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: holds half of a surrogate pair"),
+        ("jsonl", '{"text": "a", "text": "b", "label": 1}\n', "line 1: is not JSON .a field is listed twice"),
+        ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: has half of a surrogate pair"),
         ("jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: is not JSON"),
         ("jsonl", "[" * 100_000, "line 1: is not JSON .nested too deeply"),
-        ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object a line"),
-        ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object a line"),
+        ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object per line"),
+        ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object per line"),
         ("jsonl", "\n \n", "holds no example; add a line for each text"),
         ("tsv", "\n \n\n", "holds no example; add a line for each text"),
         ("csv", "\n \n\t\n", "holds no example; add a line for each text"),
@@ -391,7 +393,7 @@ def test_labels_with_commas_come_from_a_file(tmp_path):
         "blue",
         "none",
     )
-    with pytest.raises(InputError, match="nowhere: no such file; write one label a line"):
+    with pytest.raises(InputError, match="nowhere: no such file; write one label per line"):
         find_task(settings("own", tmp_path, label_file="nowhere"))
 
 
@@ -437,7 +439,7 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
-    with pytest.raises(InputError, match="line 4: the id 'r1' is that of line 2 too; give each"):
+    with pytest.raises(InputError, match="line 4: the id 'r1' is also the id of line 2; give each"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
     write(tmp_path, "id\ttext\n1\ta\n\tb\n", "test")  # its number would be 1
     with pytest.raises(InputError, match="line 3: the id is empty; give each"):
@@ -465,7 +467,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
     assert task.source.id_name() == "index" and [example.id for example in task.read("test")] == [None]
-    assert "predictions are numbered, not named by the id column of" in caplog.text
+    assert "predictions have numbers instead of the ids of" in caplog.text
     assert "there is no column 'id'" in caplog.text
 
 
@@ -516,7 +518,7 @@ def checked(folder, train, dev=(), **changes):
 def test_doubtful_examples_are_counted(tmp_path, caplog):
     train = [("a", "x"), ("a", "y"), ("", "x"), ("c", "y")]
     checked(tmp_path, train, [("a", "x"), ("d", "z")], labels="x,y,z")
-    assert "1 of 2 dev examples are in train too" in caplog.text
+    assert "1 of 2 dev examples are also in train" in caplog.text
     assert "train: 1 texts occur several times with different labels" in caplog.text
     assert "train: 1 of 4 examples have an empty text" in caplog.text
     assert "no example of train has the label z; 1 examples of dev have it" in caplog.text
@@ -543,7 +545,7 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     ("text", "message"),
     [("z=1", "unknown label 'z'; the labels are x, y"), ("x=-1", "weight '-1' of 'x' is not"), ("x=nan", "not a fin"),
      ("x", "write balanced, or label=weight"), ("{", "or a JSON object"), ("x=a", "weight 'a' of 'x'"),
-     ("y=3", "x without a weight; name every class, or add other=1 for all that are not named")],
+     ("y=3", "x without a weight; give a weight for every class, or add other=1 for all other classes")],
 )  # fmt: skip
 def test_bad_class_weights_are_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
@@ -553,7 +555,7 @@ def test_bad_class_weights_are_refused(tmp_path, text, message):
 def test_a_class_named_other_has_its_own_weight(tmp_path):
     rows = "text\tlabel\na\tother\nb\ty\n"
     assert own(tmp_path, rows, class_weights="y=3,other=1").class_weights == pytest.approx((0.5, 1.5))
-    with pytest.raises(InputError, match="y without a weight; name every class$"):
+    with pytest.raises(InputError, match="y without a weight; give a weight for every class$"):
         own(tmp_path, rows, class_weights="other=1")
 
 

@@ -63,7 +63,7 @@ def test_scores_and_weights_are_read(tmp_path, vocab_file):
 def test_the_length_comes_from_the_meta_data(records, vocab_file):
     task = find_task(settings(records, "--do_train"))
     assert task.row_length == 16
-    with pytest.raises(InputError, match=r"--max_seq_length=20: .*meta.json says 16; leave it out"):
+    with pytest.raises(InputError, match=r"--max_seq_length=20: .*meta.json says 16; leave the flag out"):
         task.encode(task.read("train"), BertTokenizer(vocab_file), 20)
 
 
@@ -80,7 +80,7 @@ def test_the_modes_stand_for_flags(records):
         (["--mode=train", "--do_train"], "--mode=train and --do_train say the same"),
         (["--mode=train", "--train_data_path="], "--do_train needs --train_data_path"),
         (["--mode=train", "--task_name=MRPC"], "drop --data_dir and --task_name"),
-        (["--mode=train", "--tfds_name=glue/mrpc"], "two sets of data"),
+        (["--mode=train", "--tfds_name=glue/mrpc"], "two data sets"),
         (["--mode=train", "--joint_tasks=cola", "--joint_data_dirs=c"], "--joint_tasks trains on texts"),
     ):
         with pytest.raises(InputError, match=message):
@@ -90,10 +90,10 @@ def test_the_modes_stand_for_flags(records):
 @pytest.mark.parametrize(
     ("meta", "message"),
     [
-        ({"max_seq_length": 24}, r"train.tf_record: does not fit .*meta.json .*create both again"),
+        ({"max_seq_length": 24}, r"train.tf_record: contradicts .*meta.json .*create both again"),
         ({"num_labels": 1}, "is damaged .max_seq_length and num_labels must be numbers above 1"),
         ({"task_type": "bert_squad"}, "describes bert_squad; give data of a classifier"),
-        ({"label_type": "float"}, "does not fit"),
+        ({"label_type": "float"}, "contradicts"),
         ([], "is damaged"),
     ],
 )
@@ -141,7 +141,7 @@ def test_segments_that_the_model_lacks_are_refused(records):
     task = find_task(settings(records, "--do_train"))
     config = small_config()
     task.check(config, settings(records, "--mode=train_and_eval", "--max_seq_length=16"))
-    task.read("dev").columns["segment_ids"][3, 5] = 2  # as the word of WiC's records
+    task.read("dev").columns["segment_ids"][3, 5] = 2  # such as the marked word in WiC's records
     task.check(config, settings(records, "--mode=train", "--max_seq_length=16"))
     with pytest.raises(InputError, match="eval.tf_record: has segment_ids of 0 to 2, but .* has type_vocab_size=2"):
         task.check(config, settings(records, "--mode=eval", "--max_seq_length=16"))

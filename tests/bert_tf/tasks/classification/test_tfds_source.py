@@ -24,7 +24,7 @@ def settings(name, **changes):
 
 @contextlib.contextmanager
 def holding(folder, rows):
-    """Sets whose splits hold these rows, each a dict; no file is read, nothing is downloaded."""
+    """Fakes data sets whose splits have these rows, which are dicts; no file is read, and nothing is downloaded."""
 
     def as_dataset(self, split, **options):
         del options
@@ -69,9 +69,9 @@ def test_features_are_named_by_flags(tmp_path):
     with holding(tmp_path, MRPC[:2]):
         task = find_task(settings("glue/mrpc", text_a_column="sentence2", labels="equivalent,not_equivalent"))
         assert task.labels[0] == "equivalent" and not task.has_pairs and task.read("train")[0].text_a == "b"
-        assert task.score_names == ("accuracy", "macro_f1"), "F1 of class 1 would be that of another class"
+        assert task.score_names == ("accuracy", "macro_f1"), "class 1 would be another class"
         for changes, message in (
-            ({"text_a_column": "body"}, "'body' is none of its texts, sentence1, sentence2"),
+            ({"text_a_column": "body"}, "'body' is not one of its texts, sentence1, sentence2"),
             ({"label_column": "kind"}, "no feature 'kind'; give --label_column, one of sentence1, sentence2, label"),
             ({"tfds_splits": "a,,b"}, "name up to three splits"),
             ({"text_a_column": "sentence1", "text_b_column": "sentence1"}, "is the column of the first text"),
@@ -85,7 +85,7 @@ def test_features_are_named_by_flags(tmp_path):
     [
         ("no_such_set", "--tfds_name=no_such_set: TensorFlow Datasets cannot find it"),
         ("glue/nope", "--tfds_name=glue/nope: TensorFlow Datasets cannot find it"),
-        ("imdb_reviews", "is not in .*; download it once by `tfds build imdb_reviews`, or name another"),
+        ("imdb_reviews", "is not in .*; download it once with `tfds build imdb_reviews`, or name another"),
     ],
 )
 def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
@@ -98,7 +98,7 @@ def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
 
 def test_flags_that_name_two_sets_are_refused(tmp_path):
     for changes, message in (
-        ({"data_dir": "d"}, "two sets of data"),
+        ({"data_dir": "d"}, "two data sets"),
         ({"task_name": "MRPC"}, "leave --task_name out"),
     ):
         with pytest.raises(InputError, match=message):
@@ -108,7 +108,7 @@ def test_flags_that_name_two_sets_are_refused(tmp_path):
 
 
 def prepared(folder, name, texts, splits=("train", "validation")):
-    """Writes the files of a set whose code is not there; each text is the name of its feature and a number."""
+    """Writes the files of a data set without its code; each text is the name of its feature and a number."""
     features = {**dict.fromkeys(texts, tfds.features.Text()), "label": tfds.features.ClassLabel(names=["no", "yes"])}
     rows = [(i, {**{text: f"{text} {i}" for text in texts}, "label": i % 2}) for i in range(20)]
     tfds.dataset_builders.store_as_tfds_dataset(
@@ -127,7 +127,7 @@ def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
 
 def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
     prepared(tmp_path, "stored", ("zeta", "alpha"))
-    with pytest.raises(InputError, match="has 2 texts .alpha, zeta., and their order is unknown; give --text_a_column"):
+    with pytest.raises(InputError, match="has 2 texts .alpha, zeta. in unknown order; give --text_a_column"):
         find_task(settings("stored"))
     task = find_task(settings("stored", text_a_column="zeta", text_b_column="alpha"))
     assert task.source.text_a == "zeta"

@@ -1,7 +1,7 @@
 """Texts whose answers are hard to align."""
 
 LONG = " ".join(f"{word}{i}" for i, word in enumerate(["the", "man", "café", "said", "(so)", "to", "us."] * 9))
-# context and answers; each answer is where it is first found
+# Contexts and their answers; the position of an answer is its first occurrence.
 HARD = [
     ("Zoë's café in São Paulo opened in 1895 (see Ergänzungsschulen).", ["café", "1895", "gänz", "Zoë", "São Paulo"]),
     ("one\ttwo  three\u202ffour\u00a0five\n\r six\u3000seven", ["two  three", "three\u202ffour", "five", "\u00a0five"]),

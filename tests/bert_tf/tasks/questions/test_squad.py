@@ -29,7 +29,7 @@ LENGTH, STRIDE, QUERY = 32, 8, 10
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def tokenizers(request, tmp_path_factory):
-    """Ours and the reference's, whose longest word is that of the original."""
+    """Our tokenizer and the reference's, whose limit for the length of a word is set to the original's."""
     letters = "abcdefghijklmnopqrstuvwxyzABZSP0123456789"
     tokens = [
         *SPECIAL_TOKENS,
@@ -134,7 +134,7 @@ Result = collections.namedtuple("Result", "unique_id start_logits end_logits")
 
 
 def logits_for(features, rng) -> np.ndarray:
-    """Logits with equal ones among them, some that favor [CLS], and none on what is no token."""
+    """Random logits with ties, with high logits on some [CLS], and with very low logits on padding."""
     logits = np.round(rng.normal(size=(len(features), LENGTH, 2)), 1).astype(np.float32)
     logits[rng.random(len(features)) < 0.3, 0] += 2
     mask = np.array([feature.input_mask for feature in features])
@@ -200,7 +200,7 @@ def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
     logits = np.full([len(split), LENGTH, 2], -5, np.float32)
     rows = np.arange(len(split))
     logits[rows, columns["start_positions"], 0] = logits[rows, columns["end_positions"], 1] = 9
-    # a window that lacks the answer has its label on [CLS], which is no answer
+    # A window that lacks the answer has its label on [CLS].
     _, answers = task.by_example(split, logits)
     exact = 0
     for question, found in zip(questions, answers, strict=True):
@@ -265,7 +265,7 @@ def test_the_tuned_threshold_has_the_best_f1():
         best = squad_results.best_threshold(questions, answers)
         assert f1(best) == pytest.approx(max(map(f1, [*odds, min(odds) - 1])))
         best_texts = by_id(questions, [found.best_text for found in answers])
-        # of equal odds, the official search may take some
+        # the official search may separate equal odds
         official = squad_evaluate_v2_0.evaluate(dataset_of(questions), best_texts, by_id(questions, odds))
         assert official["final_f1"] / 100 >= f1(best) - 1e-12
         distinct = [value + number * 1e-9 for number, value in enumerate(odds)]
@@ -275,7 +275,7 @@ def test_the_tuned_threshold_has_the_best_f1():
         assert f1(best) == pytest.approx(official["final_f1"] / 100, abs=1e-12)
         sides = [[value <= at for value in distinct] for at in (best, official["final_f1_thresh"])]
         assert sides[0] == sides[1] and best not in distinct
-    # nothing but unanswerable questions: no answer is predicted, which the official search cannot express
+    # If all questions are unanswerable, no answer is predicted, which the official search cannot express.
     none = [Question(str(i), "?", "", (), True) for i in range(3)]
     answers = [Answers((Candidate("x", 0.0, 0.0),), odds) for odds in (-2.0, 0.0, 3.0)]
     assert squad_results.best_threshold(none, answers) < -2
@@ -291,7 +291,7 @@ def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
     assert squad_results.NULL_THRESHOLD.read(folder, 7) == 0.0
     squad_results.NULL_THRESHOLD.write(folder, -1.25, 7)
     assert squad_results.NULL_THRESHOLD.read(folder, 7) == squad_results.NULL_THRESHOLD.read(folder) == -1.25
-    with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not on that of step 8"):
+    with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not of step 8"):
         squad_results.NULL_THRESHOLD.read(folder, 8)
     (tmp_path / squad_results.NULL_THRESHOLD.name).write_text('{"step": 7, "null_score_diff_threshold": NaN}')
     with pytest.raises(InputError, match="is damaged"):
@@ -304,7 +304,7 @@ def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
     for entry, start in zip(wrong, (9, -4, 900, 14), strict=True):
         entry["qas"][0]["answers"][0]["answer_start"] = start
     wrong[3]["qas"][0]["answers"][0]["text"] = " "
-    good[2]["qas"][0]["answers"][0]["answer_start"] = 5  # within the word, as the original accepts
+    good[2]["qas"][0]["answers"][0]["answer_start"] = 5  # within a word, which the original accepts
     path = write(tmp_path / "train.json", *good, *wrong)
     task = make_task(path)
     assert [question.id for question in task.read("train")] == [f"good {i}-0" for i in range(3)]
@@ -313,7 +313,7 @@ def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
     )
     assert line in caplog.text and "wrong 3-0" in caplog.text
     assert len(task.read("dev")) == 7 and "do not count in the loss, but in the metrics: wrong 0-0" in caplog.text
-    with pytest.raises(InputError, match="no answer stands at its answer_start"):
+    with pytest.raises(InputError, match="no answer is at its answer_start"):
         make_task(write(tmp_path / "wrong.json", *wrong)).read("train")
 
 
@@ -324,10 +324,10 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ("content", "message"),
     [
         (None, r"no such file; check its path"),
-        ("", "a.json: is empty; give a file of SQuAD's layout"),
-        (b"\xef\xbb\xbf\n\n \t\n", "a.json: is empty; give a file of SQuAD's layout"),
-        ("question,context\nwho?,a man\n", "a.json: begins with 'question,context', not as JSON; give a file of SQuAD"),
-        ('{"data": []}\n{"data": []}\n', "a.json, line 2: a second JSON text; give one text of SQuAD's layout"),
+        ("", "a.json: is empty; give a file in SQuAD's layout"),
+        (b"\xef\xbb\xbf\n\n \t\n", "a.json: is empty; give a file in SQuAD's layout"),
+        ("question,context\nwho?,a man\n", "a.json: begins with 'question,context', so it is not JSON; give a file in"),
+        ('{"data": []}\n{"data": []}\n', "a.json, line 2: a second JSON value begins here; give one JSON object"),
         ('{"data": [\n{"paragraphs": [}]}', r"a.json, line 2: not JSON"),
         (b"{\xff", "not UTF-8"),
         (b"\xff\xfe{", "is UTF-16; save the file as UTF-8"),
@@ -344,7 +344,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
         ({"qas": [QA | {"answers": [{"text": "a"}]}]}, r"\(id 1\).answers\[0\]: the key 'answer_start' is missing"),
         ({"qas": [QA | {"answers": [{"text": "a", "answer_start": "4"}]}]}, "answer_start is '4'; it must be a whole"),
         ({"qas": [QA | {"is_impossible": "no"}]}, "is_impossible is 'no'"),
-        ({"qas": [QA, QA | {"id": 1}]}, r"qas\[1\] \(id 1\): the id '1' is that of data\[0\].paragraphs\[0\].qas\[0\]"),
+        ({"qas": [QA, QA | {"id": 1}]}, r"qas\[1\] \(id 1\): .* is also the id of data\[0\].paragraphs\[0\].qas\[0\]"),
         ({"qas": [{"id": "1", "question": "?"}]}, "question 1 has no answers"),
         ({"qas": [QA | {"answers": []}]}, "question 1 has no answer; give --version_2_with_negative"),
     ],

@@ -1,4 +1,4 @@
-"""Whole commands of `run_squad` on tiny data: what they learn, write and refuse."""
+"""Whole commands of `run_squad` on tiny data: their metrics, their files and their errors."""
 
 import dataclasses
 import json
@@ -172,7 +172,7 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
     assert predictions(copy) == answers
     kept["step"] = 7
     (copy / "null_threshold.json").write_text(json.dumps(kept))
-    with pytest.raises(InputError, match=f"tuned on the checkpoint of step 7, not on that of step {last}"):
+    with pytest.raises(InputError, match=f"tuned on the checkpoint of step 7, not of step {last}"):
         run_squad(parse(SquadSettings, command))
 
 
@@ -182,14 +182,14 @@ def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, t
     command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
     (copy / "null_threshold.json").unlink()
     lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
-    with pytest.raises(InputError, match=lost):  # the training's own flags tell
+    with pytest.raises(InputError, match=lost):  # the flags of the training show the tuning
         run_squad(parse(SquadSettings, command))
 
     phases = json.loads((copy / "run.json").read_text())
     for phase in phases["phases"]:
         phase["settings"]["tune_null_threshold"] = False
     (copy / "run.json").write_text(json.dumps(phases))
-    with pytest.raises(InputError, match=lost):  # the last evaluation tells
+    with pytest.raises(InputError, match=lost):  # the last evaluation shows the tuning
         run_squad(parse(SquadSettings, command))
     run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
     scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
@@ -219,7 +219,7 @@ def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
 
 @pytest.fixture(scope="module")
 def second(inputs, vocab_file, tmp_path_factory):
-    """A model of another size, trained for a moment."""
+    """A model of another size, trained for a few steps."""
     folder = tmp_path_factory.mktemp("second")
     config = json.loads((inputs / "config.json").read_text()) | {"hidden_size": 8}
     (folder / "config.json").write_text(json.dumps(config))
@@ -229,7 +229,7 @@ def second(inputs, vocab_file, tmp_path_factory):
 
 
 def start_logits(folder) -> dict:
-    """Start logits by question and place in the context, of texts that stand in one place."""
+    """Returns start logits by question and position, for answers that occur only once in their context."""
     best = json.loads((folder / "nbest_predictions.json").read_text())
     contexts = {entry["qas"][0]["id"]: entry["context"] for entry in map(question, range(24))}
     return {
@@ -264,7 +264,7 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     assert compared > 100
     assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == prefixes
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
-    # what was tuned on these models is kept in the folder
+    # the folder keeps the threshold that was tuned on these models
     turned = f"--ensemble_checkpoints={second},{trained[0]}"
     run_squad(parse(SquadSettings, [*command[:2], turned, "--do_predict"]))
     others = f"--ensemble_checkpoints={second},{os.path.dirname(prefixes[0])}/ckpt-0"
@@ -285,12 +285,12 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
             run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
         assert not out.exists()
 
-    kind = r"version_2_with_negative was True, is False\); an ensemble needs models of one task"
-    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} is not as in {trained[0]} .{kind}")
+    kind = r"version_2_with_negative was True, is False\); an ensemble needs models with the same task"
+    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} differs from the model in {trained[0]} .{kind}")
     refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
     refused([trained[0], tmp_path], "holds no checkpoint")
     refused([trained[0]], "an ensemble has at least two models")
-    refused([trained[0], f"{trained[0]}/"], "names one twice")
+    refused([trained[0], f"{trained[0]}/"], "a model is listed twice")
     longer = shutil.copytree(second, tmp_path / "longer")
     task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
     (longer / "task.json").write_text(json.dumps(task))
@@ -325,7 +325,7 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
     ("more", "message"),
     [
         (["--train_file="], "--do_train needs --train_file"),
-        (["--train_file=,"], "names no file"),
+        (["--train_file=,"], "does not name a file"),
         (["--do_eval", "--predict_file="], "--do_eval needs --predict_file"),
         (["--doc_stride=0"], "--doc_stride=0: must be above 0"),
         (["--max_query_length=17"], "a question of --max_query_length=17 leaves no room for its context"),

@@ -1,4 +1,4 @@
-"""Reading files of CoNLL-2003, CoNLL-2002 and the like; bad ones are refused by file and line."""
+"""Reading files of CoNLL-2003, CoNLL-2002 and similar formats; errors name file and line."""
 
 import gzip
 
@@ -47,15 +47,15 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
     [
         ("", "train.txt: holds no sentence"),
         ("-DOCSTART- O\n\n\n", "train.txt: holds no sentence"),
-        ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line of words has 2"),
-        ("a\tO\nb\t\n", "train.txt, line 2: has 1 columns, the first line of words has 2"),
+        ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line has 2"),
+        ("a\tO\nb\t\n", "train.txt, line 2: has 1 columns, the first line has 2"),
         ("a\tO\n\tO\n", "train.txt, line 2: has 1 columns"),
-        ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line of words has 3"),
-        ("a\nb\n", "train.txt, line 1: has 1 columns, so that word and tag are the same one"),
-        ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is no tag; a tag is O, or .* check --tag_column"),
+        ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line has 3"),
+        ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same one"),
+        ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is not a tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
         (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack the file"),
-        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 numbers the words of each sentence; .* --word_column"),
+        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 has numbers of words, .* --word_column"),
     ],
 )
 def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
@@ -65,7 +65,7 @@ def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
 
 def test_columns_that_are_not_there_are_refused(tmp_path):
     for layout, flag in ((Layout(2, -1), "--word_column=2"), (Layout(0, -3), "--tag_column=-3")):
-        with pytest.raises(InputError, match=f"line 1: has 2 columns, from 0; {flag} is none of them"):
+        with pytest.raises(InputError, match=f"line 1: has 2 columns, counted from 0; {flag} is not one of them"):
             read(tmp_path, "a O\n", layout)
 
 
@@ -76,7 +76,7 @@ def source(tmp_path, content, **options):
 
 def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
     content = "a B-X\n\n" * 3 + "b O\nc I-X\n\nd O\ne I-X\n"
-    message = r"train.txt, line 8: the tag I-X follows O, but in IOB2 .* \(and 1 more sentences\); mend the tags"
+    message = r"train.txt, line 8: the tag I-X follows O, but in IOB2, .* \(and 1 more sentences\); fix the tags"
     with pytest.raises(InputError, match=message):
         source(tmp_path, content).read("train")
     with pytest.raises(InputError, match="line 1: the tag B-X is the first tag, but in IOB1"):

@@ -1,4 +1,4 @@
-"""Types of entities in the comparison of tags."""
+"""The types of entities in a comparison of tags."""
 
 from bert_tf.tasks.tagging import entity_scores
 

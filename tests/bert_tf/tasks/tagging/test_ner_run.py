@@ -1,4 +1,4 @@
-"""run_ner as a user runs it: cased text, files of CoNLL, features on disk, killed and resumed."""
+"""Whole runs of `run_ner`: cased text, CoNLL files, features on disk, kills and resuming."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 
 def cased_sentences(count, seed):
-    """Of each word only the capital tells a name: "will" is none, "Will" is one; two in a row are one name."""
+    """Sentences in which a capital marks a name: "will" is not a name, "Will" is; two names in a row are one name."""
     rng = np.random.default_rng(seed)
     found, line = [], 1
     for number in range(count):
@@ -52,7 +52,7 @@ def cased_sentences(count, seed):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """Files of CoNLL-2003's names, a cased vocabulary learned from them, and a configuration."""
+    """Files with the names of CoNLL-2003's files, a cased vocabulary learned from them, and a configuration."""
     folder = tmp_path_factory.mktemp("ner")
     for seed, (split, count) in enumerate({"train": 120, "valid": 20, "test": 12}.items()):
         write(folder / f"{split}.txt", cased_sentences(count, seed), "{word} NN {tag}")
@@ -89,7 +89,7 @@ def trained(inputs, tmp_path_factory):
 
 
 def columns(path):
-    """The true and the predicted tags of a file of predictions."""
+    """Returns the true and the predicted tags in a prediction file."""
     return [[list(s.tags) for s in conll_files.read_sentences(str(path), Layout(0, column))] for column in (1, 2)]
 
 
@@ -163,14 +163,14 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
-        ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' is of no known type \(PER\); mend it"),
+        ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' has an unknown type; known types: PER"),
         ("a NN O\n", [], r"train.txt: every tag is O, so there is nothing to learn"),
         ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER follows O"),
         (None, ["--feature_layers=concat_last_four"],
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, the encoder has 1"),
-        (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir are for --feature_layers"),
-        (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "trains no layer of the encoder; drop"),
-        (None, ["--feature_layers=last_hidden", "--bilstm_head"], "has a BiLSTM of its own, and --bilstm_head"),
+        (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir need layers in --feature_layers"),
+        (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "does not train the encoder; drop"),
+        (None, ["--feature_layers=last_hidden", "--bilstm_head"], "already has a BiLSTM, and --bilstm_head"),
         (None, ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
     ],
 )  # fmt: skip
@@ -187,7 +187,7 @@ def test_bad_data_and_flags_are_refused_before_anything_is_written(inputs, tmp_p
 
 def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
     (tmp_path / "dev.txt").write_text("a NN O\nb NN B-ORG\n")
-    with pytest.raises(InputError, match=r"dev.txt, line 2: the tag 'B-ORG' is of no known type \(PER\)"):
+    with pytest.raises(InputError, match=r"dev.txt, line 2: the tag 'B-ORG' has an unknown type; known types: PER"):
         run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
 
 
@@ -204,7 +204,7 @@ def values(folder):
 
 @pytest.fixture
 def several_parts(monkeypatch):
-    """Small parts and batches, and which parts are written."""
+    """Makes parts and batches small, and records the parts that are written."""
     written, write_part = [], activations._write
 
     def recorded(parts, number, *more):
@@ -244,7 +244,7 @@ def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp
     several_parts.clear()
     again = run_ner(
         settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
-    )  # features as the run's folder says
+    )  # --feature_layers is taken from the run's folder
     assert again == pytest.approx(scores, rel=1e-5)
     other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared))
     assert other["loss"] > 0 and not several_parts

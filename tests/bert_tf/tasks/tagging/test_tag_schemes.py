@@ -11,7 +11,7 @@ TYPES = ("PER", "LOC", "creative-work")
 
 
 def official_counts(true, predicted):
-    """The loop of the official scorer over all lines, with its rules for where a chunk starts and ends."""
+    """The official scorer's loop over all lines, with its rules for the start and the end of a chunk."""
 
     def starts(before, type_before, tag, type_):
         pairs = {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I"), ("E", "E"), ("E", "I"), ("O", "E"), ("E", "B")}
@@ -43,7 +43,7 @@ def official_counts(true, predicted):
 
 
 def random_tags(rng, prefixes, sentences=200, possible_share=0.5):
-    """Sentences whose tags are drawn one by one, so that most sequences are impossible in every scheme."""
+    """Sentences with independent random tags, so that most sequences are impossible in every scheme."""
     tags = ["O", *(f"{prefix}-{type_}" for prefix in prefixes for type_ in TYPES)]
     weights = np.array([possible_share, *[(1 - possible_share) / (len(tags) - 1)] * (len(tags) - 1)])
     return [rng.choice(tags, rng.integers(1, 12), p=weights).tolist() for _ in range(sentences)]
@@ -54,7 +54,7 @@ def test_scores_are_those_of_conlleval_and_seqeval_on_any_sequences(prefixes):
     rng = np.random.default_rng(0)
     for share in (0.2, 0.5, 0.8):
         true = random_tags(rng, prefixes, possible_share=share)
-        # half of the tags are right, so that some entities are
+        # half of the tags are right, so that some entities are right
         guess = [
             [a if keep else b for a, b, keep in zip(tags, drawn, rng.random(len(tags)) < 0.7, strict=True)]
             for tags, drawn in zip(true, (rng.permutation(t).tolist() for t in true), strict=True)
@@ -115,11 +115,11 @@ def test_a_scheme_is_recognized():
 @pytest.mark.parametrize(
     ("scheme", "tags", "index", "reason"),
     [
-        (IOB2, "O I-PER", 1, "I-PER follows O, but in IOB2 an entity begins with B"),
+        (IOB2, "O I-PER", 1, "I-PER follows O, but in IOB2, an entity begins with B"),
         (IOB2, "I-PER", 0, "I-PER is the first tag"),
         (IOB2, "B-PER I-LOC", 1, "I-LOC follows B-PER"),
-        (IOB2, "B-PER E-PER", 1, "IOB2 has no E"),
-        (IOB1, "O B-PER", 1, "in IOB1 B only follows an entity of its type"),
+        (IOB2, "B-PER E-PER", 1, "IOB2 does not have E"),
+        (IOB1, "O B-PER", 1, "in IOB1, B only follows an entity of the same type"),
         (IOB1, "I-LOC B-PER", 1, "B-PER follows I-LOC"),
         (BIOES, "B-PER O", 1, "an entity of several words ends with E"),
         (BIOES, "O B-PER I-PER", 2, "the sentence ends after I-PER"),
@@ -134,5 +134,5 @@ def test_impossible_tags_are_found(scheme, tags, index, reason):
 
 @pytest.mark.parametrize("tag", ["NN", "B_PER", "O-PER", "I-", "", "b-PER", "X-PER"])
 def test_what_is_no_tag_is_refused(tag):
-    with pytest.raises(ValueError, match="is no tag"):
+    with pytest.raises(ValueError, match="is not a tag"):
         tag_schemes.split_tag(tag)

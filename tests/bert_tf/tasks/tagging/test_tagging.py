@@ -41,7 +41,7 @@ def odd_sentences(count=20):
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_alignment_is_that_of_tf_models_official(vocab_file, lower):
-    """Sentences that fit into a row; the reference labels first tokens and gives -1 to the others, as we do."""
+    """Sentences that fit into a row; the reference also labels first tokens, and gives -1 to other tokens."""
     tokenizer, task = BertTokenizer(vocab_file, lower), make_task()
     reference = original.FullTokenizer(vocab_file, do_lower_case=lower)
     found = [*sentences(tokenizer.vocabulary, 20), *odd_sentences()]

@@ -1,4 +1,4 @@
-"""The similarity of two texts: the cosine of their vectors. The two rows of a pair follow each other.
+"""The similarity of two texts: the cosine of their vectors. The two rows of a pair are consecutive.
 
 Letters: B batch, S sequence length, H hidden, N rows, G pairs.
 """
@@ -18,7 +18,7 @@ from bert_tf.text.packing import pack
 
 
 class MeanHead(keras.layers.Layer):
-    """The mean of a row's tokens, [B, H], without weights of its own."""
+    """Computes the mean of a row's tokens, [B, H]; the layer has no weights."""
 
     reads, reads_mask = "sequence_output", True
 
