@@ -1,1 +1,1 @@
-"""Fine-tuning."""
+"""Fine-tuning of any kind of task: the engine, its data, evaluations, sweeps and ensembles."""

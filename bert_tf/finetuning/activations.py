@@ -1,12 +1,13 @@
-"""Activations of a frozen encoder on disk, so that the encoder reads each row once, however often a head is trained.
+"""Stores activations of a frozen encoder on disk, so that the encoder reads each row only once for any number of heads.
 
 Paper: section 5.3 (feature-based approach).
 
-The folder of a split has parts, NumPy arrays of float16. A part appears complete or not at all, so a run that was
-killed computes only the parts that are missing. The folder's name holds a hash of what the activations depend on: the
+The folder of a split has parts, which are NumPy arrays of float16. Parts are written atomically, so a resumed run
+computes only the missing parts. The folder's name has a hash of everything that the activations depend on: the
 encoder's weights, the rows, the layers and the precision.
 
-Letters: B batch, S sequence length, N rows, P most tokens that the head reads of a row, K layers, H hidden size.
+Letters: B batch, S sequence length, N rows, P maximum number of tokens that the head reads in a row, K layers, H hidden
+size.
 """
 
 import collections
@@ -36,7 +37,7 @@ from bert_tf.tokenization import BertTokenizer
 
 _VERSION = 1
 _DTYPE = np.float16
-# Tokens of padded rows in a batch; a larger one is no faster on a CPU.
+# Number of tokens in a batch, padding included; larger batches are not faster on a CPU.
 _TOKENS_PER_BATCH = 4096
 _PART_BYTES = 1 << 26
 _ROWS_PER_CALL = 1024
@@ -47,10 +48,10 @@ class StoredActivations:
     """The activations of a split's rows.
 
     Attributes:
-      counts: int64 [N], number of tokens of each row that the head reads.
+      counts: int64 [N], number of tokens that the head reads in each row.
       parts: paths of the parts.
       part_of: int64 [N], the part of each row.
-      starts: int64 [N], place of each row's first token in its part.
+      starts: int64 [N], index of each row's first token in its part.
       shape: (P, K, H).
     """
 
@@ -61,7 +62,7 @@ class StoredActivations:
     shape: tuple[int, int, int]
 
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Reads the activations of rows in a dataset: float16 [B, P, K, H], 0 on padding.
+        """Reads the activations of rows inside a dataset; returns float16 [B, P, K, H], 0 for padding.
 
         Args:
           rows: integer [B], indices of rows.
@@ -85,19 +86,19 @@ def with_activations(
     split: Split, name: str, task: Task, model: FineTunedBert, tokenizer: BertTokenizer, max_seq_length: int,
     strategy: tf.distribute.Strategy,
 ) -> Split:  # fmt: skip
-    """Returns a split with the activations of its rows, from the task's folder as far as they are there.
+    """Returns a split with the activations of its rows; reuses activations that are already on disk.
 
     Args:
-      split: N rows.
-      name: of the split, for the folder's name and for messages.
-      task: names the folder.
-      model: whose encoder has its final weights.
-      tokenizer: gives the ids of special tokens.
+      split: a split with N rows.
+      name: name of the split, for the folder's name and for messages.
+      task: the task, whose `activations_dir` is the folder.
+      model: a model whose encoder has its final weights.
+      tokenizer: provides the ids of special tokens.
       max_seq_length: S.
-      strategy: where to compute.
+      strategy: strategy that runs the encoder.
 
     Returns:
-      The split, whose `lengths` are the numbers of tokens that the head reads.
+      The split; its `lengths` are the numbers of tokens that the head reads.
 
     Raises:
       InputError: the disk is full or read-only.
@@ -116,8 +117,8 @@ def with_activations(
         _compute(parts, inputs, model, strategy, name)
     except (OSError, tf.errors.OpError) as error:
         raise InputError(
-            f"{folder}: the activations cannot be kept there ({' '.join(str(error).split())}); they take "
-            f"{parts.size / 1e9:.2f} GB; give --activations_dir another place, and run again to resume"
+            f"{folder}: the activations cannot be written ({' '.join(str(error).split())}); they take "
+            f"{parts.size / 1e9:.2f} GB; give another --activations_dir, and run again to resume"
         ) from error
     return dataclasses.replace(split, activations=parts.stored(), lengths=counts.astype(np.int32))
 
@@ -132,7 +133,7 @@ class _Inputs:
     max_seq_length: int
 
     def counts_and_digest(self) -> tuple[np.ndarray, str]:
-        """Returns the number of tokens of each row that the head reads, int64 [N], and a hash of all inputs."""
+        """Returns the number of tokens that the head reads in each row, int64 [N], and a hash of all inputs."""
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
         def of(rows):
@@ -149,7 +150,7 @@ class _Inputs:
         return np.concatenate(counts), digest.hexdigest()
 
     def batches(self, plan: RowPlan, shares: int, start: int, input_context: tf.distribute.InputContext | None):
-        """Returns the dataset of a plan's batches from one on."""
+        """Returns the dataset of a plan's batches, beginning with batch number `start`."""
         return row_batches(
             self.split, self.task, self.tokenizer, plan, max_seq_length=self.max_seq_length, shares=shares,
             start=start, input_context=input_context,
@@ -157,13 +158,13 @@ class _Inputs:
 
 
 class _Parts:
-    """Which rows each part holds: those of some batches after another, sorted.
+    """The rows of each part: the sorted rows of several consecutive batches.
 
     Attributes:
-      plan: of all batches.
-      shares: shares of a batch.
+      plan: plan of all batches.
+      shares: number of shares of a batch.
       counts: see `StoredActivations`.
-      size: bytes of all parts.
+      size: size of all parts, in bytes.
       longest: P.
     """
 
@@ -173,7 +174,7 @@ class _Parts:
         batches = plan.ids.reshape(-1, shares * plan.ids.shape[1])
         token_bytes = shape[1] * shape[2] * np.dtype(_DTYPE).itemsize
         self.size = int(counts.sum()) * token_bytes
-        self._every = max(1, _PART_BYTES * len(batches) // max(1, self.size))  # batches of a part
+        self._every = max(1, _PART_BYTES * len(batches) // max(1, self.size))  # batches per part
         groups = [batches[begin : begin + self._every].ravel() for begin in range(0, len(batches), self._every)]
         self.rows = [np.sort(group[group < len(counts)]) for group in groups]
 
@@ -185,7 +186,7 @@ class _Parts:
         return os.path.join(self.folder, f"part-{number:05d}-of-{len(self):05d}.npy")
 
     def is_there(self, number: int) -> bool:
-        """Whether a part is complete and of the right size."""
+        """Returns whether a part is complete and has the right size."""
         path = self.path(number)
         if not tf.io.gfile.exists(path):
             return False
@@ -195,21 +196,21 @@ class _Parts:
             return False
 
     def array_shape(self, number: int) -> tuple[int, int, int]:
-        """Returns the shape of a part: tokens, K, H."""
+        """Returns the shape of a part: (tokens, K, H)."""
         return int(self.counts[self.rows[number]].sum()), *self._shape[1:]
 
     def batches_of(self, number: int) -> range:
-        """Returns the numbers of the batches whose rows a part holds."""
+        """Returns the numbers of the batches whose rows are in a part."""
         total = len(self.plan.ids) // self.shares
         return range(number * self._every, min(total, (number + 1) * self._every))
 
     def starts(self, number: int) -> np.ndarray:
-        """Returns the place of each of a part's rows in it."""
+        """Returns the index of each row's first token in a part."""
         counts = self.counts[self.rows[number]]
         return np.cumsum(counts) - counts
 
     def stored(self) -> StoredActivations:
-        """Returns the complete parts."""
+        """Returns the activations when all parts are complete."""
         part_of, starts = np.zeros_like(self.counts), np.zeros_like(self.counts)
         for number, rows in enumerate(self.rows):
             part_of[rows], starts[rows] = number, self.starts(number)
@@ -218,10 +219,10 @@ class _Parts:
 
 
 def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, name: str) -> None:
-    """Writes the parts that are missing."""
+    """Computes and writes the missing parts."""
     missing = [number for number in range(len(parts)) if not parts.is_there(number)]
     if not missing:
-        logging.info("%s: the encoder's outputs are in %s already and are not computed again", name, parts.folder)
+        logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, parts.folder)
         return
     logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name,
                  len(parts.counts), parts.size / 1e9, parts.folder)  # fmt: skip
@@ -231,7 +232,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
         shown.start_at(len(parts.counts) - rows_left)
         results = _results(parts, inputs, model, strategy, missing[0])
         for number in range(missing[0], len(parts)):
-            # Parts between two missing ones are read over, which happens only where somebody removed a file.
+            # Skip a complete part between two missing parts; this only happens if somebody has deleted a file.
             batches = itertools.islice(results, len(parts.batches_of(number)))
             if number not in missing:
                 collections.deque(batches, maxlen=0)
@@ -242,7 +243,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
 def _results(
     parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, first: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields of each batch from a part's first one on the indices of its rows, and their activations [B, P, K, H]."""
+    """Yields row indices and activations [B, P, K, H] of each batch, beginning with the first batch of part `first`."""
     longest = parts.longest
 
     @tf.function
@@ -278,7 +279,7 @@ def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.nd
 
 
 def _open(path: str) -> np.ndarray:
-    """Opens a part; a local one stays on disk, and only what is read comes into memory."""
+    """Opens a part; memory-maps a local file, so that only the values that are read need memory."""
     if "://" not in path:
         return np.load(path, mmap_mode="r")
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -288,7 +289,7 @@ def _open(path: str) -> np.ndarray:
 def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) -> str:
     weights = hashlib.sha256()
     for name, variable in sorted(variables_by_path(model.encoder).items()):
-        if name.startswith("pooler/"):  # not read, and random where the checkpoint has none
+        if name.startswith("pooler/"):  # not used here, and random if the checkpoint lacks a pooler
             continue
         weights.update(name.encode() + tf.convert_to_tensor(variable).numpy().tobytes())
     facts = {

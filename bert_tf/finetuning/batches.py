@@ -1,4 +1,4 @@
-"""Encoded rows to batches, as a plan says; several rows may share a packed row.
+"""Makes batches of encoded rows by a plan; several rows may share a packed row.
 
 Letters: B batch, S sequence length, N rows, R packed rows, W their length, K maximum number of rows in a packed row.
 """
@@ -13,12 +13,12 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
 
-# In a packed batch this prefix marks the columns that have an entry for each row; the others describe packed rows.
+# Prefix of the columns of a packed batch that have an entry for each row; the other columns describe packed rows.
 _ROW = "row/"
 
 
 def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the columns [B, ...] of a batch's rows, which a task reads, packed or not."""
+    """Returns the columns [B, ...] with an entry for each row, of a packed or an unpacked batch."""
     packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
     return packed or dict(batch)
 
@@ -38,22 +38,23 @@ def row_batches(
     """Returns a dataset of the batches of a plan.
 
     Args:
-      split: the N rows.
-      task: says how rows are counted, see `Task.group_sizes`, and makes the model's inputs.
-      tokenizer: gives the ids of special tokens.
-      plan: of the batches.
+      split: a split with N rows.
+      task: defines how rows are counted, see `Task.group_sizes`, and makes the model's inputs.
+      tokenizer: provides the ids of special tokens.
+      plan: plan of the batches.
       max_seq_length: S.
-      shares: number of shares of the plan that make a global batch; each element of the dataset is one replica's part.
+      shares: number of the plan's shares in a global batch; each element of the dataset is one replica's part.
       micro_batches: number of shares in one replica's part.
-      start: number of batches to leave out.
+      start: number of batches to skip.
       input_context: identifies this worker's part if there are several workers.
 
     Returns:
-      Dataset of dicts: the task's `model_inputs`, the columns of its rows and their stored activations; `row_weights`
-      float32 [B], 0 on rows that only fill the batch; `row_ids` int64 [B], N on these; `data_position` int32 [B, 3],
-      the `Position` after the batch. In a packed batch these columns, except for the last, have the prefix "row/", see
-      `row_columns`. It has besides them what the encoder reads of R packed rows, and for each row its index in the
-      packed outputs: `slots` int32 [B] in the R K pooled ones, `starts` int32 [B] in the R W positions.
+      Dataset of dicts: the task's `model_inputs`, the columns of the rows and their stored activations; `row_weights`
+      float32 [B], 0 for rows that only fill the batch; `row_ids` int64 [B], N for these rows; `data_position` int32
+      [B, 3], the `Position` after the batch. In a packed batch, all these columns except `data_position` have the
+      prefix "row/", see `row_columns`. A packed batch also has the encoder's inputs for R packed rows, and the index of
+      each row in the packed outputs: `slots` int32 [B] in the R K pooled outputs, `starts` int32 [B] in the R W
+      positions.
     """
     count, group_sizes = len(split), task.group_sizes(split)
     num_units = count if group_sizes is None else len(group_sizes)
@@ -61,7 +62,7 @@ def row_batches(
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
-    # AutoGraph has nothing to rewrite in both, and searching the code would take longer than tracing it
+    # AutoGraph has nothing to rewrite in these two functions, and its search would take longer than tracing.
     @tf.autograph.experimental.do_not_convert
     def batch_of(number):
         used = (number + 1) * plan.units * shares
@@ -79,7 +80,7 @@ def row_batches(
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
         if split.activations is not None:
             inputs["activations"] = split.activations.of_rows(rows)
-        # Ragged columns lose the number of rows, which micro-batches and TPUs need.
+        # Operations on ragged columns lose the static number of rows, which micro-batches and TPUs need.
         inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}
         own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
@@ -97,13 +98,13 @@ def row_batches(
 def _packed(
     inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, micro_batches: int
 ) -> dict[str, tf.Tensor]:
-    """Lays rows into packed rows.
+    """Moves rows into packed rows.
 
     Args:
       inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
-      places: int32 [B, 3], see `RowPlan`; each micro-batch has places of its own.
-      real: bool [B], false on entries that only fill the batch.
-      shape: of the packed rows of one micro-batch.
+      places: int32 [B, 3], see `RowPlan`; the places count within each micro-batch.
+      real: bool [B], false for entries that only fill the batch.
+      shape: shape of the packed rows of one micro-batch.
       micro_batches: number of micro-batches.
     """
     size, length = places.shape[0], inputs["input_ids"].shape[1]
@@ -114,13 +115,13 @@ def _packed(
     used = (inputs["input_mask"] > 0) & real[:, tf.newaxis]
 
     def laid(values, positions, used, size):
-        # What is not used goes to one more entry at the end, which is cut off.
+        # Unused values go to an extra entry at the end, which is removed below.
         indices = tf.where(used, positions, rows * size)
         laid = tf.scatter_nd(tf.reshape(indices, [-1, 1]), tf.reshape(values, [-1]), [rows * size + 1])
         return tf.reshape(laid[:-1], [rows, size])
 
     def tokens(values):
-        values = tf.broadcast_to(values, [size, length])  # of one row, no static shape is known
+        values = tf.broadcast_to(values, [size, length])  # values of a single row lack a static shape
         return laid(values, (own_row * width + start)[:, tf.newaxis] + column, used, width)
 
     sequence_ids = tokens(number[:, tf.newaxis] + 1)

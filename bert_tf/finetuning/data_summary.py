@@ -1,4 +1,4 @@
-"""What a run says of its data before it begins: examples, steps, lengths, and what is truncated.
+"""Logs a summary of a run's data before the run begins: examples, steps, lengths, and truncation.
 
 Letters: N rows, S sequence length.
 """
@@ -11,16 +11,16 @@ from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
 
-# Above these shares of truncated examples, or of lost tokens, a warning names the remedy.
+# From these shares of truncated examples, or of lost tokens, a warning gives advice.
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
 
 def log(run: PreparedRun, evaluated: str = DEV) -> None:
-    """Logs a line for each split that a run reads, and warns where much of the text is lost.
+    """Logs a line for each split that a run reads, and warns if much text is lost.
 
     Args:
-      run: with the splits.
-      evaluated: the name of the data of split "dev"; see `EvaluatedData.shown`.
+      run: the run with its splits.
+      evaluated: name of the data of the split "dev"; see `EvaluatedData.shown`.
     """
     settings, task = run.settings, run.task
     for name, split in run.splits.items():
@@ -49,10 +49,10 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
 
 
 def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
-    """Returns the number of tokens that each row lacks because its texts are too long, int64 [N].
+    """Returns the number of tokens that truncation removes from each row, int64 [N].
 
     Args:
-      split: encoded; texts that it does not hold as segments are never truncated, or were before.
+      split: an encoded split. Texts that are not in segment columns are never truncated, or already were before.
       max_seq_length: S.
     """
     first, second = (split.columns.get(name) for name in ("segment_a", "segment_b"))

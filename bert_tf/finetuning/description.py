@@ -1,4 +1,4 @@
-"""`task.json` in a run's folder: what evaluation, export and conversion need to know of a fine-tuned task."""
+"""`task.json` in a run's folder: the description of a fine-tuned task for evaluation, export and conversion."""
 
 import dataclasses
 import json
@@ -21,17 +21,17 @@ NAME = "task.json"
 
 @dataclasses.dataclass(frozen=True)
 class TaskDescription:
-    """A fine-tuned task.
+    """The description of a fine-tuned task.
 
     Attributes:
-      kind: the shape of the task; see `Task.kind`.
+      kind: kind of the task; see `Task.kind`.
       task_name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if there are none.
-      do_lower_case: whether the tokenizer lower-cased.
-      max_seq_length: S of training.
-      parameters: what else the kind needs; see `Task.parameters`.
+      do_lower_case: whether the tokenizer lower-cases.
+      max_seq_length: row length in training.
+      parameters: other values that the kind needs; see `Task.parameters`.
       data: how the training data was read; see `Task.data_facts`.
-      bilstm_head: whether a BiLSTM stands between the encoder and the head.
+      bilstm_head: whether there is a BiLSTM between the encoder and the head.
     """
 
     kind: str
@@ -59,12 +59,12 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: 
 
 
 def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
-    """Returns what identifies a fine-tuned model, for `run_record.Phase.model`.
+    """Returns the facts that identify a fine-tuned model, for `run_record.Phase.model`.
 
     Args:
-      description: of its task.
-      config: shape of the model.
-      vocabulary: tokens of its tokenizer.
+      description: description of the model's task.
+      config: configuration of the model.
+      vocabulary: tokens of the model's tokenizer.
     """
     return {
         "model": description.kind,
@@ -85,18 +85,18 @@ def write(folder: str, description: TaskDescription) -> None:
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder has a `task.json`."""
+    """Returns whether a folder has a `task.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
-    """Returns the description of the run in `output_dir`; None if nothing is trained there.
+    """Returns the description of the run in `output_dir`; None if the folder has no checkpoint.
 
-    A training writes the file anew if it was deleted, and `run.json` refuses settings of another run. Anything else
-    would take defaults for what the run was trained with.
+    If the file was deleted, a training writes it again, and `run.json` refuses settings of another run. Any other
+    command is refused, because it would use defaults instead of the settings of the training.
 
     Raises:
-      InputError: the file is damaged, or is missing and no training writes it anew.
+      InputError: the file is damaged, or it is missing and the command does not train.
     """
     folder = settings.output_dir
     if not latest.prefixes(folder):
@@ -107,7 +107,7 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
         return None
     raise InputError(
         f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
-        "folder again, or repeat the command of its training, which writes the file anew"
+        "folder again, or repeat the command of its training, which writes the file again"
     )
 
 
@@ -120,7 +120,7 @@ def read(folder: str) -> TaskDescription:
     path = os.path.join(folder, NAME)
     if not exists(folder):
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"
-        raise InputError(f"{path}: {what}; give a folder that a fine-tuning script has trained into")
+        raise InputError(f"{path}: {what}; give the folder of a fine-tuning run")
     types = {
         "kind": str,
         "task_name": str,

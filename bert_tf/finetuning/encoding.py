@@ -1,7 +1,7 @@
-"""Encodes the examples of a split, and keeps them on disk for the next command or trial over the same examples.
+"""Encodes the examples of a split, and caches them on disk for later commands or trials with the same examples.
 
-A cache is a TFRecord file whose name holds a hash of everything that its content depends on. It appears complete or not
-at all; one that is damaged is written again.
+A cache is a TFRecord file whose name has a hash of everything that its content depends on. It is written atomically; a
+damaged cache is written again.
 
 Letters: N rows.
 """
@@ -25,7 +25,7 @@ from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 
 FOLDER = "encoded"
-# A change of tokenization or of the file format makes caches of earlier versions useless.
+# Increase this number when tokenization or the file format changes, so that older caches are not used.
 _VERSION = 1
 _ROWS_PER_RECORD = 4096
 _ROWS_PER_CALL = 4096
@@ -46,7 +46,7 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
     }
     counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
     if len(set(counts.values())) > 1:
-        raise ValueError(f"{task.name}: columns of different numbers of rows: {counts}")
+        raise ValueError(f"{task.name}: columns have different numbers of rows: {counts}")
     lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
     return Split(examples, columns, example_ids, lengths, tokenizer)
 
@@ -64,19 +64,19 @@ def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer,
 def cached_split(
     name: str, task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int, folder: str
 ) -> tuple[Split, Callable[[], None]]:
-    """Returns the encoded examples of a split, from the folder's cache if it has them.
+    """Returns the encoded examples of a split, from the cache if the folder has it.
 
     Args:
-      name: of the split, for the file's name.
-      task: as in `encoded_split`.
-      examples: the same; their `repr` must show all of their content.
-      tokenizer: the same.
-      max_seq_length: the same.
-      folder: of the caches.
+      name: name of the split, for the file's name.
+      task: see `encoded_split`.
+      examples: see `encoded_split`; the `repr` of an example must show all of its content.
+      tokenizer: see `encoded_split`.
+      max_seq_length: see `encoded_split`.
+      folder: folder of the caches.
 
     Returns:
-      The split, and a function that writes a missing cache and removes those of what the split was before. A disk that
-      is full or read-only is no error.
+      The split, and a function that writes a missing cache and deletes stale caches of the split. The function only
+      logs a warning if the disk is full or read-only.
     """
     if not task.is_cached:
         return encoded_split(task, examples, tokenizer, max_seq_length), lambda: None
@@ -93,7 +93,7 @@ def cached_split(
                 if other != path:
                     tf.io.gfile.remove(other)
         except (tf.errors.OpError, OSError) as error:
-            logging.warning("the tokenized examples are not kept in %s: %s", folder, " ".join(str(error).split()))
+            logging.warning("the tokenized examples cannot be cached in %s: %s", folder, " ".join(str(error).split()))
 
     return split, keep
 
@@ -115,7 +115,7 @@ def _key(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_
 def _write(path: str, split: Split) -> None:
     tf.io.gfile.makedirs(os.path.dirname(path))
     columns = {**split.columns, _EXAMPLE_IDS: tf.constant(split.example_ids), _LENGTHS: tf.constant(split.lengths)}
-    columns[_TOTAL] = tf.fill([len(split)], len(split))  # tells a file that lacks its last records
+    columns[_TOTAL] = tf.fill([len(split)], len(split))  # reveals a file that lacks its last records
     with storage.atomic_path(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
         for begin in range(0, max(1, len(split)), _ROWS_PER_RECORD):
             rows = {name: column[begin : begin + _ROWS_PER_RECORD] for name, column in columns.items()}
@@ -123,7 +123,7 @@ def _write(path: str, split: Split) -> None:
 
 
 def _record(rows: Mapping[str, tf.Tensor | tf.RaggedTensor]) -> bytes:
-    """Serializes some rows: for each column its dtype and values, and the lengths of ragged rows."""
+    """Serializes rows: the dtype and the values of each column, and the row lengths of ragged columns."""
     features = {}
     for name, column in rows.items():
         ragged = isinstance(column, tf.RaggedTensor)
@@ -144,7 +144,7 @@ def _read(path: str, examples: Sequence[Any]) -> Split:
 
 def _parsed(record: bytes) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     columns = {}
-    # the map of a record has another order in each process
+    # sorted, because the order of a record's map differs between processes
     for name, feature in sorted(tf.train.Example.FromString(record).features.feature.items()):
         dtype, values, *lengths = feature.bytes_list.value
         column = tf.io.parse_tensor(values, tf.as_dtype(dtype.decode()))

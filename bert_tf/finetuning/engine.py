@@ -1,4 +1,4 @@
-"""A whole fine-tuning run of any task: checks first, then training, evaluation and prediction.
+"""Runs the fine-tuning of any task: checks everything first, then trains, evaluates and predicts.
 
 Paper: section 3.2 and appendix A.3.
 """
@@ -45,7 +45,7 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 
 # Predictions and loss of the rows of the dev split, by the step of the weights.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes some seconds, which an evaluation of fewer positions does not win back.
+# Compiling the fused operations takes a few seconds, which is worth it for evaluations of at least this many positions.
 _POSITIONS_WORTH_COMPILING = 50_000
 
 
@@ -54,18 +54,18 @@ def run_finetuning(
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
-    """Trains, evaluates and predicts a task as the settings say.
+    """Trains, evaluates and predicts a task, as the settings request.
 
     Args:
-      settings: of the run.
+      settings: settings of the run.
       make_task: see `resolution.resolve`.
-      write_report: called with the run's folder after training and after an evaluation.
+      write_report: function that is called with the run's folder after training and after an evaluation.
 
     Returns:
-      The metrics of the evaluation, and its loss; {} without `do_eval`.
+      The metrics and the loss of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: settings, data or folder do not fit; before any training.
+      InputError: the settings, the data or the folder are invalid; raised before any training.
     """
     parts = batch_parts.choose_parts(settings)
     strategy = strategies.make_strategy(settings)
@@ -77,7 +77,7 @@ def run_finetuning(
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                # a prediction without labels changes nothing that the report shows
+                # a prediction without labels does not change the report
                 changes = settings.do_train or settings.do_eval or _scores_test(run)
                 if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
@@ -98,7 +98,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 
 def _evaluated_name(run: PreparedRun) -> str:
-    """Names the data of `--do_eval`; what a training is evaluated on is its dev data."""
+    """Returns the name of the data of `--do_eval`; during training it is always the dev data."""
     if run.settings.do_train or not run.settings.do_eval:
         return evaluated_data.DEV
     return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).shown
@@ -130,7 +130,7 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
 
 
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
-    """Gives a model the weights of the checkpoint that the settings choose; returns their step."""
+    """Restores the checkpoint that the settings choose into a model; returns the checkpoint's step."""
     settings, folder = run.settings, run.settings.output_dir
     while True:
         found = resume.find(folder, run.strategy)
@@ -143,7 +143,7 @@ def _restore(run: PreparedRun, model: FineTunedBert) -> int:
         except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
             if checkpoint_watch.is_there(chosen.prefix):
                 raise
-            continue  # another process trains, and has replaced it in the meantime
+            continue  # another process is training, and has meanwhile replaced the checkpoint
         return step
 
 
@@ -152,19 +152,19 @@ def _check_batches(run: PreparedRun) -> None:
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
-        # No row is shorter than the shortest, so this refuses nothing that fits before the plan of all batches is made.
+        # This lower bound uses the shortest row, because the plan of all batches does not exist yet.
         memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
         run.num_train_steps()
 
 
 def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
-    """Trains the trials of a sweep, each like a run of its own, on data that is read and encoded once."""
+    """Trains the trials of a sweep, each as a separate run; reads and encodes the data only once."""
     settings = run.settings
     trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, run.phase(1), run.task), run.strategy)
     for trial in trials.pending():
         _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
         if settings.do_predict:
-            sweep.prediction_settings(settings, trial)  # refuses its flags now, not after the training
+            sweep.prediction_settings(settings, trial)  # raises an error for wrong flags now, not after the training
     data_summary.log(run)
     if lock:
         lock.make_folder()
@@ -182,7 +182,7 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 
 
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
-    """Trains; `dev_outputs` gets those of the newest evaluation and of the best one, which may be needed again."""
+    """Trains; stores the outputs of the newest and of the best evaluation in `dev_outputs` for later use."""
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
     prepared_run.warn_of_few_steps(settings, num_train_steps)
@@ -271,9 +271,9 @@ def _make_trainer(
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int, name: str = ""
 ) -> tuple[np.ndarray, float]:
-    """Returns the predictions and the loss of a split, whose progress is shown by its name or another one."""
+    """Returns the predictions and the loss of a split; the progress bar shows `name`, or else the split's name."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
-    if objective.evaluation_step is None:  # later evaluations reuse what the first one traces
+    if objective.evaluation_step is None:  # later evaluations reuse the graph of the first one
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
         objective,
@@ -293,10 +293,10 @@ def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
-    """Evaluates on the dev split and writes `eval_results.txt` with the original's names; see `evaluated_data`.
+    """Evaluates on the dev split, and writes `eval_results.txt` with the original's names; see `evaluated_data`.
 
-    The model runs only if `dev_outputs` lack the step; they get what it computes. The files are always written, since
-    they may be those of another step.
+    The model runs only if `dev_outputs` lacks the step; its outputs are then added to `dev_outputs`. The files are
+    always written, because the existing files may belong to another step.
     """
     settings, folder = run.settings, run.settings.output_dir
     data = evaluated_data.find(folder, run.data_ids["dev"], settings)
@@ -317,9 +317,12 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
 
 
 def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
-    """Refuses trained weights that nothing else evaluates if their loss on a batch of training rows is not finite."""
+    """Raises NotFinite if the loss of trained weights on a batch of training rows is not finite.
+
+    This is for a training without evaluation and prediction, where nothing else would show it.
+    """
     settings = run.settings
-    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits the memory, as in training
+    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training
     rows = {"train": run.splits["train"].first(batch_size)}
     _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
     found = resume.find(settings.output_dir, run.strategy)
@@ -327,10 +330,10 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
-    """Predicts the test split and lets the task write its files; scores it if its labels are known.
+    """Predicts the test split, and lets the task write the prediction files; computes metrics if labels are known.
 
     Raises:
-      NotFinite: the weights predict nothing.
+      NotFinite: the predictions are not finite.
     """
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)

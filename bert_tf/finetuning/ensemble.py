@@ -1,4 +1,4 @@
-"""Evaluates and predicts with the mean of several models' predictions.
+"""Evaluates and predicts with the mean prediction of several models.
 
 Paper: Tables 2 and 3 (the ensemble of seven systems).
 """
@@ -49,22 +49,22 @@ class Member:
 def run_ensemble(
     settings: FineTuningSettings, make_task: Callable[[Command], Task], paths: Sequence[str]
 ) -> dict[str, float]:
-    """Evaluates and predicts as the settings say, and writes the results into their `output_dir`.
+    """Evaluates and predicts, as the settings request, and writes the results into `output_dir`.
 
-    `ensemble.json` there names the checkpoints. A later command on the folder must be of the same ones, because a
-    threshold that was tuned on them is kept beside it.
+    `ensemble.json` in this folder lists the checkpoints. A later command with this folder must name the same
+    checkpoints, because the folder also has a threshold that was tuned on them.
 
     Args:
-      settings: without training.
-      make_task: returns the task of all the models; see `resolution.resolve`.
-      paths: folders of runs, whose best or last checkpoint is taken, or prefixes of checkpoints.
+      settings: settings without training.
+      make_task: function that returns the task of all models; see `resolution.resolve`.
+      paths: folders of runs, whose best or last checkpoint is used, or prefixes of checkpoints.
 
     Returns:
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing or of another task, head, row length or vocabulary than the first, or the folder
-        holds a run or another ensemble.
+      InputError: a model is missing; or it has another task, head, row length or vocabulary than the first model; or
+        the folder has a run or another ensemble.
     """
     members = [_member(path, settings) for path in paths]
     if run_record.read_phases(settings.output_dir):
@@ -73,7 +73,7 @@ def run_ensemble(
     storage.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy):
-        # with the vocabulary, casing and row length of the first model, but not with its tuned thresholds
+        # Use the vocabulary, casing and row length of the first model, but not its tuned thresholds.
         own = dataclasses.replace(settings, output_dir=members[0].folder)
         own, task = resolution.resolve(
             own, lambda command: make_task(dataclasses.replace(command, results_dir=settings.output_dir))
@@ -81,7 +81,7 @@ def run_ensemble(
         task.check_checkpoint(settings.output_dir, None)
         run = prepared_run.prepare(own, task, strategy)
         strategies.check_batch_sizes(strategy, own)
-        # refuses before anything is computed
+        # raises an error before anything is computed
         evaluated = _dev_data(run, settings, members).shown if settings.do_eval else evaluated_data.DEV
         data_summary.log(run, evaluated)
         configs = [_checked_config(run, member, members[0]) for member in members]
@@ -108,7 +108,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 
 def _refuse_other(folder: str, members: Sequence[Member]) -> None:
-    """Refuses a folder with the results of other models than these."""
+    """Refuses a folder with the results of other models."""
     path = os.path.join(folder, latest.ENSEMBLE_NAME)
     if not tf.io.gfile.exists(path):
         return
@@ -121,22 +121,22 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
 
 
 def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:
-    """Returns a model's configuration; refuses a model that is of another kind or reads other rows than the first."""
+    """Returns a model's configuration; refuses a model whose task or rows differ from the first model's."""
     config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
     expected = dataclasses.replace(run, config=config).model_facts()
     for phase in run_record.read_phases(member.folder)[-1:]:
         if different := run_folder.differences(phase.model, expected):
-            other = "with the flags of this command" if member == first else f"in {first.folder}"
+            other = "the flags of this command" if member == first else f"the model in {first.folder}"
             raise InputError(
-                f"--ensemble_checkpoints: {member.folder} is not as {other} ({'; '.join(different)}); an ensemble "
-                "needs models of one task, head, vocabulary and casing, and the flags that they were trained with"
+                f"--ensemble_checkpoints: {member.folder} differs from {other} ({'; '.join(different)}); an ensemble "
+                "needs models with the same task, head, vocabulary and casing, and the flags of their training"
             )
     dev_share.check_not_trained_on(run.task, member.folder)
     length = description.read(member.folder).max_seq_length
     if length != run.settings.max_seq_length:
         raise InputError(
-            f"{member.folder}: was trained with --max_seq_length={length}, the first model with "
-            f"{run.settings.max_seq_length}; an ensemble needs models of one length"
+            f"{member.folder}: was trained with --max_seq_length={length}, but the first model with "
+            f"{run.settings.max_seq_length}; an ensemble needs models with the same row length"
         )
     return config
 
@@ -191,5 +191,5 @@ def _dev_data(run: PreparedRun, settings: FineTuningSettings, members: Sequence[
 
 
 def _dev_of(members: Sequence[Member]) -> str:
-    """Returns the dev data of the first model that was trained beside any."""
+    """Returns the dev data of the first model that has dev data; "" if no model has."""
     return next(filter(None, (evaluations.read(member.folder).data for member in members)), "")

@@ -1,8 +1,8 @@
-"""Which data a run is evaluated on: its dev data, or other data, whose scores and files stand apart.
+"""The data of an evaluation: a run's dev data, or other data, whose scores and files are kept separate.
 
-The data that a run is evaluated on during its training is its dev data; of a run that was trained without any, it is
-the data of the first `--do_eval`. `evaluations.json` names it, and only it may choose checkpoints and thresholds. Any
-other data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
+The dev data of a run is the data of its evaluations during training, or, if there were none, the data of the first
+`--do_eval`. `evaluations.json` names the dev data. Only the dev data may choose checkpoints and thresholds. Any other
+data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -23,9 +23,9 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress
 
 DEV = metrics_file.DEV
-# Beginnings of the names of files that a task keeps of an evaluation.
+# Prefixes of the names of a task's evaluation files; the key is `EvaluatedData.is_dev`.
 _PREFIXES = {True: "dev", False: "eval"}
-# An evaluation that is repeated with other batches differs by less.
+# Scores of a repeated evaluation with other batches differ by less than this.
 _TOLERANCE = 1e-4
 _MOST_LOGGED = 4
 
@@ -35,10 +35,10 @@ class EvaluatedData:
     """The data of an evaluation.
 
     Attributes:
-      id: its name, number of examples, and a hash of their content.
-      series: the split of its lines in `metrics.jsonl`: DEV, or the data's name.
-      folder: of the files of its evaluations: the run's for dev data, else one of its own.
-      dev: the `id` of the run's dev data; "" if it is unknown.
+      id: the data's name, number of examples, and a hash of their content.
+      series: the split in `metrics.jsonl`: DEV, or the data's name.
+      folder: folder of the evaluation's files: the run's folder for dev data, else a separate folder.
+      dev: the `id` of the run's dev data; "" if unknown.
     """
 
     id: str
@@ -48,19 +48,19 @@ class EvaluatedData:
 
     @property
     def is_dev(self) -> bool:
-        """Whether it is the run's dev data."""
+        """Whether this is the run's dev data."""
         return self.series == DEV
 
     @property
     def shown(self) -> str:
-        """Names it in messages: its series, and where the command names it otherwise, first as the command does."""
+        """The name for messages: the series; if the command has another name for the data, both names."""
         name, (_, digest) = metrics_file.name_of(self.id), metrics_file.content_of(self.id)
         first = metrics_file.name_of(self.dev or self.id) if self.is_dev else self.series
         return self.series if first in (name, f"{name} {digest[:8]}") else f"{name} (the same data as {self.series})"
 
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
-    """Returns a task that takes thresholds as they are: those of dev decide about any other data."""
+    """Returns a task that does not tune thresholds, because other data uses the thresholds of the dev data."""
     tuned = dict.fromkeys(_tuning_flags(settings), False)
     return dataclasses.replace(task, **tuned) if tuned else task
 
@@ -70,12 +70,12 @@ def _tuning_flags(settings: FineTuningSettings) -> list[str]:
 
 
 def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
-    """Returns what identifies evaluated data: its name, the number of its examples, and a hash of their content."""
+    """Returns the identity of evaluated data: its name, its number of examples, and a hash of their content."""
     return f"{task.data_name(split)}, {len(examples):,} examples, {task.digest(examples)[:16]}"
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two values of `identify` are of the same examples; a copy may have another name."""
+    """Returns whether two values of `identify` belong to the same examples; a copy may have another name."""
     return metrics_file.content_of(one) == metrics_file.content_of(other)
 
 
@@ -85,11 +85,11 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
     Args:
       output_dir: the run's folder.
       data: see `identify`.
-      settings: of the command.
-      dev: the dev data, if `output_dir` does not name it.
+      settings: settings of the command.
+      dev: the dev data, if `output_dir` does not record it.
 
     Raises:
-      InputError: thresholds are to be tuned on other data than the dev data.
+      InputError: a flag would tune thresholds on other data than the dev data.
     """
     known = evaluations.read(output_dir).data or dev or data
     if is_same(data, known):
@@ -99,7 +99,7 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 
 
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
-    """Returns the data of a prediction that has labels: test data, unless it is the known dev data."""
+    """Returns the data of a prediction with labels: test data, unless it is the known dev data."""
     known = evaluations.read(output_dir).data or dev
     is_dev = known and is_same(data, known)
     return EvaluatedData(data, DEV, output_dir, known) if is_dev else _apart(output_dir, data, known)
@@ -111,20 +111,20 @@ def _apart(output_dir: str, data: str, dev: str) -> EvaluatedData:
 
 
 def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
-    """Refuses flags that would choose thresholds on other data than the dev data.
+    """Refuses flags that would tune thresholds on other data than the dev data.
 
     Raises:
-      InputError: names flag and data.
+      InputError: such a flag is given; the message names the flag and the data.
     """
     if flags := _tuning_flags(settings):
         raise InputError(
-            f"--{flags[0]}: chooses thresholds on the run's dev data ({dev}), and this is other data ({data}); drop "
+            f"--{flags[0]}: chooses thresholds on the run's dev data ({dev}), but this is other data ({data}); drop "
             "the flag, or evaluate on the dev data"
         )
 
 
 def become_dev(output_dir: str, data: EvaluatedData) -> None:
-    """Names the dev data of a run in its `evaluations.json`, if that does not name it yet."""
+    """Records the dev data of a run in its `evaluations.json`, unless the file already names dev data."""
     recorded = evaluations.read(output_dir)
     if data.is_dev and not recorded.data:
         logging.info("the run's dev data is %s", data.id)
@@ -134,7 +134,7 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
 def _announce(
     data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
 ) -> dict:
-    """Logs an evaluation beside the best constant answer, which it returns as `metrics.jsonl` keeps it."""
+    """Logs an evaluation and the best constant answer; returns the latter as an entry for `metrics.jsonl`."""
     who = "ensemble" if step is None else f"step {step}"
     baseline, told = task.baseline(split), ""
     if baseline:
@@ -152,19 +152,19 @@ def _announce(
 
 
 def _difference(data: EvaluatedData) -> str:
-    """Says why other data is not the dev data."""
+    """Returns the reason, in words, why data is not the dev data."""
     name = metrics_file.name_of(data.id)
     if not data.dev or metrics_file.name_of(data.dev) != name:
         return "is not the run's dev data"
     then, now = (metrics_file.content_of(one)[0] for one in (data.dev, data.id))
     return (
-        f"has changed since it became the run's dev data, or is another file of that name ({then} then, "
+        f"has changed since it became the run's dev data, or is another file with the same name ({then} then, "
         f"{now.removesuffix(' examples')} now)"
     )
 
 
 def _record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
-    """Adds a line to `metrics.jsonl`, unless an evaluation of the same data and step has the same scores."""
+    """Adds a line to `metrics.jsonl`, unless it already has an evaluation of this data and step with these scores."""
     known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
     before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
     is_known = all(
@@ -186,17 +186,17 @@ def keep(
     step: int | None,
     is_new: bool = True,
 ) -> None:
-    """Logs an evaluation, and writes it to `metrics.jsonl`, `eval_results.txt` and the files of the task.
+    """Logs an evaluation, and writes it to `metrics.jsonl`, `eval_results.txt` and the task's files.
 
     Args:
       output_dir: folder of the results.
-      data: that was evaluated.
-      task: of the data.
-      name: of the split, "dev" or "test".
-      split: as `Task.by_example` returned it.
-      predictions: likewise.
-      scores: of the predictions.
-      step: of the weights; None for an ensemble, which has no `metrics.jsonl`.
+      data: the evaluated data.
+      task: task of the data.
+      name: name of the split, "dev" or "test".
+      split: the split that `Task.by_example` returned.
+      predictions: the predictions that `Task.by_example` returned.
+      scores: scores of the predictions.
+      step: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
       is_new: whether this command has not logged the evaluation yet.
     """
     if is_new:
@@ -205,7 +205,7 @@ def keep(
             _record(output_dir, data, step, scores, always)
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
-    files = task.evaluation_predictions if data.is_dev else ()  # of other data, they are in a folder of their own
+    files = task.evaluation_predictions if data.is_dev else ()  # files of other data are in a separate folder
     if files:
         prediction_files.set_aside(data.folder, task.fingerprint(name), task)
     task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])

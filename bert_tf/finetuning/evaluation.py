@@ -1,4 +1,4 @@
-"""Runs a model over all rows of a split: one step for evaluation and prediction.
+"""Runs a model over all rows of a split, for evaluation and for prediction.
 
 Letters: B batch, N rows.
 """
@@ -27,16 +27,16 @@ def evaluate_rows(
     """Computes the predictions and the mean loss of all rows.
 
     Args:
-      objective: model and loss.
-      task: chooses what to keep of the logits.
-      strategy: where to compute.
-      make_batches: returns the batches of a worker; see `batches.row_batches`.
+      objective: the model and its loss.
+      task: the task, whose `prediction` reduces the logits.
+      strategy: strategy that runs the model.
+      make_batches: function that returns the batches of a worker; see `batches.row_batches`.
       num_rows: N.
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
-      what: what the progress says.
+      what: text of the progress bar.
 
     Returns:
-      The predictions [N, ...] in the order of the rows, and the mean loss, which means nothing without labels.
+      The predictions [N, ...] in the order of the rows, and the mean loss, which is meaningless without labels.
     """
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, task, strategy, parts)
@@ -54,9 +54,9 @@ def evaluate_rows(
 
 
 def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:
-    """Returns the function of a batch that is traced once for all evaluations and predictions of an objective."""
+    """Returns a step function; it is traced once and used for all evaluations and predictions of an objective."""
 
-    # AutoGraph has nothing to rewrite, and searching the code would take half of the tracing time
+    # AutoGraph has nothing to rewrite here, and its search would take half of the tracing time.
     @tf.function(autograph=False)
     def step(batch):
         def of_part(local):

@@ -1,4 +1,4 @@
-"""Evaluation on the dev data during training: at which steps, and what follows from it.
+"""Evaluation on the dev data during training: the steps, the record, and early stopping.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -26,30 +26,31 @@ def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list
         return []
     if settings.eval_strategy == "steps":
         return sorted({*range(settings.eval_steps, num_train_steps, settings.eval_steps), num_train_steps})
-    epochs = fractions.Fraction(str(settings.num_train_epochs))  # a quotient of floats may be just below a step
+    epochs = fractions.Fraction(str(settings.num_train_epochs))  # a quotient of floats could be just below a step
     ends = (int(epoch * num_train_steps / epochs) for epoch in itertools.count(1))
     return sorted({*itertools.takewhile(lambda step: step < num_train_steps, filter(None, ends)), num_train_steps})
 
 
 class EvaluationSchedule:
-    """Evaluates a run during its training, and records it in `evaluations.json`.
+    """Evaluates a run during its training, and records the evaluations in `evaluations.json`.
 
-    An evaluation that is recorded is not repeated. One that a kill prevented takes place when the run resumes, before
-    training continues. So a run records the same evaluations however often it is killed.
+    A recorded evaluation is not repeated. An evaluation that a kill prevented is done when the run resumes, before
+    training continues. So a run records the same evaluations after any number of kills.
 
-    The data is named as the run's dev data in `evaluations.json`, also if it is evaluated after training only.
+    `evaluations.json` names the data as the run's dev data, even if the only evaluation is after training.
 
     Args:
-      settings: of the run.
-      strategy: where it trains; all workers call the same methods.
-      task: says of its metrics whether higher is better.
-      data: that it is evaluated on, see `evaluated_data.identify`; "" for none.
-      num_train_steps: of the run.
-      trained_steps: step of the checkpoint that it resumes from; the folder's evaluations of later ones are dropped.
-      evaluate: evaluates the weights at a step on all workers, and returns the metrics, the main one first.
+      settings: settings of the run.
+      strategy: strategy of the training; all workers call the same methods.
+      task: the task, whose `metrics` tell whether higher is better.
+      data: the dev data, see `evaluated_data.identify`; "" if there is none.
+      num_train_steps: number of steps of the run.
+      trained_steps: step of the checkpoint from which the run resumes; evaluations of later steps are dropped.
+      evaluate: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
+        first.
 
     Raises:
-      InputError: the dev data has changed, and checkpoints or thresholds are chosen on it.
+      InputError: the dev data has changed, and the run would choose checkpoints or thresholds on it.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class EvaluationSchedule:
         if is_other and self._steps:
             raise InputError(
                 f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({recorded.data}, now {data}); "
-                "restore that data, or delete this file to choose among later checkpoints"
+                "restore the earlier data, or delete this file to choose among later checkpoints"
             )
         if is_other:
             evaluated_data.refuse_tuning(data, recorded.data, settings)
@@ -84,16 +85,16 @@ class EvaluationSchedule:
             return
         if missing := [step for step in self._steps if step < trained_steps and step not in recorded.scores]:
             logging.warning(
-                "%s has no evaluation of step %s; the best checkpoint is chosen among those of other steps",
+                "%s has no evaluation of step %s; the best checkpoint is chosen among other steps",
                 os.path.join(self._folder, evaluations.NAME), ", ".join(map(str, missing)),
             )  # fmt: skip
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
-        # all workers have read the file when the chief writes it
+        # This makes the chief wait until all workers have read the file; then the chief may write it.
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})
         self._write()
 
     def __call__(self, step: int) -> None:
-        """Evaluates the weights at a step, if an evaluation is due there and is not recorded yet."""
+        """Evaluates the weights at a step, if an evaluation is due at this step and is not recorded yet."""
         if step not in self._steps or step in self._recorded.scores:
             return
         scores = dict(self._evaluate(step))
@@ -105,7 +106,7 @@ class EvaluationSchedule:
             scores={**self._recorded.scores, step: scores},
         )
         self._write()
-        # no worker may read the file before this evaluation is in it
+        # No worker may read the file before it has this evaluation.
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, evaluations.NAME))
 
     @property
@@ -118,7 +119,7 @@ class EvaluationSchedule:
         return next((due for due in self._steps if due > step), None)
 
     def has_ended(self) -> bool:
-        """Whether the patience has ended, so that training ends early."""
+        """Returns whether training ends early, because the patience is exhausted."""
         if (step := early_stopping.stopped_at(self._recorded)) is None:
             return False
         metric, best = self._recorded.metric, self._recorded.best_step

@@ -1,4 +1,4 @@
-"""What a task takes of the checkpoint that it starts from.
+"""Initializes a task's model from a checkpoint: checks the checkpoint, and matches the outputs of its head.
 
 Letters: C classes.
 """
@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Task
 
-# Labels that a message lists.
+# Maximum number of labels in a message.
 _MOST_LISTED = 10
 
 
@@ -28,17 +28,17 @@ def check_initial(
     reinitialize_head: bool,
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
 ) -> None:
-    """Refuses a checkpoint that cannot initialize a task's model, and warns about a head of other labels.
+    """Refuses a checkpoint that cannot initialize a task's model; warns if its head was trained on other labels.
 
-    A head of as many classes as the task's is taken, whichever task it was trained on. Its outputs are matched by the
-    names of the labels where those are the same; see `output_order`.
+    A head with the right number of classes is used, even if it was trained on another task. If the names of the labels
+    are the same, they match the outputs; see `output_order`.
 
     Args:
-      path: a checkpoint of any format.
-      task: to train.
+      path: a checkpoint in any supported format.
+      task: the task to train.
       config: the model's configuration.
-      reinitialize_head: whether the checkpoint's head is left out.
-      make_head: returns the model's head; None for the task's.
+      reinitialize_head: whether to ignore the checkpoint's head.
+      make_head: function that returns the model's head; None for the task's head.
 
     Raises:
       InputError: see `checkpoints.check_initial`.
@@ -46,44 +46,44 @@ def check_initial(
     if reinitialize_head:
         checkpoints.check_initial(path, config)
         return
-    with tf.Graph().as_default():  # the shapes alone, no weights
+    with tf.Graph().as_default():  # computes only shapes, not weights
         head = (make_head or task.head)(config)
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
     contents = checkpoints.check_initial(path, config, head_shapes=shapes)
     if contents.lacks_place_for_bilstm(shapes):
-        return  # its head is not taken
+        return  # the checkpoint's head is not used
     folder = os.path.dirname(contents.source)
     trained = description.read(folder) if description.exists(folder) else None
     pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained or task, task))
     if pooling != wanted:
         logging.warning(
-            "the head was trained with --pooling=%s and starts with %s; --reinitialize_head draws a new one",
+            "the head was trained with --pooling=%s, but is now used with %s; --reinitialize_head makes a new head",
             pooling, wanted,
         )  # fmt: skip
     labels = _labels_of(contents, part)
     if len(labels) != len(task.labels) or labels == tuple(task.labels):
         return
     if sorted(labels) == sorted(task.labels):
-        logging.info("%s: its head has the labels in another order; they are matched by their names", contents.source)
+        logging.info("%s: the head has the labels in another order; they are matched by name", contents.source)
     else:
         logging.warning(
-            "%s: its head was trained with the labels %s and is used for %s; --reinitialize_head draws a new one",
+            "%s: the head was trained with the labels %s, but is now used for %s; --reinitialize_head makes a new head",
             contents.source, _listed(labels), _listed(task.labels),
         )  # fmt: skip
 
 
 def output_order(path: str, task: Task, head: str) -> list[int] | None:
-    """Returns which output of a checkpoint's head is that of each label of a task, by the names of the labels.
+    """Returns the output of a checkpoint's head for each label of a task; matches the names of the labels.
 
     Args:
-      path: a checkpoint of any format.
-      task: with C labels.
+      path: a checkpoint in any supported format.
+      task: a task with C labels.
       head: the head's name in checkpoints.
 
     Returns:
-      C numbers; None to take the outputs as they are, because the names are unknown, different, or in the same order.
+      The indices of C outputs; None to keep the order, because the names are unknown, different, or in the same order.
     """
     labels = _labels_of(checkpoints.open_checkpoint(path), head)
     if labels == tuple(task.labels) or sorted(labels) != sorted(task.labels):
@@ -92,7 +92,7 @@ def output_order(path: str, task: Task, head: str) -> list[int] | None:
 
 
 def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
-    """Returns the names of a checkpoint's classes in the order of its head's outputs; () if they are unknown."""
+    """Returns the names of a checkpoint's classes in the order of its head's outputs; () if unknown."""
     if head not in names.heads_in([*contents.tensors, *contents.own_heads]):
         return ()
     folder = os.path.dirname(contents.source)
@@ -103,7 +103,7 @@ def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     )
     by_id = labels.get("id2label", {})
     found = tuple(str(by_id.get(str(number), "")) for number in range(len(by_id)))
-    # transformers numbers the labels of a model that has no names for them.
+    # transformers names the labels LABEL_0, LABEL_1, ... if a model has no names.
     return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(found)) else found
 
 

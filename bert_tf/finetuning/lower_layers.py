@@ -1,6 +1,7 @@
-"""The lower layers of the encoder in fine-tuning: frozen, or trained at lower rates.
+"""Freezes the lower layers of the encoder in fine-tuning, or trains them with lower learning rates.
 
-Lower layers hold what pre-training has learned about language in general, so they need less training than the head.
+Lower layers represent what pre-training has learned about language in general, so they need less training than the
+head.
 
 Letters: L layers.
 """
@@ -16,31 +17,33 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops
 
-# `--frozen_layers` of a run that trains only the head.
+# Value of `--frozen_layers` to train only the head.
 WHOLE_ENCODER = -1
 
 
 def check(config: BertConfig, settings: FineTuningSettings) -> None:
-    """Refuses to freeze more layers than there are.
+    """Refuses to freeze more layers than the model has.
 
     Raises:
-      InputError: names the flag.
+      InputError: there are not that many layers.
     """
     if settings.frozen_layers > config.num_hidden_layers:
         raise InputError(
             f"--frozen_layers={settings.frozen_layers}: the model has {config.num_hidden_layers} layers; give at most "
-            f"that, or {WHOLE_ENCODER} to train only the head"
+            f"this number, or {WHOLE_ENCODER} to train only the head"
         )
 
 
 def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
-    """Takes the lowest weights of an encoder out of its trainable weights.
+    """Makes the lowest weights of an encoder not trainable.
 
-    Training computes no gradient of them, and the optimizer keeps no moments. Dropout still applies.
+    Training does not compute gradients for these weights, and the optimizer does not keep moments. Dropout still
+    applies.
 
     Args:
-      encoder: whose embeddings and lowest layers are frozen.
-      frozen_layers: number of layers; 0 freezes nothing, -1 the whole encoder with its pooler.
+      encoder: the encoder.
+      frozen_layers: number of layers to freeze together with the embeddings; 0 freezes nothing, -1 freezes the whole
+        encoder with its pooler.
     """
     if frozen_layers == WHOLE_ENCODER:
         encoder.trainable = False
@@ -50,12 +53,12 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
 
 
 def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
-    """Computes the FLOPs of a row's backward pass, two thirds of the whole, that frozen layers do not need.
+    """Computes the FLOPs that frozen layers save in a row's backward pass: two thirds of their training FLOPs.
 
     Args:
-      config: shape of the model.
+      config: configuration of the model.
       frozen_layers: see `FineTuningSettings`.
-      length: of the row.
+      length: length of the row.
     """
     if not frozen_layers:
         return 0
@@ -65,13 +68,13 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
 
 
 def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], float] | None:
-    """Returns a function from a weight to the factor of its learning rate.
+    """Returns a function that maps a weight to the factor of its learning rate.
 
-    The layers l = 0 to L - 1, counted from the lowest, have decay^(L - l). The embeddings have decay^(L + 1), pooler
-    and head 1.
+    Layer l, from 0 for the lowest to L - 1, has the factor decay^(L - l). The embeddings have decay^(L + 1); the pooler
+    and the head have 1.
 
     Args:
-      encoder: whose weights learn at lower rates.
+      encoder: the encoder of the model.
       decay: above 0 and at most 1.
 
     Returns:

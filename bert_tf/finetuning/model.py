@@ -2,7 +2,8 @@
 
 Paper: section 3.2, Figure 4.
 
-Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in one.
+Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in a packed
+row.
 """
 
 import functools
@@ -17,7 +18,7 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling.bilstm import BiLstmHead
 
-# What a head reads that takes activations of several layers instead of an output of the encoder; see `Task.head`.
+# Value of `reads` of a head that reads activations of several layers, instead of an output; see `Task.head`.
 ACTIVATIONS = "activations"
 
 
@@ -28,8 +29,8 @@ class FineTunedBert(keras.Model):
 
     Args:
       config: shape and regularization.
-      make_head: returns the head, a layer that computes logits from one of the encoder's outputs. Its attribute `reads`
-        names that output; see `Task.head` for the others.
+      make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs. The
+        head's attribute `reads` names this output; see `Task.head` for other attributes.
       recompute_activations: see `BertEncoder`.
 
     Attributes:
@@ -52,34 +53,34 @@ class FineTunedBert(keras.Model):
 
     @property
     def task_head(self) -> keras.layers.Layer:
-        """The head; it is an attribute of the name that checkpoints give it."""
+        """The head, which is stored in the attribute with the name `head_name`."""
         return getattr(self, self.head_name)
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's `logits` of each row.
 
         Args:
-          inputs: see `BertEncoder`; of packed rows, a batch of `batches.row_batches`. With `activations` the encoder
-            does not run.
+          inputs: see `BertEncoder`; for packed rows, a batch of `batches.row_batches`. If the batch has `activations`,
+            the encoder does not run.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:
-          dict of `logits`, with one entry of the first axis for each row, and of the encoder's outputs as they are.
+          dict with `logits`, whose first axis has one entry per row, and with the unchanged outputs of the encoder.
         """
         head = self.task_head
         if head.reads == ACTIVATIONS:
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
             return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
-        # The last layer is computed only where the head reads it.
+        # The last layer is computed only at positions that the head reads.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
         positions = nowhere if head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
         read = outputs[head.reads]
         if getattr(head, "is_per_token", False):
             logits = head(read, training=training, seed=seed)
-            # Gathering logits moves fewer values than gathering what the head reads.
+            # Gathering logits moves fewer values than gathering the head's inputs.
             return {**outputs, "logits": _of_rows(logits, inputs, head.reads) if "slots" in inputs else logits}
         if "slots" in inputs:
             read = _of_rows(read, inputs, head.reads)
@@ -87,13 +88,13 @@ class FineTunedBert(keras.Model):
         return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
 
     def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes what the layers of the head give for the tokens that it reads, without dropout.
+        """Computes the activations that the head reads, without dropout.
 
         Args:
           inputs: as for `call`, with `read_positions`, int32 [B, S]: the tokens of each row that the head reads.
 
         Returns:
-          float [B, S, K, H], of the K layers that the head's attribute `layers` names; 0 is the embeddings.
+          float [B, S, K, H], activations of the K layers in the head's attribute `layers`; layer 0 is the embeddings.
         """
         outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
@@ -108,20 +109,20 @@ class FineTunedBert(keras.Model):
 def head_maker(
     make_head: Callable[[BertConfig], keras.layers.Layer], bilstm_head: bool | None
 ) -> Callable[[BertConfig], keras.layers.Layer]:
-    """Returns what makes the head of a model: a task's `Task.head`, with `bilstm_head` on a BiLSTM."""
+    """Returns the function that makes a model's head: `make_head`, on top of a BiLSTM if `bilstm_head`."""
     return functools.partial(BiLstmHead, make_head=make_head) if bilstm_head else make_head
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
-    """Takes what belongs to each row out of an output of packed rows.
+    """Gathers the outputs of each row from an output of packed rows.
 
     Args:
-      output: float [R, K, H], pooled, or [R, W, H]; H may also be the number of logits.
+      output: float [R, K, H] if pooled, else [R, W, H]; H may also be the number of logits.
       batch: see `batches.row_batches`.
-      name: of the output.
+      name: name of the output.
 
     Returns:
-      float [B, H] or [B, S, H]; what is padding in a row has any value.
+      float [B, H] or [B, S, H]; the values at padding are arbitrary.
     """
     flat = tf.reshape(output, [-1, output.shape[-1]])
     if name == "pooled_output":
@@ -135,11 +136,11 @@ class FineTuningObjective:
     """The loss and the metrics of a task; see `gradients.Objective`.
 
     Args:
-      model: maps a batch to `logits`.
-      task: computes the losses from them.
+      model: model that maps a batch to `logits`.
+      task: task that computes the losses from the logits.
 
     Attributes:
-      evaluation_step: the traced step of `evaluation.evaluate_rows`, kept from the first evaluation to the next; None.
+      evaluation_step: the traced step of `evaluation.evaluate_rows`; None before the first evaluation.
     """
 
     def __init__(self, model: keras.Model, task: Task):
@@ -148,7 +149,7 @@ class FineTuningObjective:
         self.metrics = task.metrics
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Divides the weighted loss by the weights, float32 []."""
+        """Divides the weighted loss by the sum of the weights, float32 []."""
         return tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
@@ -164,7 +165,7 @@ class FineTuningObjective:
         return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}
 
     def weighted_sums(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Sums loss and metrics by the weights of their values, float32 [] each."""
+        """Computes the weighted sums of the loss and of the metrics, float32 [] each."""
         batch = row_columns(batch)
         weights = self._task.weights(batch)
         values = self._task.losses(logits, batch)

@@ -1,7 +1,8 @@
-"""Writes prediction files, and `test_data.json` beside them, which says of which data each of them is.
+"""Writes prediction files, and `test_data.json` beside them, which records the data of each file.
 
-Predictions of other data never overwrite them: these files move to a folder of `earlier_predictions` first, one for
-each data. Predictions of the same data do, there too, so that a repeated command leaves what the first one left.
+Predictions for other data never overwrite existing files: these are first moved into a folder below
+`earlier_predictions`, one folder for each data. Predictions for the same data replace the earlier predictions, also in
+`earlier_predictions`, so a repeated command has the same result as the first one.
 """
 
 import json
@@ -18,21 +19,21 @@ from bert_tf.runs import run_folder
 
 NAME, EARLIER = "test_data.json", "earlier_predictions"
 
-# Names of prediction files to what identifies their data, see `Task.fingerprint`.
+# Names of prediction files to the identity of their data, see `Task.fingerprint`.
 _Files = dict[str, list[str]]
 
 
 def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> None:
-    """Writes the predictions of the test data.
+    """Writes the predictions for the test data.
 
     Args:
-      folder: of the run, or of an ensemble's results.
-      task: writes its files.
-      split: by example.
-      predictions: by example, finite.
+      folder: folder of the run, or of an ensemble's results.
+      task: task that writes the files.
+      split: split with one row per example.
+      predictions: predictions with one row per example, finite.
 
     Raises:
-      InputError: the record of the files that are there is damaged.
+      InputError: the record of the existing files is damaged.
     """
     data = task.fingerprint("test")
     set_aside(folder, data, task)
@@ -43,22 +44,22 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
 
 
 def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
-    """Writes of which data, see `Task.fingerprint`, the prediction files of these names are; others stay as known."""
+    """Records the data, see `Task.fingerprint`, of the prediction files with these names; keeps other entries."""
     _write(folder, _read(folder) | {name: list(data) for name in names})
 
 
 def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
-    """Makes room for predictions of data: moves the files of other data away, and deletes earlier ones of this data.
+    """Prepares a folder for new predictions: moves files of other data away, and deletes earlier files of this data.
 
-    Renamed files are the same data.
+    A renamed data file counts as the same data.
 
     Args:
-      folder: of the files.
-      data: of the new files, see `Task.fingerprint`.
-      task: writes the new files.
+      folder: folder of the files.
+      data: data of the new files, see `Task.fingerprint`.
+      task: task that writes the new files.
 
     Raises:
-      InputError: the record of files that are there is damaged.
+      InputError: the record of the existing files is damaged.
     """
     known = {name: of for name, of in _read(folder).items() if task.overwrites(name)}
     others: dict[tuple, list[str]] = {}
@@ -74,7 +75,7 @@ def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
 
 
 def _move(folder: str, names: Sequence[str], data: Sequence[str]) -> None:
-    """Moves files of the same data to their folder of earlier predictions."""
+    """Moves files of one data into its folder of earlier predictions."""
     earlier = _earlier(folder)
     numbers = map(str, range(len(earlier) + 1))
     unused = next(path for path in (os.path.join(folder, EARLIER, n) for n in numbers) if path not in earlier)
@@ -84,7 +85,7 @@ def _move(folder: str, names: Sequence[str], data: Sequence[str]) -> None:
     for name in names:
         tf.io.gfile.rename(os.path.join(folder, name), os.path.join(target, name), overwrite=True)
     _write(folder, {name: of for name, of in _read(folder).items() if name not in names})
-    logging.warning("moved the predictions of other data (%s) to %s", ", ".join(data), target)
+    logging.warning("moved the predictions for other data (%s) to %s", ", ".join(data), target)
 
 
 def _earlier(folder: str) -> list[str]:
@@ -99,10 +100,10 @@ def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _read(folder: str) -> _Files:
-    """Reads the record of a folder, without the files that are not there any more.
+    """Reads the record of a folder, without entries of files that no longer exist.
 
     Raises:
-      InputError: it is damaged.
+      InputError: the record is damaged.
     """
     path = os.path.join(folder, NAME)
     if not tf.io.gfile.exists(path):
@@ -113,7 +114,7 @@ def _read(folder: str) -> _Files:
 
 
 def _write(folder: str, files: _Files) -> None:
-    """Writes the record of a folder; removes it, and the folder of earlier predictions, where no file is left."""
+    """Writes the record of a folder; without files, deletes the record, and the folder of earlier predictions."""
     path = os.path.join(folder, NAME)
     if files:
         storage.write_text(path, json.dumps({"files": files}, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A fine-tuning run before its first step: everything that is read, checked, encoded and planned."""
+"""Prepares a fine-tuning run before its first step: reads, checks, encodes and plans everything."""
 
 import dataclasses
 import fractions
@@ -27,23 +27,23 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop, memory
 
-# Fewer steps than these rarely train a head.
+# Fewer steps than this rarely train a head.
 _FEW_STEPS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """What a run works with, all of it checked.
+    """Everything that a run needs, already checked.
 
     Attributes:
-      settings: complete; see `resolution.resolve`.
-      task: as given.
-      config: shape of the model.
-      tokenizer: from the run's vocabulary.
-      splits: "train", "dev", "test" to their rows, as far as the settings ask for them.
-      strategy: where to compute.
-      caches: functions that write the caches of `splits`, for when nothing can refuse the run any more.
-      most_parts: number of parts of a batch to compute at the same time where it can be divided; see `batch_parts`.
+      settings: complete settings; see `resolution.resolve`.
+      task: the task of the run.
+      config: configuration of the model.
+      tokenizer: tokenizer with the run's vocabulary.
+      splits: "train", "dev" and "test" to their encoded splits; only splits that the settings request.
+      strategy: strategy that runs the model.
+      caches: functions that write the caches of `splits`; they are called after all checks of the run.
+      most_parts: number of parts of a batch to compute at the same time, if the batch is divisible; see `batch_parts`.
     """
 
     settings: FineTuningSettings
@@ -57,37 +57,37 @@ class PreparedRun:
 
     @functools.cached_property
     def data_ids(self) -> dict[str, str]:
-        """Identifies the evaluated splits; see `evaluated_data.identify`."""
+        """The identities of the evaluated splits; see `evaluated_data.identify`."""
         splits = {name: split for name, split in self.splits.items() if name != "train"}
         return {name: evaluated_data.identify(self.task, name, split.examples) for name, split in splits.items()}
 
     @property
     def evaluates_test(self) -> bool:
-        """Whether the evaluated data is the predicted data too."""
+        """Whether the evaluated data and the predicted data are the same."""
         ids = self.data_ids
         return "dev" in ids and "test" in ids and evaluated_data.is_same(ids["dev"], ids["test"])
 
     @property
     def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
-        """Returns the model's head for a configuration."""
+        """The function that makes the model's head from a configuration."""
         return head_maker(self.task.head, self.settings.bilstm_head)
 
     @property
     def packed_for(self) -> BertConfig | None:
-        """The model to pack rows for; None if each row stays apart, as where only a head reads them."""
+        """The model to pack rows for; None if rows are not packed, such as when only the head is trained."""
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
     def parts(self, batch_size: int) -> int:
-        """Returns in how many parts a batch, or micro-batch, is computed at the same time."""
+        """Returns the number of parts of a batch, or micro-batch, that are computed at the same time."""
         return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.most_parts) else self.most_parts
 
     @property
     def train_parts(self) -> int:
-        """The parts of a micro-batch of training."""
+        """The number of parts of a micro-batch in training."""
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
-        """Returns the run with a frozen encoder's activations in these splits; itself if the encoder is trained."""
+        """Returns the run with a frozen encoder's activations in some splits; `self` if the encoder is trained."""
         if not self.task.activations_dir:
             return self
         shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
@@ -99,23 +99,23 @@ class PreparedRun:
         return dataclasses.replace(self, splits=splits)
 
     def keep_files(self) -> None:
-        """Writes into the run's folder what evaluation and export need: configuration, tokenizer, task."""
+        """Writes the files that evaluation and export need into the run's folder: configuration, tokenizer, task."""
         settings, folder = self.settings, self.settings.output_dir
         checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
         description.write(folder, self.described())
 
     def keep_caches(self) -> None:
-        """Writes the caches that are missing."""
+        """Writes the missing caches."""
         while self.caches:
             self.caches.pop()()
 
     def num_train_units(self) -> int:
-        """Returns how many rows, or examples whose rows stay together, an epoch has; a batch is counted in them."""
+        """Returns the number of units of an epoch: rows, or examples whose rows stay together. Batches count units."""
         group_sizes = self.task.group_sizes(self.splits["train"])
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
     def smallest_share(self) -> tuple[int, int]:
-        """Returns the fewest rows that a micro-batch of training can have, and the length of the shortest."""
+        """Returns the minimum number of rows in a micro-batch of training, and the length of the shortest row."""
         settings, split = self.settings, self.splits["train"]
         units = settings.train_batch_size // self.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
         group_sizes = self.task.group_sizes(split)
@@ -126,15 +126,15 @@ class PreparedRun:
         """Returns the number of steps of training.
 
         Raises:
-          InputError: it is 0.
+          InputError: the number is 0.
         """
         settings, rows = self.settings, self.num_train_units()
-        # a product of floats may be just below a whole number
+        # a product of floats could be just below a whole number
         steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
         if steps < 1:
             raise InputError(
-                f"--num_train_epochs={settings.num_train_epochs} of {rows} examples give no step of "
-                f"--train_batch_size={settings.train_batch_size}; train for longer or make it smaller"
+                f"--num_train_epochs={settings.num_train_epochs}: {rows} examples are not enough for one step of "
+                f"--train_batch_size={settings.train_batch_size}; give more epochs or a smaller batch size"
             )
         return steps
 
@@ -143,7 +143,7 @@ class PreparedRun:
         return int(num_train_steps * self.settings.warmup_proportion)
 
     def training_plan(self, num_train_steps: int) -> RowPlan:
-        """Plans the whole run, also where it resumes, so that a resumed run has the same packed rows."""
+        """Plans the whole run, even if it resumes, so that a resumed run has the same packed rows."""
         settings = self.settings
         return plan_training(
             self.splits["train"].lengths,
@@ -156,7 +156,7 @@ class PreparedRun:
         )
 
     def evaluation_plan(self, split: str, batch_size: int) -> RowPlan:
-        """Plans one pass over a split, in batches with at most the tokens of `batch_size` padded rows."""
+        """Plans one pass over a split; each batch has at most as many tokens as `batch_size` padded rows."""
         return plan_evaluation(
             self.splits[split].lengths,
             batch_size=batch_size,
@@ -167,19 +167,19 @@ class PreparedRun:
         )
 
     def flops_per_row(self, plan: RowPlan) -> float:
-        """Computes the model FLOPs of training on a row of the encoder, which may be packed."""
+        """Computes the model FLOPs of training for one row of the encoder, which may be a packed row."""
         settings, config = self.settings, self.config
         length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
         of_encoder = self.task.training_flops(config, length, examples)
         of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
         if not settings.bilstm_head:
             return of_encoder
-        # The BiLSTM reads rows one by one, also where several share a row of the encoder.
+        # The BiLSTM reads each row separately, even if several rows share a packed row of the encoder.
         rows = plan.ids.shape[1] / plan.shape.rows if plan.shape else 1
         return of_encoder + rows * flops.bilstm_flops(config, int(self.splits["train"].lengths.max()))
 
     def batches_before(self, position: Position) -> int:
-        """Returns how many batches of training come before a position."""
+        """Returns the number of training batches before a position."""
         units = position.epoch * self.num_train_units() + position.examples
         return units // self.settings.train_batch_size
 
@@ -202,13 +202,13 @@ class PreparedRun:
         return make_batches
 
     def example_names(self, split: str, rows: np.ndarray) -> list[str]:
-        """Returns how messages name the examples of rows; entries that only fill a batch have none."""
+        """Returns the names of the examples of rows, for messages; skips entries that only fill a batch."""
         task, known = self.task, self.splits[split]
         numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
         return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
 
     def phase(self, num_train_steps: int) -> run_record.Phase:
-        """Returns what identifies a run with this number of steps; see `run_record.Phase`."""
+        """Returns the identity of a run with this number of steps; see `run_record.Phase`."""
         settings = self.settings
         warmup = self.num_warmup_steps(num_train_steps)
         return run_record.Phase(
@@ -225,17 +225,17 @@ class PreparedRun:
         )
 
     def same_on_workers(self) -> dict:
-        """Returns what must be the same on all workers; paths may differ."""
+        """Returns the facts that must be the same on all workers; paths may differ."""
         prints = {split: self.task.fingerprint(split) for split in self.splits}
         data = prints.pop("train", "")
         return {"model": self.model_facts(), "data": data, "evaluation data": prints}
 
     def model_facts(self) -> dict:
-        """Returns what identifies the model of a run; see `description.model_facts`."""
+        """Returns the facts that identify the run's model; see `description.model_facts`."""
         return description.model_facts(self.described(), self.config, self.tokenizer.vocabulary)
 
     def described(self) -> description.TaskDescription:
-        """Returns what `task.json` keeps of a run."""
+        """Returns the content of the run's `task.json`."""
         settings = self.settings
         return description.describe(self.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)
 
@@ -246,13 +246,13 @@ def prepare(
     """Reads and checks everything that a run needs, and encodes its data.
 
     Raises:
-      InputError: settings, files or data do not fit.
+      InputError: the settings, the files or the data are invalid.
     """
     config = checkpoints.read_config(settings.bert_config_file)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
-    # frozen weights have no gradients and moments, so only the weights themselves are counted then
+    # Frozen weights have no gradients and no moments, so only the weights themselves are counted.
     is_frozen = bool(settings.frozen_layers or task.activations_dir)
     memory.require_memory(config, settings, settings.do_train and not is_frozen)
     lower_layers.check(config, settings)
@@ -279,7 +279,7 @@ def prepare(
 
 
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:
-    """Warns of a training that is too short for a new head to learn."""
+    """Warns if the training is too short for a new head."""
     if num_train_steps < _FEW_STEPS:
         logging.warning(
             "training has only %d steps (--num_train_epochs=%g, --train_batch_size=%d), and a new head rarely learns "

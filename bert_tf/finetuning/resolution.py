@@ -1,7 +1,7 @@
-"""From the flags, the run's folder and the checkpoint's files to the settings and the task of a run, once.
+"""Resolves the settings and the task of a run, once, from the flags, the run's folder and the checkpoint's files.
 
-A flag that is left out has the value of the training of the run in the folder, else its default. `Command` states the
-rule for a flag that differs.
+A flag that is left out takes its value from the training of the run in the folder, else its default. `Command` states
+the rule for a flag that differs from the training.
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ from bert_tf.settings import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """The flags of a command beside the record of the run in its folder; a kind makes its task from them.
+    """The flags of a command, and the record of the run in its folder; a kind makes its task from these.
 
-    The rule for an evaluation or a prediction with another flag than the run was trained with:
+    The rule for an evaluation or a prediction with a flag that differs from the training:
 
     - A flag that would change the model or its inputs is refused (`of_model`).
-    - A flag that says how a file is read is used, with one warning (`of_reading`), since another file may have other
-      columns. But a forgotten flag would give wrong metrics without a sign.
+    - A flag that says how a file is read is used, because another file may have other columns. But a warning is logged
+      (`of_reading`), because a wrong flag would otherwise give wrong metrics unnoticed.
 
-    A training continues with the flags that it began with; `run_folder.check` refuses any other.
+    A resumed training must have the flags with which it began; `run_folder.check` refuses others.
 
     Attributes:
       settings: the flags.
-      trained: the record, `task.json`; None if nothing is trained in the folder.
-      results_dir: folder of the thresholds that evaluations have chosen. An ensemble has a folder of its own for them.
+      trained: the record (`task.json`); None if the folder has no trained run.
+      results_dir: folder of tuned thresholds; an ensemble has a separate folder for them.
     """
 
     settings: FineTuningSettings
@@ -42,7 +42,7 @@ class Command:
 
     @classmethod
     def of(cls, settings: FineTuningSettings) -> "Command":
-        """Reads the record.
+        """Returns a command; reads the record in `output_dir`.
 
         Raises:
           InputError: see `description.of_run`.
@@ -50,10 +50,10 @@ class Command:
         return cls(settings, description.of_run(settings), settings.output_dir)
 
     def of_model(self, **defaults: Any) -> dict[str, Any]:
-        """Returns flags that change the model or its inputs: as given, else as in the record, else by default.
+        """Returns flags that change the model or its inputs: the given value, else the record's, else the default.
 
         Raises:
-          InputError: an evaluation or a prediction gives another value than the training had.
+          InputError: a flag of an evaluation or a prediction differs from the training.
         """
 
         def refuse(difference: str) -> None:
@@ -62,7 +62,7 @@ class Command:
         return self._flags(defaults, defaults, refuse)
 
     def of_reading(self, **defaults: Any) -> dict[str, Any]:
-        """Returns flags that say how a file is read: as given, else as in the record, else by default."""
+        """Returns flags that say how a file is read: the given value, else the record's, else the default."""
 
         def warn(difference: str) -> None:
             logging.warning("%s; leave the flag out unless this data differs from the training data", difference)
@@ -73,9 +73,9 @@ class Command:
         """Returns the values of flags.
 
         Args:
-          defaults: of the flags, by their names.
-          unrecorded: what the record means where it lacks a flag.
-          tell: called with each difference from the record in words.
+          defaults: flag names to default values.
+          unrecorded: flag names to values that hold if the record lacks the flag.
+          tell: function that is called with a description of each difference from the record.
         """
         settings, known, found = self.settings, self.trained, {}
         recorded = {**unrecorded, **known.parameters, **known.data} if known else {}
@@ -93,16 +93,16 @@ class Command:
 def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) -> tuple[FineTuningSettings, Task]:
     """Returns the complete settings of a run, and its task.
 
-    A sweep's folder is replaced by the folder of its best trial, unless the command trains. The model's files and its
+    Unless the command trains, the folder of a sweep's best trial replaces the sweep's folder. The model's files and the
     casing come from the run's folder or from --init_checkpoint. The row length comes from encoded data, else from the
-    record, else it is the script's default, or the number of positions of a model that has fewer.
+    record; else it is the script's default or the model's number of positions, whichever is smaller.
 
     Args:
       settings: the flags.
-      make_task: returns the task of a command.
+      make_task: function that returns the task of a command.
 
     Raises:
-      InputError: the flags, the folder, the checkpoint and the data do not fit each other.
+      InputError: the flags, the folder, the checkpoint and the data contradict each other.
     """
     command = Command.of(sweep.with_best_trial(settings))
     settings, task = command.settings, make_task(command)

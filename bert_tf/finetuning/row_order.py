@@ -1,7 +1,7 @@
-"""The order in which training reads a split's rows: a function of the seed.
+"""The order in which training reads the rows of a split, which is a function of the seed.
 
-The batches of an epoch all hold about the same number of tokens, so that packed batches of one static shape have hardly
-any padding.
+All batches of an epoch have about the same number of tokens. So packed batches, which have one static shape, have
+hardly any padding.
 
 Letters: B batch, N rows.
 """
@@ -10,23 +10,24 @@ import functools
 
 import numpy as np
 
-# Of the batches, the share at each end whose totals are evened out, and how often.
+# Share of the batches, at each end of the order by tokens, that exchange rows; and the number of exchanges.
 _EXTREME_SHARE = 0.04
 _EXCHANGES = 3
 
 
 def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) -> np.ndarray:
-    """Returns the first rows of the endless stream that training reads, epoch after epoch.
+    """Returns the first rows of the endless stream of epochs that training reads.
 
-    Each epoch has every row once. Its batches are drawn by strata: the rows, sorted by length, fall into B strata of
-    equal size, and each batch takes one random row of each. The heaviest batches then exchange a row of one stratum
-    with the lightest. The two parts of a batch across two epochs are drawn by strata too.
+    Each epoch has every row once. Batches are drawn by strata: the rows, sorted by length, are divided into B strata of
+    equal size, and each batch gets one random row of each stratum. Then each of the batches with the most tokens
+    exchanges a row of one stratum with a batch with the fewest tokens. If a batch crosses two epochs, each of its two
+    parts is drawn by strata too.
 
     Args:
       lengths: int [N], number of tokens of each row.
       batch_size: B.
       seed: seed of the order.
-      count: how many rows to return.
+      count: number of rows to return.
 
     Returns:
       int32 [count], indices of rows.
@@ -40,7 +41,7 @@ def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) 
 
 
 def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head: int) -> np.ndarray:
-    """Orders the rows of an epoch whose first `head` rows complete the last batch of the epoch before."""
+    """Orders the rows of an epoch; its first `head` rows complete the last batch of the previous epoch."""
     order = rng.permutation(len(lengths)).astype(np.int32)
     order = order[np.argsort(lengths[order], kind="stable")]
     first, order = _drawn(order, min(head, len(order)), rng)
@@ -52,20 +53,21 @@ def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head:
 
 
 def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draws one row of each of `count` equal strata of sorted rows; returns them in random order, and the rest."""
+    """Draws one row from each of `count` equal strata of sorted rows; returns these in random order, and the rest."""
     edges = np.linspace(0, len(order), count + 1).astype(int)
     taken = rng.integers(edges[:-1], edges[1:])
     return rng.permutation(order[taken]), np.delete(order, taken)
 
 
 def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
-    """Lets the heaviest batches exchange a row of one stratum with the lightest, so that both get like totals.
+    """Exchanges rows between the batches with the most and with the fewest tokens, so that their totals become similar.
 
-    A single heavy batch would set the static shape of all. Few rows move, so batches stay random.
+    A single batch with many tokens would determine the static shape of all batches. Only few rows move, so batches stay
+    random.
 
     Args:
-      strata: int [B, batches], rows; changed in place.
-      lengths: int [N].
+      strata: int [B, batches], indices of rows; changed in place.
+      lengths: int [N], number of tokens of each row.
     """
     few = int(strata.shape[1] * _EXTREME_SHARE)
     for _ in range(_EXCHANGES if few else 0):
@@ -78,9 +80,10 @@ def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _spread(count: int) -> np.ndarray:
-    """Orders strata so that halves, quarters and so on of a batch, the shares of replicas, have like numbers of tokens.
+    """Orders strata so that the halves, quarters and so on of a batch, which replicas share, have similar token counts.
 
-    Four neighbors in length are dealt to two halves as in 0, 3 and 1, 2; then each half is dealt in the same way.
+    Of four neighbors in length, strata 0 and 3 go to one half, and 1 and 2 to the other; then each half is divided in
+    the same way.
     """
 
     def deal(strata: np.ndarray) -> np.ndarray:

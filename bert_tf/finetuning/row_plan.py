@@ -1,10 +1,11 @@
-"""Which rows of a split each batch holds, and where they lie if several of them share a packed row.
+"""Plans the rows of each batch, and their positions if several rows share a packed row.
 
-The plan of a whole run is made before it, so that all batches fit one static shape. Where the rows of an example must
-not be separated, as those of the choices that a softmax compares, a batch is counted in examples, else in rows.
+The plan of a whole run is made before the run, so that all batches fit one static shape. The size of a batch is a
+number of rows. But if the rows of an example must stay together, such as choices that a softmax compares, the size is a
+number of examples.
 
-Letters: B batch, N rows, G examples, M shares (per-replica batches or micro-batches) of all batches, U units (rows or
-examples) of a share, E rows of a share, R packed rows, W their length, K maximum number of rows in a packed row.
+Letters: B batch, N rows, G examples, M shares (per-replica batches or micro-batches) in all batches, U units (rows or
+examples) in a share, E rows in a share, R packed rows, W their length, K maximum number of rows in a packed row.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.row_order import training_order
 from bert_tf.input import packed_rows
 
-# Attention computes W^2 scores. Beyond this length that costs more than the last padding it saves.
+# Maximum W. Attention computes W^2 scores, so longer packed rows would cost more than the padding that they save.
 _LONGEST = 512
 _WIDTHS = (64, 80, 96, 112, 128, 192, 256, 384, _LONGEST)
 _SAMPLED_SHARES = 64
@@ -39,14 +40,14 @@ class PackedShape:
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The rows of all batches.
+    """The plan of all batches.
 
     Attributes:
-      ids: int32 [M, E], indices of rows; N on entries that only fill the share.
-      units: U, how many rows or, where their rows stay together, examples a share has.
-      shape: of the packed rows; None if each row stays apart.
-      places: int32 [M, E, 3]: the packed row of each row, its first position there and its number there, from 0. Zeros
-        on entries that only fill the share. None if each row stays apart.
+      ids: int32 [M, E], indices of rows; N for entries that only fill the share.
+      units: U, the number of rows in a share, or of examples if their rows stay together.
+      shape: shape of the packed rows; None without packing.
+      places: int32 [M, E, 3]: for each row, its packed row, and its first position and its number in the packed row,
+        from 0. Zeros for entries that only fill the share. None without packing.
     """
 
     ids: np.ndarray
@@ -73,7 +74,7 @@ def plan_training(
       num_batches: number of batches of the run.
       shares: number of equal shares of a batch: replicas times micro-batches.
       seed: see `training_order`.
-      packed_for: the model to pack rows for; None packs none.
+      packed_for: the model to pack rows for; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
@@ -83,7 +84,7 @@ def plan_training(
     plans = []
     for given in (units, _evened(units, unit_lengths, shares)) if shares > 1 else (units,):
         ids = given if group_sizes is None else _rows_of(given, group_sizes)
-        # A batch across two epochs is the only one whose number of tokens is random.
+        # A sample is enough: the number of tokens is about the same in all batches, except those across two epochs.
         sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
         width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
         plans.append(_placed(lengths, ids, given.shape[1], *_fit_all(lengths, ids, width), width))
@@ -99,14 +100,14 @@ def plan_evaluation(
     packed_for: BertConfig | None = None,
     group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
-    """Plans the batches of one pass over all rows; a packed batch has at most the tokens of an unpacked one.
+    """Plans the batches of one pass over all rows; a packed batch has at most as many tokens as an unpacked batch.
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B, number of unpacked rows, or of examples whose rows stay together.
+      batch_size: B, the number of unpacked rows, or of examples whose rows stay together.
       max_seq_length: length of unpacked rows.
       shares: number of replicas.
-      packed_for: the model to pack rows for; None packs none.
+      packed_for: the model to pack rows for; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     count, size = len(lengths) if group_sizes is None else len(group_sizes), batch_size // shares
@@ -121,7 +122,7 @@ def plan_evaluation(
     width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
     row_of = _fit(lengths, width)
     total = int(row_of.max()) + 1
-    # The longest rows are packed first; batches in random order all have about the same number of rows.
+    # The longest rows are packed first. Shuffling the packed rows gives all batches about the same number of rows.
     row_of = np.random.default_rng(0).permutation(total)[row_of]
     share_rows = max(1, size * max_seq_length // width)
     num_batches = -(-total // (share_rows * shares))
@@ -139,10 +140,10 @@ def plan_evaluation(
 def _plan_packed_groups(
     lengths: np.ndarray, group_sizes: np.ndarray, size: int, max_seq_length: int, shares: int, packed_for: BertConfig
 ) -> RowPlan:
-    """Plans one pass over examples whose rows stay together, with as many examples a share as fit its tokens."""
+    """Plans one pass over examples whose rows stay together, with as many examples per share as fit its tokens."""
     tokens, count = _sums(lengths, group_sizes), len(group_sizes)
     most = size * int(group_sizes.max()) * max_seq_length
-    # A share that is filled to the last token would hardly ever fit.
+    # Begin below 100%, because a share that must be filled to the last token hardly ever fits.
     in_share = max(size, min(int(0.95 * most / tokens.mean()), -(-count // shares)))
     while True:
         order = training_order(tokens, in_share * shares, 0, count)
@@ -157,13 +158,13 @@ def _plan_packed_groups(
 
 
 def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
-    """Lets the heaviest share of each batch exchange a unit with the lightest, so that both get like totals.
+    """Exchanges a unit between the shares with the most and the fewest tokens of each batch, to even out the totals.
 
-    A single heavy share sets the static shape of all.
+    A single share with many tokens would determine the static shape of all shares.
 
     Args:
-      units: int [M, U], indices of units; the shares of a batch stand one after the other.
-      lengths: int [N], tokens of each unit.
+      units: int [M, U], indices of units; the shares of a batch are consecutive.
+      lengths: int [N], number of tokens of each unit.
       shares: number of shares of a batch.
     """
     units = units.copy()
@@ -183,10 +184,10 @@ def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
 
 
 def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
-    """Returns the rows of examples, one example after the other.
+    """Returns the rows of examples, example by example.
 
     Args:
-      examples: int [M, U], indices of examples; G on entries that only fill the share.
+      examples: int [M, U], indices of examples; G for entries that only fill the share.
       group_sizes: int [G], number of rows of each example.
 
     Returns:
@@ -203,27 +204,27 @@ def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
 
 
 def _widths(lengths: np.ndarray, config: BertConfig) -> list[int]:
-    """Returns the lengths of packed rows to choose from; the longest row fits into each."""
+    """Returns the possible lengths of packed rows; the longest row fits into each length."""
     longest, limit = int(lengths.max()), config.max_position_embeddings
     shortest = min(longest + -longest % 16, limit)
     return [shortest, *(w for w in _WIDTHS if shortest < w <= min(limit, max(2 * longest, 128)))]
 
 
 def _cost(rows: int, width: int, config: BertConfig) -> float:
-    """Estimates the time of packed rows: that of a token grows with W by its attention."""
+    """Estimates the time of packed rows; attention makes each token more expensive as W grows."""
     return rows * width * (1 + width / (2 * config.hidden_size))
 
 
 def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
-    """Returns the packed row of each of some rows."""
-    # Rows of very many sequences would make K large, and the last layer computes K positions of each.
+    """Returns the index of the packed row of each row."""
+    # Limit the sequences in a packed row, because the last layer computes K positions of each packed row.
     most = 2 + 2 * -(-width // max(1, int(lengths.mean())))
     shape = packed_rows.RowShape(sequences=most, predictions=0)
     return packed_rows.best_fit(lengths, np.zeros_like(lengths), width, shape)
 
 
 def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Returns the packed row of each row within its share, int [M, E], and R; entries that only fill a share have R."""
+    """Returns the index of each row's packed row in its share, int [M, E], and R; entries that only fill have R."""
     rows = np.full(ids.shape, -1)
     for share, found in zip(ids, rows, strict=True):
         real = share < len(lengths)
@@ -238,13 +239,13 @@ def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
 
 
 def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
-    """Lays the rows of each packed row one after the other.
+    """Places the rows of each packed row one after another.
 
     Args:
       lengths: int [N].
       ids: int [M, E].
       units: U.
-      rows: int [M, E], packed row of each row; R on entries that only fill the share.
+      rows: int [M, E], packed row of each row; R for entries that only fill the share.
       num_rows: R.
       width: W.
     """
@@ -252,7 +253,7 @@ def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, 
     order = np.argsort(rows, axis=1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, axis=1)
     begins = np.diff(sorted_rows, axis=1, prepend=-1) != 0
-    before = np.zeros((*ids.shape, 2), np.int64)  # tokens and sequences before each row in its packed row
+    before = np.zeros((*ids.shape, 2), np.int64)  # numbers of tokens and sequences before each row in its packed row
     for index, sizes in enumerate((np.take_along_axis(lengths[ids], order, axis=1), np.ones_like(order))):
         total = np.cumsum(sizes, axis=1) - sizes
         before[:, :, index] = total - np.maximum.accumulate(np.where(begins, total, 0), axis=1)

@@ -1,6 +1,6 @@
-"""Divides examples into a part to train on and a part to hold out, by their content.
+"""Divides examples into training data and held-out data by their content.
 
-The same examples give the same parts in any process and on any machine, whatever their order.
+The same examples give the same parts in any order, in any process and on any machine.
 
 Letters: N examples.
 """
@@ -18,12 +18,13 @@ from bert_tf.core.errors import InputError
 
 
 class HeldOut(NamedTuple):
-    """What is held out of the training data.
+    """The data that is held out of the training data.
 
     Attributes:
-      share: of the examples.
-      seed: draws them.
-      is_dev: whether they are the dev data; else that has files of its own, and they are just not trained on.
+      share: share of the examples.
+      seed: seed that selects the examples.
+      is_dev: whether the held-out examples are the dev data; if false, the dev data has its own files, and the held-out
+        examples are only not trained on.
     """
 
     share: float
@@ -32,25 +33,25 @@ class HeldOut(NamedTuple):
 
 
 def content_of(*texts: str | None) -> str:
-    """Returns what identifies the texts of an example; case and white space do not count."""
+    """Returns the identity of an example's texts, which ignores case and white space."""
     return "\0".join(" ".join((text or "").casefold().split()) for text in texts)
 
 
 def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
-    """Chooses which examples to hold out: of each class the same share, and examples of equal content together.
+    """Chooses the examples to hold out: the same share of each class; examples with equal content stay together.
 
     Args:
-      contents: of N examples; see `content_of`.
-      classes: of the examples; a tuple has any number of them, of which the rarest counts. Equal values, such as None,
-        give a split that is not stratified.
-      share: of the examples to hold out, above 0 and below 1. One example is held out at least.
-      seed: draws the examples.
+      contents: contents of N examples; see `content_of`.
+      classes: classes of the examples; of a tuple of classes, the rarest counts. If all values are equal, such as None,
+        the split is not stratified.
+      share: share of the examples to hold out, above 0 and below 1. At least one example is held out.
+      seed: seed that selects the examples.
 
     Returns:
-      True for an example to hold out, bool [N].
+      bool [N], True for the examples to hold out.
 
     Raises:
-      InputError: one of the parts would be empty.
+      InputError: the training data or the held-out data would be empty.
     """
     members = defaultdict(list)
     for number, content in enumerate(contents):
@@ -62,20 +63,20 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
         strata[min(counts, key=lambda name: (-counts[name], repr(name)))].append(members[content])
     found = np.zeros(len(contents), bool)
     for name, quota in _quotas({name: sum(map(len, groups)) for name, groups in strata.items()}, share).items():
-        for group in strata[name][: len(strata[name]) - 1]:  # one content of each class stays to be trained on
+        for group in strata[name][: len(strata[name]) - 1]:  # one content of each class stays in the training data
             if len(group) <= quota:
                 found[group] = True
                 quota -= len(group)
     if not found.any():
         raise InputError(
-            f"a dev share of {share:g} holds out none of {len(contents)} examples: examples of one text stay together, "
-            "and each class keeps one to train on; give more examples, or dev data of their own"
+            f"a dev share of {share:g} holds out none of {len(contents)} examples: examples with the same text stay "
+            "together, and each class keeps one for training; give more examples, or separate dev data"
         )
     return found
 
 
 def _main_classes(classes: Sequence[Hashable]) -> list[Hashable]:
-    """Returns one class for each example: of several, the one that the fewest examples have."""
+    """Returns one class for each example; if it has several, the class that the fewest examples have."""
     counts = Counter(name for each in classes for name in _several(each))
     return [min(_several(each), key=lambda name: (counts[name], repr(name)), default=()) for each in classes]
 
@@ -89,7 +90,7 @@ def _draw(content: str, seed: int) -> bytes:
 
 
 def _quotas(sizes: dict[Hashable, int], share: float) -> dict[Hashable, int]:
-    """Returns how many examples of each class to hold out, so that the sum is the share of all, rounded."""
+    """Returns the number of examples to hold out from each class; their sum is the rounded share of all examples."""
     exact = {name: Fraction(str(share)) * size for name, size in sizes.items()}
     quotas = {name: math.floor(value) for name, value in exact.items()}
     missing = max(1, round(sum(exact.values()))) - sum(quotas.values())

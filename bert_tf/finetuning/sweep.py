@@ -1,4 +1,4 @@
-"""Trains a task with several settings and restarts, one after another, and keeps the best.
+"""Trains a task with several settings and restarts, one after another, and keeps the best run.
 
 Paper: appendix A.3 (search over batch size, learning rate and epochs), section 4.1 (random restarts).
 """
@@ -23,20 +23,20 @@ from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 
-# What trials differ in, or what follows from that, among the facts of a run's optimizer.
+# Facts of a run's optimizer that differ between trials, or that follow from such facts.
 _OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
-# Settings that choose a trial's checkpoint, and the seed that restarts count from.
+# Settings that choose a trial's checkpoint, and the seed of the first restart.
 _OF_A_SWEEP = (
     "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
 )  # fmt: skip
 
 
 def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns settings with the folder of the best trial if the folder is a sweep's; others as they are.
+    """Returns settings with the folder of the best trial if `output_dir` has a sweep, else unchanged settings.
 
     Raises:
-      InputError: one run would be trained into a sweep's folder, or another script has trained there; or see
-        `sweep_results.best_folder`, `refuse_lost`.
+      InputError: a single run would be trained into a sweep's folder, or another script has trained there; see also
+        `sweep_results.best_folder` and `refuse_lost`.
     """
     folder = settings.output_dir
     sweep_results.refuse_lost(folder)
@@ -44,7 +44,9 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
         run_folder.check_script(folder, settings.script, settings.do_train)
         return settings
     if settings.do_train:
-        raise InputError(f"--output_dir={folder}: holds a sweep; add its flags to resume it, or give another folder")
+        raise InputError(
+            f"--output_dir={folder}: holds a sweep; add its flags to resume the sweep, or give another folder"
+        )
     best = sweep_results.best_folder(folder, settings.allow_unfinished)
     logging.info("%s is a sweep; its best trial is %s", folder, best)
     run_folder.check_script(best, settings.script, settings.do_train)
@@ -52,7 +54,7 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 
 
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns the settings of a trial: those of one run without a sweep."""
+    """Returns the settings of a trial, which are the settings of a single run without a sweep."""
     defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
     return dataclasses.replace(
         settings,
@@ -66,7 +68,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
 
 
 def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns the settings that predict with a trained trial, by what its evaluation has tuned."""
+    """Returns settings for prediction with a trained trial and its tuned thresholds."""
     no_training = {"do_train": False, "do_eval": False, "eval_strategy": "no", "eval_steps": 0}
     no_training |= dict.fromkeys(settings.tuned_on_dev, False)
     return dataclasses.replace(
@@ -75,12 +77,12 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
 
 
 def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
-    """Returns what all trials of a sweep have in common, as it is read from JSON.
+    """Returns the facts that all trials of a sweep have in common, in the form in which JSON returns them.
 
     Args:
-      settings: of the sweep.
-      phase: identity of any of its trials.
-      task: gives the dev data.
+      settings: settings of the sweep.
+      phase: identity of any trial.
+      task: the task, for the identity of its dev data.
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
     more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
@@ -89,19 +91,19 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
 
 
 class Sweep:
-    """A sweep in its folder, new or resumed.
+    """A sweep in a folder, which is new or resumed.
 
     A trial that is recorded as finished or failed is not trained again. Trials of an earlier command with other values
-    stay and take part in the choice.
+    stay, and may be the best trial.
 
     Args:
-      settings: of the sweep.
-      task: what the trials train.
-      facts: returns `facts_of`, from the files as they are when it is called.
-      strategy: where trials train; all workers call the same methods.
+      settings: settings of the sweep.
+      task: task of the trials.
+      facts: function that returns `facts_of` for the current files.
+      strategy: strategy of the training; all workers call the same methods.
 
     Raises:
-      InputError: the folder holds a single run, or a sweep with other facts.
+      InputError: the folder has a single run, or a sweep with other facts.
     """
 
     def __init__(
@@ -122,20 +124,20 @@ class Sweep:
         workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(self.results)})
 
     def pending(self) -> list[Trial]:
-        """Returns the trials that are left to train."""
+        """Returns the trials that are not trained yet."""
         return [trial for trial in self.results.trials if trial.state == PENDING]
 
     def run(self, run_trial: Callable[[FineTuningSettings], Mapping[str, float]]) -> dict[str, float]:
-        """Trains all trials that are left, and records each.
+        """Trains the remaining trials, and records each of them.
 
         Args:
-          run_trial: trains a trial, and returns its metrics on the dev data, the main one first.
+          run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.
 
         Returns:
           The metrics of the best trial.
 
         Raises:
-          InputError: a trial cannot be trained, the data have changed, or all trials have failed.
+          InputError: a trial cannot be trained, the data has changed, or all trials have failed.
         """
         self._record()
         for trial in self.pending():
@@ -151,7 +153,7 @@ class Sweep:
         if not best:
             raise InputError(
                 f"{self._folder}: all {len(self.results.trials)} trials of the sweep have failed "
-                f"({self.results.trials[0].error}); lower --sweep_learning_rates, in another --output_dir"
+                f"({self.results.trials[0].error}); give lower --sweep_learning_rates and another --output_dir"
             )
         logging.info("the best trial is %s", sweep_results.folder_of(self._folder, best))
         if strategies.is_chief(self._strategy):
@@ -181,9 +183,9 @@ class Sweep:
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, sweep_results.NAME))
 
     def _refuse_others(self, recorded: Mapping) -> None:
-        """Refuses to continue with other settings or data than those of the recorded trials."""
+        """Refuses to continue if the settings or the data differ from the recorded trials."""
         if different := run_folder.differences(recorded, self._facts()):
             raise InputError(
                 f"--output_dir={self._folder}: holds a sweep with other settings or data ({'; '.join(different)}); "
-                "give its own to resume it, or another folder"
+                "give the settings and data of this sweep to resume it, or give another folder"
             )

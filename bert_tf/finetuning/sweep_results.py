@@ -1,4 +1,4 @@
-"""`results.json` in a sweep's folder: its trials, their metrics, and the best of them.
+"""`results.json` in a sweep's folder: the trials, their metrics, and the best trial.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -22,27 +22,27 @@ from bert_tf.settings import FineTuningSettings
 NAME = "results.json"
 TRIALS = "trials"
 PENDING, FINISHED, FAILED = "pending", "finished", "failed"
-# What the trials of a sweep differ in, beside the restart and the checkpoint that they start from.
+# Settings that differ between trials, in addition to the restart and the initial checkpoint.
 VARIED = ("learning_rate", "train_batch_size", "num_train_epochs")
 PRETRAINED = "pretrained_steps"
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A training of a sweep.
+    """One training of a sweep.
 
     Attributes:
-      name: of its folder below `trials/`.
-      learning_rate: as the setting.
-      train_batch_size: as the setting.
-      num_train_epochs: as the setting.
-      restart: number from 1 of the training with these settings.
-      random_seed: as the setting.
-      state: PENDING, FINISHED, or FAILED if it diverged.
-      scores: metrics on the dev data of a finished trial, the main one first.
-      error: why it failed.
-      seconds: that it took since it was last resumed.
-      pretrained_steps: step of the checkpoint that it starts from; None for the command's `init_checkpoint`.
+      name: name of the trial's folder below `trials/`.
+      learning_rate: see the flag.
+      train_batch_size: see the flag.
+      num_train_epochs: see the flag.
+      restart: number, from 1, of the training with these settings.
+      random_seed: see the flag.
+      state: PENDING, FINISHED, or FAILED if the training diverged.
+      scores: metrics of a finished trial on the dev data, the main metric first.
+      error: reason of a failure.
+      seconds: duration since the trial was last started or resumed.
+      pretrained_steps: step of the initial checkpoint; None for the command's `init_checkpoint`.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Trial:
 
     @property
     def varied(self) -> dict[str, float]:
-        """The settings that it shares only with its restarts and with trials that start from other checkpoints."""
+        """The settings in `VARIED`; restarts, and trials with other initial checkpoints, have the same values."""
         return {name: getattr(self, name) for name in VARIED}
 
     @property
     def combination(self) -> dict[str, float]:
-        """What it shares only with its restarts."""
+        """`varied` and the initial checkpoint; only restarts have the same values."""
         steps = {} if self.pretrained_steps is None else {PRETRAINED: self.pretrained_steps}
         return steps | self.varied
 
@@ -75,8 +75,8 @@ class Results:
 
     Attributes:
       task: name of the task.
-      facts: what all trials have in common; another sweep has others.
-      trials: in the order of their training.
+      facts: the facts that all trials have in common; they identify the sweep.
+      trials: trials in the order of their training.
       higher_is_better: whether a higher value of the main metric is better.
     """
 
@@ -87,21 +87,21 @@ class Results:
 
     @property
     def metric(self) -> str:
-        """Name of the main metric; "" before the first trial is finished."""
+        """Name of the main metric; "" until the first trial is finished."""
         return next((next(iter(trial.scores)) for trial in self.trials if trial.scores), "")
 
     @property
     def best(self) -> Trial | None:
-        """The best finished trial by the main metric, then by the lower loss; the first of several equal ones."""
+        """The best finished trial by the main metric, then by the lower loss; if several are equal, the first."""
         finished = [trial for trial in self.trials if trial.state == FINISHED]
         return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
     def with_trial(self, changed: Trial) -> "Results":
-        """Returns the results with another state of a trial."""
+        """Returns the results with a changed trial."""
         return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))
 
     def combinations(self) -> list[dict]:
-        """Returns mean, sample standard deviation and best of the main metric over the restarts of each combination."""
+        """Returns the mean, the sample standard deviation and the best value of each combination over its restarts."""
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
             groups.setdefault(tuple(trial.combination.items()), []).append(trial)
@@ -118,7 +118,7 @@ class Results:
         return rows
 
     def by_pretrained_steps(self) -> list[tuple[int, float]]:
-        """Returns the steps of each checkpoint and the mean over restarts of its best combination, by the steps."""
+        """Returns (steps, mean over restarts of the best combination) for each initial checkpoint, sorted by steps."""
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
         for row in self.combinations():
@@ -129,10 +129,10 @@ class Results:
 
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:
-    """Returns the trials of a sweep: all combinations once, then all of them again for each restart.
+    """Returns the trials of a sweep: all combinations for the first restart, then for the second, and so on.
 
     Raises:
-      InputError: the trials start from the checkpoints of a run, and there are none.
+      InputError: the trials should start from the checkpoints of a run, but there are none.
     """
     trials = []
     for restart, steps, values in itertools.product(
@@ -148,14 +148,14 @@ def planned_trials(settings: FineTuningSettings) -> list[Trial]:
 
 
 def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
-    """Returns the steps of the checkpoints that trials start from; [None] for `init_checkpoint` itself."""
+    """Returns the steps of the initial checkpoints; [None] for `init_checkpoint` itself."""
     if not settings.sweep_checkpoints:
         return [None]
     steps = sorted(latest.numbered(_pretrained_folder(settings)))
     if not steps or steps[0] < 0:
         raise InputError(
             f"--sweep_checkpoints: {settings.init_checkpoint} holds no numbered checkpoints; give the folder of a "
-            "pre-training run, which keeps more of them with --keep_checkpoint_max"
+            "pre-training run (--keep_checkpoint_max makes it keep more checkpoints)"
         )
     return steps
 
@@ -173,29 +173,29 @@ def initial_checkpoint(settings: FineTuningSettings, trial: Trial) -> str:
 
 
 def folder_of(folder: str, trial: Trial) -> str:
-    """Returns the folder of a trial, given that of its sweep."""
+    """Returns the folder of a trial; `folder` is the sweep's folder."""
     return os.path.join(folder, TRIALS, trial.name)
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder is a sweep's."""
+    """Returns whether a folder has a sweep."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def refuse_lost(folder: str) -> None:
-    """Refuses a sweep's folder that has trials but no results.
+    """Refuses a sweep's folder that has trials but lacks its results.
 
     The results are written before the first trial, so a kill never leaves such a folder.
 
     Raises:
-      InputError: names the file and the remedy.
+      InputError: the file with the results is lost.
     """
     trials = os.path.join(folder, TRIALS)
     names = tf.io.gfile.listdir(trials) if tf.io.gfile.isdir(trials) and not exists(folder) else []
     if any(run_record.exists(os.path.join(trials, name)) for name in names):
         raise InputError(
-            f"{os.path.join(folder, NAME)}: no such file, though {trials} holds trials of a sweep; copy the folder "
-            f"again, or delete {trials} to train them anew"
+            f"{os.path.join(folder, NAME)}: no such file, although {trials} has trials of a sweep; copy the folder "
+            f"again, or delete {trials} to train the trials again"
         )
 
 
@@ -218,7 +218,7 @@ def read(folder: str) -> Results:
 
 
 def write(folder: str, results: Results) -> None:
-    """Writes the results into a sweep's folder, atomically."""
+    """Writes the results into a sweep's folder atomically."""
     best = results.best
     entries = {
         "task": results.task,
@@ -234,11 +234,11 @@ def write(folder: str, results: Results) -> None:
 
 
 def best_folder(folder: str, allow_unfinished: bool) -> str:
-    """Returns the folder of the best trial of a sweep; any other folder as it is.
+    """Returns the folder of a sweep's best trial, or `folder` itself if it has no sweep.
 
     Args:
-      folder: of a run or of a sweep.
-      allow_unfinished: whether a sweep may have trials that are not trained yet.
+      folder: folder of a run or of a sweep.
+      allow_unfinished: whether the sweep may have trials that are not trained yet.
 
     Raises:
       InputError: the sweep is not finished, all of its trials failed, or its results are lost.
@@ -251,7 +251,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
     if pending and not allow_unfinished:
         raise InputError(
             f"{folder}: {pending} of {len(results.trials)} trials of this sweep are not trained yet; run it again, or "
-            "give --allow_unfinished to take the best one so far"
+            "give --allow_unfinished to use the best trial so far"
         )
     if not results.best:
         raise InputError(f"{folder}: no trial of this sweep has succeeded; see {os.path.join(folder, NAME)}")
@@ -259,7 +259,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
 
 
 def table(results: Results) -> list[list[str]]:
-    """Returns head and rows of a table of the combinations, the best first."""
+    """Returns a table of the combinations: the head, then the rows, the best first."""
     sign = -1 if results.higher_is_better else 1
     starts = ["pre-training steps"] if any(PRETRAINED in trial.combination for trial in results.trials) else []
     head = [*starts, "learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best",
@@ -274,6 +274,6 @@ def _cells(row: Mapping) -> list[str]:
 
 
 def text_of(rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table as text, in columns."""
+    """Formats a table as text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)

@@ -1,4 +1,4 @@
-"""What a fine-tuning task is: a value that `engine.run_finetuning` runs.
+"""The interface of a fine-tuning task, which `engine.run_finetuning` runs.
 
 Paper: section 3.2.
 
@@ -36,11 +36,11 @@ Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ConstantAnswer:
-    """The same answer to every example, which needs no model; its scores are what a model must exceed.
+    """The same answer to every example. A useful model must exceed its scores.
 
     Attributes:
-      answer: as messages name it.
-      scores: by the names of `Task.scores`.
+      answer: name of the answer in messages.
+      scores: scores with the names of `Task.scores`.
     """
 
     answer: str
@@ -49,15 +49,16 @@ class ConstantAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One of a task's data sets, encoded.
+    """An encoded split of a task's data.
 
     Attributes:
-      examples: as `Task.read` returned them.
-      columns: as `Task.encode` returned them; the first axis of each column has N rows.
-      example_ids: int64 [N], index of the example that each row comes from.
-      lengths: int32 [N], number of tokens of each row; None where no model reads the rows any more.
-      tokenizer: that encoded them, for tasks that convert tokens back to text.
-      activations: what a frozen encoder gives for the rows; see `activations.StoredActivations`. None if it runs.
+      examples: the examples that `Task.read` returned.
+      columns: the columns that `Task.encode` returned; the first axis of each column has N rows.
+      example_ids: int64 [N], index of each row's example.
+      lengths: int32 [N], number of tokens of each row; None if no model will read the rows.
+      tokenizer: the tokenizer that encoded the rows, for tasks that convert tokens back to text.
+      activations: a frozen encoder's activations for the rows, see `activations.StoredActivations`; None if the encoder
+        runs.
     """
 
     examples: Sequence[Any]
@@ -71,8 +72,8 @@ class Split:
         return len(self.example_ids)
 
     def first(self, count: int) -> "Split":
-        """Returns all rows of its first examples, at most so many examples."""
-        ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example follow each other
+        """Returns a split with all rows of the first examples, at most `count` examples."""
+        ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example are consecutive
         rows = int(ends[min(count, len(ends)) - 1])
         columns = {name: column[:rows] for name, column in self.columns.items()}
         lengths = None if self.lengths is None else self.lengths[:rows]
@@ -80,16 +81,17 @@ class Split:
 
 
 class Task(abc.ABC):
-    """A task: its data, its head, its loss, its scores and its files.
+    """A task defines its data, its head, its loss, its scores and its files.
 
-    An example is what a person labels; a row is what the model reads. An example becomes one or several rows.
+    An example is the unit that a person labels; a row is the unit that the model reads. An example has one or several
+    rows.
 
     Attributes:
-      kind: the shape of the task; export picks the served model by it.
+      kind: kind of the task; it determines the served model.
       name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if there are none.
-      parameters: what else the served model needs, as JSON; `task.json` keeps it.
-      metrics: declares the loss terms and metrics of `losses`.
+      parameters: other values that the served model needs, as JSON; they are stored in `task.json`.
+      metrics: the loss terms and metrics that `losses` returns.
     """
 
     kind: str
@@ -107,57 +109,57 @@ class Task(abc.ABC):
         return (LOSS,)
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:  # noqa: B027 - a default
-        """Refuses a model or settings that the task cannot use, by an InputError; accepts all by default."""
+        """Raises InputError for a model or settings that the task cannot use; by default accepts all."""
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns the settings that decide how the files are read; a run with others is another run."""
+        """Returns the settings that decide how the files are read; they are part of a run's identity."""
         return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
 
-    # What is held out of the training data; None for nothing.
+    # The data that is held out of the training data; None if there is none.
     held_out: HeldOut | None = None
 
-    # Whether there are files of the dev data.
+    # Whether there are files with dev data.
     has_dev_files: bool = True
 
-    # Folder of the activations of an encoder that is not trained, which the head reads from disk; "" where it runs.
+    # Folder of a frozen encoder's activations, which the head reads from disk; "" if the encoder runs.
     activations_dir: str = ""
 
-    # Whether the encoded rows may be kept on disk; the `repr` of an example then shows all of it.
+    # Whether encoded rows may be cached on disk; the `repr` of an example must then show all of its content.
     is_cached: bool = True
 
-    # What messages call examples and rows.
+    # The names of examples and rows in messages.
     unit_names: tuple[str, str] = ("examples", "rows")
 
-    # Flags besides `max_seq_length` that keep more of long texts; None where the user has chosen what is cut.
+    # Flags, other than `max_seq_length`, that keep more of long texts; None if the user has chosen the truncation.
     truncation_remedies: Sequence[str] | None = ()
 
-    # The length of rows that are encoded already, so that nobody knows which texts were cut; None where texts are read.
+    # The length of rows if the data is already encoded, so that truncation is unknown; None if the task reads texts.
     row_length: int | None = None
 
-    # Whether "dev" and "test" are the same data, so that one of them is predicted.
+    # Whether "dev" and "test" are the same data, so that only one of them is predicted.
     test_is_dev: bool = False
 
-    # Names of the prediction files that `keep_evaluation` writes, like `write_predictions`.
+    # Names of prediction files that `keep_evaluation` writes too, as `write_predictions` does.
     evaluation_predictions: Sequence[str] = ()
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the files that "train", "dev" or "test" is read from."""
+        """Returns the paths of the files from which "train", "dev" or "test" is read."""
         return self.files_of(self._origin(split))
 
     def fingerprint(self, split: str) -> list[str]:
-        """Returns what identifies the data of a split."""
+        """Returns the identity of a split's data."""
         found = self.fingerprint_of(self._origin(split))
         if self._origin(split) == split:
             return found
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
     def data_name(self, split: str) -> str:
-        """Returns how reports and messages name the data of a split."""
+        """Returns the name of a split's data for reports and messages."""
         name = self.data_name_of(self._origin(split))
         return name if self._origin(split) == split else f"{self.held_out.share:.3g} of {name}"
 
     def digest(self, examples: Sequence[Any]) -> str:
-        """Returns a hash of the content of examples, wherever they were read from, without their ids."""
+        """Returns a hash of the content of examples, without their ids and their origin."""
         found = hashlib.sha256()
         for example in examples:
             content = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
@@ -165,14 +167,14 @@ class Task(abc.ABC):
         return found.hexdigest()
 
     def is_labeled(self, examples: Sequence[Any]) -> bool:
-        """Returns whether the right answers of all examples are known, so that they can be scored."""
+        """Returns whether the right answers to all examples are known, so that scores can be computed."""
         return all(getattr(example, "label", None) is not None for example in examples)
 
     def read(self, split: str) -> Sequence[Any]:
-        """Reads the examples of a split and checks all labels.
+        """Reads the examples of a split, and checks all labels.
 
         Raises:
-          InputError: names the file and the line; or the share of the dev data leaves train or dev empty.
+          InputError: the data is invalid, and the message names file and line; or `held_out` leaves train or dev empty.
         """
         if self.held_out and self._origin(split) == "train":
             examples, numbers = self._divided[0], self._divided[1][split]
@@ -180,17 +182,17 @@ class Task(abc.ABC):
         return self.read_files(split)
 
     def number_of(self, split: str, index: int) -> int:
-        """Returns the number of an example of `read`, from 0, among those in the split's files."""
+        """Returns the number, from 0, that an example of `read` has in the split's files."""
         is_part = self.held_out and self._origin(split) == "train"
         return int(self._divided[1][split][index]) if is_part else index
 
     def _origin(self, split: str) -> str:
-        """Returns the split whose files hold a split."""
+        """Returns the split whose files have a split's data."""
         return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
 
     @functools.cached_property
     def _divided(self) -> tuple[Sequence[Any], dict[str, np.ndarray]]:
-        """The examples of the training files, and the numbers of those of train and of dev."""
+        """The examples of the training files, and the indices of the examples of train and of dev."""
         examples = self.read_files("train")
         contents, classes = self.contents_and_classes(examples)
         is_held = stratified_split.held_out(contents, classes, self.held_out.share, self.held_out.seed)
@@ -201,7 +203,7 @@ class Task(abc.ABC):
         """Returns the paths of a split's own files."""
 
     def fingerprint_of(self, split: str) -> list[str]:
-        """Returns what identifies a split's own files; by default, their names, sizes and hashes."""
+        """Returns the identity of a split's own files; by default, their names, sizes and hashes."""
         return run_folder.fingerprint(self.files_of(split))
 
     def data_name_of(self, split: str) -> str:
@@ -213,64 +215,64 @@ class Task(abc.ABC):
         """Reads all examples of a split's own files; see `read`."""
 
     def contents_and_classes(self, examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
-        """Returns what `stratified_split.held_out` takes; by default, each example stands alone and has no class."""
+        """Returns the arguments of `stratified_split.held_out`; by default the `repr` of examples, and no classes."""
         return list(map(repr, examples)), [None] * len(examples)
 
     def some_of(self, examples: Sequence[Any], numbers: np.ndarray) -> Sequence[Any]:
-        """Returns the examples of `read_files` that have these numbers."""
+        """Returns the examples of `read_files` with these indices."""
         return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
-        """Refuses examples that cannot be learned, by an InputError, and warns of doubtful ones.
+        """Raises InputError for examples that cannot be learned, and warns of doubtful examples.
 
         Args:
-          examples: of all splits that a run reads, by the split.
+          examples: the examples of each split that a run reads.
         """
 
     @abc.abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples to rows.
+        """Tokenizes examples into rows.
 
         Returns:
-          Columns with N rows each. `example_ids`, int [N], says which example each row comes from; without it, each
-          example is one row. Columns of labels are there for test data too, with any value.
+          Columns with N rows each. `example_ids`, int [N], is the index of each row's example; if it is absent, each
+          example has one row. Test data has columns of labels too, with arbitrary values.
         """
 
     def group_sizes(self, split: Split) -> np.ndarray | None:
-        """Returns the number of rows of each example if those must be in one batch of one replica, int [G].
+        """Returns the number of rows of each example, int [G], if these rows must be in one batch of one replica.
 
-        `--train_batch_size` then counts examples. The rows of an example follow each other, in their order, in the
-        `batch` of `losses`. None, the default, means that each row may be in any batch.
+        `--train_batch_size` then counts examples. The rows of an example are consecutive and in order in the `batch` of
+        `losses`. None, the default, means that each row may be in any batch.
         """
         return None
 
     @abc.abstractmethod
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """Makes the model's inputs of a batch in the graph; training and the served model call the same code.
+        """Makes the model's inputs for a batch, in the graph; training and the served model both call this method.
 
         Args:
-          columns: B rows of each column of `encode`.
-          tokenizer: gives the ids of special tokens.
+          columns: the columns of `encode`, with B rows.
+          tokenizer: provides the ids of special tokens.
           max_seq_length: S.
 
         Returns:
-          What `BertEncoder` reads: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end;
-          and perhaps more columns for the head and the losses. All shapes but B are static.
+          The inputs of `BertEncoder`: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end;
+          and optionally more columns for the head and the losses. All dimensions except B are static.
         """
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a layer from one of the encoder's outputs, which its attribute `reads` names, to logits.
+        """Returns a layer that maps one of the encoder's outputs to logits; its attribute `reads` names the output.
 
-        A layer whose attribute `reads_mask` is true is also called with `input_mask`, int32 [B, S]. A layer whose
-        attribute `is_per_token` is true maps each token by itself, [..., H] to [..., outputs], so that it is applied to
-        packed rows as they are. The attribute `checkpoint_name` gives its name in checkpoints if it is not "head".
-        A layer that reads "activations" takes what `FineTunedBert.activations` returns of the layers that its attribute
-        `layers` names, float [B, S, K, H], and `read_mask`, int32 [B, S], which is 1 on the tokens that it reads.
+        A layer with a true attribute `reads_mask` is also called with `input_mask`, int32 [B, S]. A layer with a true
+        attribute `is_per_token` maps each token separately, from [..., H] to [..., outputs], so it is applied to packed
+        rows directly. The attribute `checkpoint_name` is the layer's name in checkpoints; the default is "head".
+        A layer whose `reads` is "activations" gets the result of `FineTunedBert.activations`, float [B, S, K, H], for
+        the layers in its attribute `layers`, and `read_mask`, int32 [B, S], which is 1 for the tokens to read.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weight of each value of `losses`, float32 [B] or [B, S]; the rows' own weight by default."""
+        """Returns the weight of each value of `losses`, float32 [B] or [B, S]; by default the weights of the rows."""
         return batch["row_weights"]
 
     @abc.abstractmethod
@@ -282,22 +284,23 @@ class Task(abc.ABC):
           batch: the model's inputs and the columns of `encode`.
 
         Returns:
-          "loss" and other declared metrics, float32 in the shape of `weights`. Each is averaged by these weights.
+          "loss" and the other declared metrics, float32 with the shape of `weights`. Training computes their weighted
+          means.
         """
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns what `scores` and `write_predictions` need of each row, [B, ...]; the logits by default."""
+        """Returns the values of each row for `scores` and `write_predictions`, [B, ...]; by default the logits."""
         return logits
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Converts predictions of rows to what `scores` and `write_predictions` get; by default nothing changes.
+        """Converts predictions of rows to the arguments of `scores` and `write_predictions`; by default no change.
 
         Args:
-          split: with N rows.
-          predictions: [N, ...].
+          split: a split with N rows.
+          predictions: predictions of the rows, [N, ...].
 
         Returns:
-          A split and its predictions, for example with one row for each example.
+          A split and its predictions, for instance with one row per example.
         """
         return split, predictions
 
@@ -310,40 +313,40 @@ class Task(abc.ABC):
         return None
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the one answer that all predictions are, though the right ones differ; "" for several."""
+        """Returns the answer if all predictions are equal although the right answers differ, else an empty string."""
         return ""
 
     def keep_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes what a task keeps of the evaluation of a step besides its scores, atomically; nothing by default.
+        """Writes a task's files of an evaluation, in addition to the scores, atomically; by default none.
 
         Args:
-          folder: where to write.
-          split: as `by_example` returned it.
-          predictions: likewise.
-          step: of the weights; None for an ensemble.
-          prefix: with which the names of files begin that hold predictions: "dev" for the run's dev data, else "eval".
+          folder: folder for the files.
+          split: the split that `by_example` returned.
+          predictions: the predictions that `by_example` returned.
+          step: step of the weights; None for an ensemble.
+          prefix: beginning of the names of files with predictions: "dev" for the run's dev data, else "eval".
         """
 
     def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
-        """Refuses what `keep_evaluation` wrote for another step than that of the checkpoint that is used now."""
+        """Raises InputError if the files of `keep_evaluation` belong to a different checkpoint than `step`."""
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes prediction files into a folder, atomically, from the predictions [N, ...]; returns their paths."""
+        """Writes prediction files into a folder atomically, from the predictions [N, ...]; returns the paths."""
 
     def overwrites(self, name: str) -> bool:
-        """Whether `write_predictions` may overwrite a prediction file that this run wrote of other data."""
+        """Returns whether `write_predictions` may overwrite this file, which the run wrote for other data."""
         return True
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """Computes the model FLOPs of training on one row.
+        """Computes the model FLOPs of training for one row.
 
         Args:
-          config: shape of the encoder.
-          length: of the row, in tokens.
-          examples: places for examples in a packed row.
+          config: configuration of the encoder.
+          length: length of the row, in tokens.
+          examples: maximum number of examples in a packed row.
         """
         return flops.training_flops(config, length, examples=examples)
 

@@ -1,4 +1,4 @@
-"""Stored activations are those that the encoder gives, whatever the batches and parts that they were computed in."""
+"""Stored activations equal the encoder's activations, for any batches and parts in which they were computed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a run says of its data before it begins."""
+"""The summary of its data that a run logs before it begins."""
 
 import dataclasses
 import types
@@ -29,7 +29,7 @@ def tokenizer(vocab_file):
 
 
 def said(caplog, task, tokenizer, length=16, do_train=True, **splits):
-    """The lines of a run, and the warnings among them."""
+    """Returns the log lines of a run, and the warnings among them."""
     settings = types.SimpleNamespace(
         max_seq_length=length, do_train=do_train, sweep=False, train_batch_size=4, num_train_epochs=2.0
     )

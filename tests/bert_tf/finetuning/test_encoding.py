@@ -1,4 +1,4 @@
-"""Tokenized examples on disk: the same as tokenizing, for every change another file, whatever happens to the file."""
+"""Caches of tokenized examples: equal to tokenizing, another file after any change, and safe if a file is damaged."""
 
 import dataclasses
 

@@ -137,7 +137,7 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
         again, its_loss = evaluate(batch_size, packed_for)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
-    objective.evaluation_step = None  # it was traced for whole batches
+    objective.evaluation_step = None  # its graph was traced for whole batches
     for packed_for in (None, CONFIG):
         again, its_loss = evaluate(4, packed_for, parts=2)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)

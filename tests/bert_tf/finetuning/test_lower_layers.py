@@ -1,4 +1,4 @@
-"""Frozen lower layers, and lower layers that learn at lower rates."""
+"""Frozen lower layers, and lower layers with lower learning rates."""
 
 import dataclasses
 
@@ -65,10 +65,12 @@ def test_no_gradient_is_computed_below_the_frozen_layers():
         np.testing.assert_allclose(gradient, everything[id(weight)], rtol=1e-5, atol=1e-8)
     lower_layers.freeze(objective.model.encoder, -1)
     of_the_head = matrix_products()
-    # a layer: query, key and value at once; scores, their use, output; two of the feed-forward; then pooler and head.
-    # The last layer, computed only where it is read, has a product more: that of the queries.
+    # Matrix products of a layer: query, key and value together; scores; context; output; two of the feed-forward
+    # network. Then the pooler and the head. The last layer, which is computed only where it is read, has one product
+    # more, because its queries are separate.
     forward = 3 * 6 + 1 + 2
-    # two for each of the forward pass, but the lowest trained layer, the last one, needs no gradient of its two inputs
+    # Two products for each product of the forward pass, but the lowest trained layer, which is the last one, does not
+    # need the gradients of its two inputs.
     assert (of_one_layer, of_the_head) == (forward + 2 * (7 + 2) - 2, forward + 1)
 
 
@@ -97,7 +99,7 @@ def settings(*flags):
 
 def test_more_frozen_layers_than_there_are_are_refused():
     lower_layers.check(CONFIG, settings("--frozen_layers=3"))
-    with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most that, or -1"):
+    with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most this number, or -1"):
         lower_layers.check(CONFIG, settings("--frozen_layers=4"))
 
 

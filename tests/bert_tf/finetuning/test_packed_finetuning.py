@@ -98,7 +98,7 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1
     return {name: float(value) for name, value in sums.items()}, by_path, results, batch
 
 
-# Which way the encoder looks is nothing to the task; what counts is whether its head reads the pooled output.
+# The direction of attention does not matter for the task. What matters is whether the head reads the pooled output.
 KINDS = [(kind, "bidi") for kind in (*TASKS, "pairs on a BiLSTM")]
 KINDS += [
     pytest.param(kind, way, marks=pytest.mark.slow)
@@ -123,7 +123,7 @@ def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(
     objective = FineTuningObjective(model, task)
     sums, expected, logits, _ = measured(objective, task, tokenizer, split, packed=False)
     assert sums["loss"] > 1
-    # to share a batch's rows is nothing to the task, unless an example has several
+    # Dividing the rows of a batch does not matter for the task, unless an example has several rows.
     shared = {"choices": [(2, 2)], "questions": [(1, 2)]}.get(kind, [(2, 1)] if directionality != "bidi" else [])
     for micro_batches, parts in [(1, 1), *shared]:
         packed_sums, found, packed_logits, batch = measured(

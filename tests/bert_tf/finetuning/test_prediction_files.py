@@ -1,4 +1,4 @@
-"""Prediction files of one data are never overwritten by those of other data."""
+"""Predictions for other data never overwrite prediction files."""
 
 import json
 import types
@@ -12,7 +12,7 @@ from bert_tf.runs import run_folder
 
 @pytest.fixture
 def predict(tmp_path):
-    """Writes predictions of a file of some content, and returns the run's folder."""
+    """Writes predictions for a file with some content, and returns the run's folder."""
     folder = tmp_path / "run"
     folder.mkdir()
 
@@ -40,7 +40,7 @@ def test_predictions_of_other_data_are_set_aside_and_those_of_the_same_data_are_
     predict("copy.csv", "one", "again")
     assert not (folder / "earlier_predictions").exists()
     predict("test.csv", "two", "second")
-    assert "moved the predictions of other data (copy.csv, 3 bytes" in caplog.text
+    assert "moved the predictions for other data (copy.csv, 3 bytes" in caplog.text
     predict("new.csv", "three", "third")
     kept = [folder / "earlier_predictions/0", folder / "earlier_predictions/1", folder]
     for name in ("test_results.tsv", "test_predictions.tsv"):
@@ -70,7 +70,7 @@ def test_a_repeated_command_leaves_what_the_first_one_left(predict):
 
 
 def test_files_of_a_submission_stay_beside_those_of_another_set_but_not_of_other_data(predict):
-    """MNLI, AX in the same folder, then other data of MNLI."""
+    """Predicts MNLI, then AX in the same folder, then other data of MNLI."""
     sets = {name: lambda file, own=f"{name}.tsv": file in (own, "test_results.tsv") for name in ("MNLI-m", "AX")}
     folder = predict("mnli.tsv", "one", "first", "MNLI-m.tsv", sets["MNLI-m"])
     predict("ax.tsv", "two", "ax", "AX.tsv", sets["AX"])

@@ -172,7 +172,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
     assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
     np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
-    assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files are those of the best"
+    assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files belong to the best step"
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
@@ -185,7 +185,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
 
 @pytest.mark.slow
 def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, tmp_path, plain, monkeypatch):
-    """By then the best one is another file, or the newest another step."""
+    """When the evaluation retries, the best checkpoint is another file, or the newest one is of another step."""
     folder = shutil.copytree(plain, tmp_path / "run")
     monkeypatch.setattr(engine, "_evaluate", lambda run, objective, step, dev_outputs: step)
     found = [ResumePoint(f"{folder}/ckpt-4"), ResumePoint(f"{folder}/ckpt-9")]
@@ -196,7 +196,7 @@ def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, 
     for path in folder.glob("ckpt-9.index"):
         os.truncate(path, 10)
     monkeypatch.setattr(engine.resume, "find", lambda *arguments: ResumePoint(f"{plain}/ckpt-9"))
-    with pytest.raises(tf.errors.OpError):  # it is there, but damaged
+    with pytest.raises(tf.errors.OpError):  # the checkpoint exists, but is damaged
         engine._restore(given, None)
 
 
@@ -226,7 +226,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
 
 @pytest.fixture(scope="module")
 def prepared(folder, vocab_file, tmp_path_factory):
-    """A run whose data is read, and a function that gives it other flags."""
+    """A run with its data, and a function that changes the run's flags."""
     flags = ["--do_train", "--num_train_epochs=5", "--do_lower_case"]
     given = settings(folder, vocab_file, tmp_path_factory.mktemp("prepared"), *flags)
     run = prepared_run.prepare(given, FindTheWord(folder), strategies.make_strategy(given))

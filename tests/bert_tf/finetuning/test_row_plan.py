@@ -1,4 +1,4 @@
-"""The order of training rows, and where packed rows lie."""
+"""The order of training rows, and their places in packed rows."""
 
 import dataclasses
 
@@ -63,7 +63,7 @@ def test_two_rows_meet_in_a_batch_as_often_as_any_others_of_their_strata():
 
 
 def check_places(plan, lengths):
-    """No two rows overlap, and all lie within the packed rows."""
+    """Checks that rows do not overlap, and that all rows are within the packed rows."""
     for share in range(len(plan.ids)):
         taken = np.zeros([plan.shape.rows, plan.shape.width], int)
         numbers = [[] for _ in range(plan.shape.rows)]
@@ -86,7 +86,7 @@ def test_packed_training_batches_have_the_rows_of_unpacked_ones_and_little_paddi
     lengths = random_lengths(500)
     options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}
     plan, apart = (plan_training(lengths, **options, packed_for=config) for config in (CONFIG, None))
-    # shares of a batch may exchange rows, so that none is heavier than the others
+    # the shares of a batch may exchange rows, so that all have about the same number of tokens
     np.testing.assert_array_equal(*(np.sort(each.ids.reshape(90, 16), axis=1) for each in (plan, apart)))
     assert plan.ids.shape == (90 * shares, 16 // shares) and apart.places is None
     check_places(plan, lengths)
@@ -121,7 +121,7 @@ def test_packed_rows_are_no_longer_than_the_model_has_positions():
 
 
 def check_groups(plan, group_sizes):
-    """Each share has whole examples, each one's rows in their order; returns the examples by share."""
+    """Checks that each share has whole examples with their rows in order; returns the examples of each share."""
     ends = np.cumsum(group_sizes)
     owner = np.append(np.repeat(np.arange(len(group_sizes)), group_sizes), -1)
     shares = []

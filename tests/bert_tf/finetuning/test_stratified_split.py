@@ -1,4 +1,4 @@
-"""Parts of examples to train on and to hold out: stratified, by content and seed, and without shared texts."""
+"""Division into training data and held-out data: stratified, by content and seed, and without shared texts."""
 
 import random
 from collections import Counter
@@ -23,7 +23,7 @@ def _held(examples, share=0.1, seed=0):
 def test_each_class_has_the_share():
     held = _held(_examples(good=70, bad=20, none=10))
     assert Counter(name for _, name in held) == {"good": 7, "bad": 2, "none": 1}
-    # 9.5 and 0.5: the sum is that of the whole, and the rarer class gets the example between them
+    # Quotas of 9.5 and 0.5: their sum stays 10, and the rarer class gets the undecided example.
     assert Counter(name for _, name in _held(_examples(good=95, bad=5))) == {"good": 9, "bad": 1}
 
 

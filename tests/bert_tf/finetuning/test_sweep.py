@@ -203,7 +203,7 @@ def test_other_settings_data_or_runs_are_refused(tmp_path):
     ):
         sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
     alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
-    with pytest.raises(InputError, match="holds a sweep; add its flags to resume it"):
+    with pytest.raises(InputError, match="holds a sweep; add its flags to resume the sweep"):
         with_best_trial(alone)
     run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
     with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):

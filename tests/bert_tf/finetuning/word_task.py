@@ -1,4 +1,4 @@
-"""A task of another shape than classification: two rows for each example, a label for each token, its own files."""
+"""A task that is not a classification: two rows for each example, a label for each token, and its own files."""
 
 import json
 
