@@ -18,6 +18,7 @@ from tests.bert_tf.classification import make_task
 from tests.export.exports import CONFIG, PAIRS, put_together
 
 
+@pytest.mark.slow
 def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):
     run = f"{os.path.dirname(exported['classes'])}-run"
     other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), dtype="bfloat16"))

@@ -125,6 +125,7 @@ def traced_elsewhere(config, shape, device) -> str:
     return f"module {{}} // {shape}"
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_path, capsys, monkeypatch):
     compiler(FOUND)
     run_check(check_settings(tmp_path, tmp_path / "python"))

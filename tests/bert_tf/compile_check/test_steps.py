@@ -57,6 +57,7 @@ def test_a_step_takes_the_batch_and_every_variable_and_gives_the_variables_back(
     assert weights <= given_back
 
 
+@pytest.mark.slow
 def test_dropout_masks_depend_on_the_step_that_is_an_argument(program):
     def dropped(text):
         counters = [name for name, kind in arguments(text).items() if kind == "tensor<i64>"]

@@ -99,12 +99,10 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1
 
 
 # The direction of attention does not matter for the task. What matters is whether the head reads the pooled output.
-KINDS = [(kind, "bidi") for kind in (*TASKS, "pairs on a BiLSTM")]
-KINDS += [
-    pytest.param(kind, way, marks=pytest.mark.slow)
-    for kind, ways in {"pairs": ("ltr", "rtl"), "words on a BiLSTM": ("bidi", "ltr", "rtl")}.items()
-    for way in ways
-]
+QUICK = [(kind, "bidi") for kind in ("pairs", "words", "choices")]
+SLOW = [(kind, "bidi") for kind in ("questions", "pairs on a BiLSTM", "words on a BiLSTM")]
+SLOW += [(kind, way) for kind in ("pairs", "words on a BiLSTM") for way in ("ltr", "rtl")]
+KINDS = [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)]
 
 
 @pytest.mark.parametrize(("kind", "directionality"), KINDS)

@@ -233,6 +233,7 @@ def prepared(folder, vocab_file, tmp_path_factory):
     return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
 
 
+@pytest.mark.slow
 def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypatch):
     drawn = {}
 

@@ -72,6 +72,7 @@ def both(runs, tmp_path_factory):
     return folder / "out", results, set(ops.gradient_registry.list()) - before
 
 
+@pytest.mark.slow
 def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
     out, results, gradients = both
     custom = [name for name in gradients if name.startswith("CustomGradient-")]

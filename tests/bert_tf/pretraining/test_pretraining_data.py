@@ -209,9 +209,8 @@ def one_way(data, tmp_path, directionality="ltr") -> str:
     return f"--bert_config_file={tmp_path}/config.json"
 
 
-@pytest.mark.parametrize(
-    "name, directionality", [pytest.param("dynamic_mlm", "rtl", marks=pytest.mark.slow), ("dynamic", "ltr")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name, directionality", [("dynamic_mlm", "rtl"), ("dynamic", "ltr")])
 def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
     flag = one_way(data, tmp_path, directionality)
     results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
