@@ -112,7 +112,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-# the documentation as a site: open site/index.html, or for its search python3 -m http.server --directory site
+# the documentation as a site: open site/index.html
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
