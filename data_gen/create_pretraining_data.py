@@ -16,6 +16,10 @@ from data_gen.settings import GeneratorSettings
 
 def main(settings: GeneratorSettings) -> None:
     """Runs the script with resolved settings."""
+    if settings.verify:
+        from data_gen.generator import verify
+
+        return verify(settings)
     from bert_tf.jobs.runner import started
 
     with started(settings, "data_gen.token_blocks", "data_gen.examples") as (settings, runner):

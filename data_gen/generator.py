@@ -25,7 +25,7 @@ from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
-from data_gen.summary import check_unknown, in_words, summarize, warn_of_examples
+from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from data_gen.vocabulary_check import warn_of_case
 from tfrecords import manifest, reader
@@ -85,6 +85,28 @@ def _make(
         warn_of_examples(summary, settings)
         logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
     return shards
+
+
+def verify(settings: GeneratorSettings) -> None:
+    """Checks every byte of a set against its manifest.
+
+    Raises:
+      InputError: a shard differs from what was written; the message names the first such shard.
+    """
+    outputs = output_paths(settings.output_file)
+    path = manifest.manifest_path(outputs[0])
+    faults = list(reader.find_faults(path))
+    for fault in faults[1:]:
+        logging.error("%s", fault)
+    if faults:
+        raise InputError(faults[0])
+    count = len(manifest.read_manifest(path)["shards"])
+    if count != len(outputs):
+        raise InputError(
+            f"{path}: lists {count} shards, but --output_file={settings.output_file} names {len(outputs)}; "
+            "give the --output_file with which the set was made"
+        )
+    logging.info("%s: %d shard%s as written", path, *counted(count))
 
 
 def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> SpecialTokens:

@@ -32,10 +32,12 @@ class GeneratorSettings(RunnerSettings):
 
     input_file: str = setting(
         "text to read: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed; the end of a file ends a "
-        "document"
+        "document",
+        "",
+        first=True,
     )
     output_file: str = setting("TFRecord file to write: one path, a comma-separated list, or PATH@N for N shards")
-    vocab_file: str = setting("vocabulary, one token per line")
+    vocab_file: str = setting("vocabulary, one token per line", "", first=True)
     input_format: str = _input_format()
     text_field: str = _text_field()
     do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True, first=True)
@@ -93,9 +95,17 @@ class GeneratorSettings(RunnerSettings):
         first=True,
     )
     gzip_compress: bool = setting("compress the records with gzip", False)
+    verify: bool = setting("write nothing; check every byte of the set at --output_file against its manifest", False)
 
     def __post_init__(self):
         check_values(self)
+        if self.verify:
+            return
+        for name, what in (
+            ("input_file", "text to read"),
+            ("vocab_file", "vocabulary, from learn_vocab or a published one"),
+        ):
+            require(bool(getattr(self, name)), f"--{name} is missing; name the {what}")
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", 10 if self.masks else 1)
         self._check_masking()

@@ -114,4 +114,10 @@ def in_words(summary: Mapping[str, float], shards: int) -> str:
         "{masked_share:.1%} masked" if "masked_share" in summary else "",
         "{random_next_share:.1%} random next sentences" if "random_next_share" in summary else "",
     ]
-    return "; ".join(filter(None, parts)).format(**summary, shards=shards, ending="s" * (shards != 1))
+    number, ending = counted(shards)
+    return "; ".join(filter(None, parts)).format(**summary, shards=number, ending=ending)
+
+
+def counted(number: int) -> tuple[int, str]:
+    """Returns a number and the plural ending for it."""
+    return number, "" if number == 1 else "s"

@@ -200,3 +200,26 @@ def _remedy(path: str) -> str:
     if manifest.is_listed(path):
         return "delete it and run the command that made it again"
     return "give a file of create_pretraining_data, or fetch this one again"
+
+
+def find_faults(path: str) -> Iterator[str]:
+    """Checks all bytes of a set's shards against the manifest.
+
+    Yields:
+      One line for each shard that is missing or differs from what was written.
+
+    Raises:
+      InputError: the manifest is missing or cannot be read.
+    """
+    entries = manifest.read_manifest(path)
+    if entries is None:
+        if tf.io.gfile.exists(manifest.work_folder(path)):
+            raise InputError(f"{path}: no such manifest: the set is unfinished; run the same command without --verify")
+        raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
+    for shard in manifest.shards_of(path, entries):
+        name = os.path.join(os.path.dirname(path), shard.name)
+        if not tf.io.gfile.exists(name):
+            yield f"{name}: missing; run the command that made it again"
+        elif storage.sha256(name) != shard.sha256:
+            damage = find_damage([name]) or f"{name}: differs from what was written"
+            yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

@@ -22,7 +22,7 @@ from tfrecords import manifest
 _PLAN = "plan.json"
 # Settings that do not affect the bytes of the output, or name files that are compared by content.
 _IMMATERIAL = frozenset({
-    "input_file", "output_file", "num_workers", "runner", "spark_master", "init_checkpoint",
+    "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
 })  # fmt: skip
 _DIFFERENCES = {
@@ -210,7 +210,11 @@ class Job:
         self._remove_leftovers()
 
     def close(self) -> None:
-        """Removes the work folder of a finished run."""
+        """Removes the work folder of a finished run. A kill leaves the plan until all else is removed."""
+        for name in storage.list_folder(self.folder):
+            path = os.path.join(self.folder, name.rstrip("/"))
+            if tf.io.gfile.isdir(path):
+                tf.io.gfile.rmtree(path)
         tf.io.gfile.rmtree(self.folder)
         self.release()
 

@@ -381,6 +381,24 @@ def test_one_document_is_enough_without_random_sentences(generator, tmp_path, re
     assert len(read_rows(generator.folder / "out")) >= 1
 
 
+def test_verify_names_what_is_not_as_it_was_written(generator):
+    generator.run("a@3")
+    settings = generator.settings("a@3", verify=True)
+    generator_module.verify(settings)
+    path = generator.folder / "a-00001-of-00003"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}: record .* is damaged"):
+        generator_module.verify(settings)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}: missing"):
+        generator_module.verify(settings)
+    (generator.folder / "a.manifest.json").unlink()
+    with pytest.raises(InputError, match="no such manifest"):
+        generator_module.verify(settings)
+
+
 def test_relative_outputs(generator, monkeypatch):
     monkeypatch.chdir(generator.folder)
     here = generator.settings(output_file="here")

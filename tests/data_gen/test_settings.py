@@ -12,6 +12,8 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
 @pytest.mark.parametrize(
     "changes, message",
     [
+        ({"input_file": ""}, "--input_file is missing"),
+        ({"vocab_file": ""}, "--vocab_file is missing"),
         ({"max_seq_length": 4, "max_predictions_per_seq": 1}, "--max_seq_length=4: must be at least 5"),
         ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
         ({"random_seed": -1}, "--random_seed=-1: must be at least 0"),
@@ -74,3 +76,7 @@ def test_the_limits_themselves_are_allowed(changes):
 )
 def test_unmasked_text_is_gone_through_once_unless_asked(changes, dupe_factor):
     assert GeneratorSettings(**{**GIVEN, **changes}).dupe_factor == dupe_factor
+
+
+def test_to_verify_only_the_output_is_needed():
+    assert GeneratorSettings(output_file="b", verify=True).verify

@@ -7,7 +7,7 @@ import pytest
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from tfrecords import manifest, writer
+from tfrecords import manifest, reader, writer
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,22 @@ def a_set(tmp_path, request):
     return tmp_path / names[0], tmp_path / names[1], path
 
 
-def test_a_shard_cut_anywhere_is_refused_even_between_records(a_set):
+def test_a_whole_set_has_no_faults(a_set):
+    assert list(reader.find_faults(a_set[2])) == []
+
+
+def test_a_missing_shard_is_named(a_set):
+    a_set[1].unlink()
+    assert list(reader.find_faults(a_set[2])) == [f"{a_set[1]}: missing; run the command that made it again"]
+
+
+def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):
     whole = a_set[0].read_bytes()
     entries = manifest.read_manifest(a_set[2])
     for cut in range(len(whole)):
         a_set[0].write_bytes(whole[:cut])
+        (fault,) = reader.find_faults(a_set[2])
+        assert fault.startswith(f"{a_set[0]}: ") and "3 examples" in fault, cut
         with pytest.raises(InputError, match=f"{a_set[0].name}: has {cut} bytes, but its manifest says {len(whole)}"):
             manifest.check_size(str(a_set[0]), entries)
     a_set[0].write_bytes(whole + b"x")
@@ -92,13 +103,37 @@ def test_a_shard_cut_anywhere_is_refused_even_between_records(a_set):
         manifest.check_size(str(a_set[0]), entries)
 
 
+def test_swapped_shards_are_both_named(a_set):
+    one, two = (path.read_bytes() for path in a_set[:2])
+    a_set[0].write_bytes(two)
+    a_set[1].write_bytes(one)
+    faults = list(reader.find_faults(a_set[2]))
+    assert [fault.split(": ")[0] for fault in faults] == [str(path) for path in a_set[:2]]
+    assert all("differs from what was written" in fault for fault in faults)
+
+
+def test_damage_is_named_by_record(a_set):
+    content = bytearray(a_set[0].read_bytes())
+    content[len(content) // 2] ^= 16
+    a_set[0].write_bytes(content)
+    (fault,) = reader.find_faults(a_set[2])
+    assert re.search(r"record \d", fault)
+
+
+def test_without_a_manifest_nothing_can_be_checked(tmp_path):
+    with pytest.raises(InputError, match="no such manifest"):
+        list(reader.find_faults(f"{tmp_path}/none.manifest.json"))
+
+
 @pytest.mark.parametrize(
     "entries", [{}, {"shards": 5}, {"shards": ["a"]}, {"shards": [{"name": "a", "examples": 3, "sha256": "12"}]},
                 {"shards": [{"name": "a", "examples": 3, "bytes": 1, "sha256": "12", "more": 1}]}]
 )  # fmt: skip
-def test_a_manifest_of_another_version_is_refused_by_the_generator_and_passed_over_by_the_trainer(tmp_path, entries):
-    with pytest.raises(InputError, match="x: made by another version"):
-        manifest.shards_of("x", entries)
+def test_a_manifest_of_another_version_is_refused_by_find_faults_and_passed_over_by_the_trainer(tmp_path, entries):
+    path = tmp_path / "x.manifest.json"
+    path.write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=f"{path}: made by another version"):
+        list(reader.find_faults(str(path)))
     if "more" not in str(entries):
         manifest.check_size(str(tmp_path / "a"), entries)
 
