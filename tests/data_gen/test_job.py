@@ -2,6 +2,7 @@ import os
 import re
 
 import pytest
+import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.jobs import content, shard_names
@@ -48,6 +49,29 @@ def test_a_users_folder_with_the_name_of_the_work_folder_is_left_alone(tmp_path)
     with pytest.raises(InputError, match="out.work: contains thesis.txt and no plan of a run"):
         make(tmp_path).open()
     assert [path.name for path in (tmp_path / "out.work").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("removed", range(3))
+def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkeypatch, removed):
+    unfinished = make(tmp_path)
+    unfinished.open()
+    for name in ("tokens", "units"):
+        (tmp_path / "out.work" / name).mkdir()
+    calls, remove = [], tf.io.gfile.rmtree
+
+    def rmtree(path):
+        calls.append(path)
+        if len(calls) > removed:
+            raise KeyboardInterrupt
+        remove(path)
+
+    monkeypatch.setattr(tf.io.gfile, "rmtree", rmtree)
+    with pytest.raises(KeyboardInterrupt):
+        unfinished.close()
+    unfinished.release()
+    monkeypatch.undo()
+    make(tmp_path).open()
+    assert (tmp_path / "out.work/plan.json").exists()
 
 
 def test_a_neighbor_whose_name_is_not_utf8_is_no_error(tmp_path):
