@@ -57,6 +57,7 @@ def test_every_weight_matters(model, batch):
         assert (change < 1e-3) if path in key_biases else (change > 1e-3), path
 
 
+@pytest.mark.slow
 def test_no_table_is_gathered_from_its_variable(model, batch):
     # such a gather would make TensorFlow copy the whole table at each read and assignment of a training step
     graph = tf.function(lambda: model(batch, training=True, seed=tf.constant([1, 2]))).get_concrete_function().graph

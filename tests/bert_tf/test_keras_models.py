@@ -54,7 +54,7 @@ def test_a_loaded_model_computes_in_the_precision_that_it_was_built_in(tmp_path,
     np.testing.assert_array_equal(again(DATA), model(DATA))
 
 
-@pytest.mark.parametrize("name", ["weights", "saved_model", "model.keras"])
+@pytest.mark.parametrize("name", ["weights", pytest.param("saved_model", marks=pytest.mark.slow), "model.keras"])
 def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name):
     model, _ = make_model(None)
     path = str(tmp_path / name)

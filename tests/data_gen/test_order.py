@@ -88,6 +88,7 @@ def test_copies_of_a_text_from_different_passes_stand_independently(made):
     assert scipy.stats.kstest(gaps, lambda x: 1 - (1 - x) ** 2).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_another_number_of_shards_holds_the_same_records(generator, made):
     sets = []
     for count in (3, 5):

@@ -134,6 +134,7 @@ def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_export_that_fails_its_check_names_the_folder_that_was_asked_for(vocab_file, tmp_path):
     put_together(tmp_path / "run", vocab_file, make_task(2), spread=float("nan"))
     with pytest.raises(InputError, match=f"^{tmp_path}/out/assets.extra/.* output probabilities is not finite"):

@@ -416,6 +416,7 @@ def test_a_missing_gpu_is_one_line(folder, tmp_path):
         extract_features.main(settings)
 
 
+@pytest.mark.slow
 def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_path, monkeypatch):
     """All but the device itself: the processor stands for the GPU that TensorFlow is made to report."""
     config, chosen = tf.config, []

@@ -78,8 +78,12 @@ def assert_close(got: dict, expected: dict, bound: float) -> None:
 
 @pytest.mark.parametrize(
     ("bound", "positions", "shape"),
-    [("float32", None, (ROWS, 1, 1, LENGTH)), ("float32", None, (1, HEADS, LENGTH, LENGTH)),
-     ("float32", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH)), ("bfloat16", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH))],
+    [
+        ("float32", None, (ROWS, 1, 1, LENGTH)),
+        pytest.param("float32", None, (1, HEADS, LENGTH, LENGTH), marks=pytest.mark.slow),
+        ("float32", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH)),
+        pytest.param("bfloat16", POSITIONS, (ROWS, HEADS, LENGTH, LENGTH), marks=pytest.mark.slow),
+    ],
     ids=["bias_of_columns", "bias_of_heads", "few_positions", "few_positions_in_bfloat16"], indirect=["bound"],
 )  # fmt: skip
 def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkeypatch):
@@ -119,7 +123,11 @@ def batch(packed: bool) -> dict[str, tf.Tensor]:
 
 @pytest.mark.parametrize(
     ("bound", "packed", "positions", "direction"),
-    [("float32", True, None, "bidi"), ("float32", True, POSITIONS, "ltr"), ("bfloat16", False, POSITIONS, "rtl")],
+    [
+        pytest.param("float32", True, None, "bidi", marks=pytest.mark.slow),
+        ("float32", True, POSITIONS, "ltr"),
+        pytest.param("bfloat16", False, POSITIONS, "rtl", marks=pytest.mark.slow),
+    ],
     ids=["packed_rows", "packed_rows_left_to_right_few_positions", "rows_right_to_left_few_positions_in_bfloat16"],
     indirect=["bound"],
 )

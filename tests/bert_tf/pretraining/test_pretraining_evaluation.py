@@ -220,6 +220,7 @@ def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished
     assert ends == [True, False]
 
 
+@pytest.mark.slow
 def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
     def interrupt(self, step, results):
         raise KeyboardInterrupt

@@ -61,7 +61,8 @@ def check_unchanged(trainer, before):
             np.testing.assert_array_equal(new, old, err_msg=name)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [False, True])
 def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
     parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # of a good step and two bad ones
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

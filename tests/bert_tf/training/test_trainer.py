@@ -40,7 +40,8 @@ def whole():
     return run(make_trainer())
 
 
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), pytest.param(2, 4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), (2, 4)])
 def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micro_batches):
     assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
     assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)

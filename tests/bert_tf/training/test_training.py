@@ -101,7 +101,8 @@ def test_a_finished_run_trains_no_further(data, finished):
         np.testing.assert_array_equal(value, before[name])
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
     try:
         run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
