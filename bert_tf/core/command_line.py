@@ -158,7 +158,8 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
         value = flag_values[field.name].value
         if isinstance(value, str):
             require(
-                field.default is not dataclasses.MISSING or bool(value.strip()), f"--{field.name} is empty; give it"
+                field.default is not dataclasses.MISSING or bool(value.strip()),
+                f"--{field.name} is empty; give a value",
             )
             # Python represents such bytes as lone surrogates, which TensorFlow does not accept.
             require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")

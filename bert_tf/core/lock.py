@@ -13,7 +13,7 @@ NAME = "lock"
 class FolderLock:
     """A lock that one process at a time holds. The operating system releases it when the process ends in any way.
 
-    Object stores ("scheme://") do not have locks, so in an object store every process takes the lock.
+    Object stores ("scheme://") do not have locks, so every process may write there.
 
     Args:
       folder: the folder; the lock is on its file `lock`.

@@ -73,8 +73,8 @@ class EvaluationSchedule:
         is_other = recorded.data and not evaluated_data.is_same(recorded.data, data)
         if is_other and self._steps:
             raise InputError(
-                f"{os.path.join(self._folder, evaluations.NAME)}: is of other dev data ({recorded.data}, now {data}); "
-                "restore the earlier data, or delete this file to choose among later checkpoints"
+                f"{os.path.join(self._folder, evaluations.NAME)}: belongs to other dev data ({recorded.data}, now "
+                f"{data}); restore the earlier data, or delete this file to choose among later checkpoints"
             )
         if is_other:
             evaluated_data.refuse_tuning(data, recorded.data, settings)

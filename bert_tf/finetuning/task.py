@@ -267,8 +267,8 @@ class Task(abc.ABC):
         A layer with a true attribute `reads_mask` is also called with `input_mask`, int32 [B, S]. A layer with a true
         attribute `is_per_token` maps each token separately, from [..., H] to [..., outputs], so it is applied to packed
         rows directly. The attribute `checkpoint_name` is the layer's name in checkpoints; the default is "head".
-        A layer whose `reads` is "activations" gets the result of `FineTunedBert.activations`, float [B, S, K, H], for
-        the layers in its attribute `layers`, and `read_mask`, int32 [B, S], which is 1 for the tokens to read.
+        A layer whose `reads` is "activations" has an attribute `layers`. It gets these layers' activations, float
+        [B, S, K, H], see `FineTunedBert.activations`, and `read_mask`, int32 [B, S], which is 1 for the tokens to read.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -39,7 +39,7 @@ class DeviceSettings:
         False,
     )
     optimizer: str = setting(
-        "adamw: the original's; lamb: for very large batches", "adamw", choices=("adamw", "lamb"), group="Training"
+        "adamw: as in the original; lamb: for very large batches", "adamw", choices=("adamw", "lamb"), group="Training"
     )
     adam_bias_correction: bool = setting(
         "apply Adam's bias correction, which the original's AdamW omits; as in TensorFlow, epsilon is added before the "

@@ -49,7 +49,7 @@ class ExampleSource(abc.ABC):
         return run_folder.fingerprint(self.files(split))
 
     def read(self, split: str) -> Sequence[Placed]:
-        """Returns the examples of a split, and reads them only once; examples of "test" may lack labels.
+        """Returns the examples of a split; reads the files only at the first call. Examples of "test" may lack labels.
 
         Raises:
           InputError: the data is invalid; the message names the place.

@@ -73,7 +73,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
         known = Counter(part for found in parts.values() for part in set(found))
         if joined := [label for label, found in parts.items() if len(found) > 1 and all(known[p] > 1 for p in found)]:
             logging.warning(
-                "the class %r looks like several labels; if it is, give %s--label_separator=%r",
+                "the class %r looks like several labels; if so, give %s--label_separator=%r",
                 joined[0], "" if has_sets else "--multi_label ", separator,
             )  # fmt: skip
 

@@ -167,7 +167,7 @@ def _placed(examples: Sequence[Example], what: str) -> list[Placed]:
 
 
 def _kind_of(labels: Sequence) -> str:
-    """Returns the kind of the task.
+    """Returns the kind of task for the type of the labels.
 
     Raises:
       InputError: labels of different types are mixed.

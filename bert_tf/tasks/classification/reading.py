@@ -72,8 +72,8 @@ class Reading:
           max_seq_length: S.
 
         Returns:
-          The columns as they are; or for windows, those of N rows, with `example_ids`, int64 [N], ascending, and
-          `window_weights`, float32 [N]: one divided by the number of windows of the example.
+          The unchanged columns if the task does not use windows. With windows, the columns of N rows, and also
+          `example_ids`, int64 [N], ascending, and `window_weights`, float32 [N], 1 / (number of the example's windows).
         """
         if not self.has_windows:
             return dict(columns)

@@ -1,4 +1,4 @@
-"""Classification data from tf-models-official's `create_finetuning_data`: TFRecords, and JSON that describes them.
+"""Classification data from tf-models-official's `create_finetuning_data`: TFRecords and their description in JSON.
 
 The rows are already encoded, so the vocabulary must be the one that encoded them.
 
@@ -135,7 +135,7 @@ class RecordsTask(ClassificationTask):
         return False
 
     def read_files(self, split: str) -> Rows:
-        """Reads the rows of a split only once.
+        """Returns the rows of a split; reads the files only at the first call.
 
         Raises:
           InputError: a file is damaged or contradicts the meta data, or a label is out of range.

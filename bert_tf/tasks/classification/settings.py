@@ -195,7 +195,7 @@ class ClassifierSettings(FineTuningSettings):
         if self.mode == "flags":
             return
         given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
-        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} say the same; drop one of them")
+        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} have the same meaning; drop one of them")
         changes = dict.fromkeys(_MODES[self.mode], True) | {"mode": "flags"}
         if self.mode == "predict" and not self.test_data_path:
             changes["test_data_path"] = self.eval_data_path

@@ -70,8 +70,8 @@ class SquadSettings(FineTuningSettings):
         first=True,
     )
     null_score_diff_threshold: float | None = setting(
-        "--version_2_with_negative: predict no answer if its score exceeds the best answer's score by more than this; "
-        "default: the value that --tune_null_threshold has found for the checkpoint, else 0", None,
+        '--version_2_with_negative: predict "" (no answer) if the score of "" exceeds the best answer\'s score by more '
+        "than this; default: the value that --tune_null_threshold has found for the checkpoint, else 0", None,
     )  # fmt: skip
     tune_null_threshold: bool = setting(
         "--version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; later "

@@ -38,8 +38,8 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
       has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
 
     Returns:
-      `f1` and `exact_match`, from 0 to 1; for SQuAD 2.0 also for only the questions with an answer (prefix `HasAns_`)
-      and for only the questions without an answer (prefix `NoAns_`), if there are any.
+      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0 also both metrics on the questions with an answer (prefix
+      `HasAns_`), and on the questions without an answer (prefix `NoAns_`), if there are such questions.
     """
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}

@@ -35,7 +35,7 @@ from bert_tf.training.metrics import Form, Metric
 QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
-# Defaults of the flags of model and data that a run's `task.json` records.
+# Defaults of the flags that change the model or its data. A run's `task.json` records these flags.
 _DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
 # The logit of a position without a token: finite, so that means and differences of logits are finite.
 _NO_TOKEN = -1e9
@@ -77,7 +77,7 @@ class SquadTask(SourceTask):
 
     @property
     def evaluation_predictions(self) -> Sequence[str]:
-        """See `Task`; an evaluation writes these files as in the original."""
+        """See `Task`; as in the original, an evaluation writes these files too."""
         names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
         return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
 
@@ -145,8 +145,8 @@ class SquadTask(SourceTask):
         }
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns logits [B, S, 2] that are very low at positions without a token of the row."""
-        # Such positions are tokens of other rows in packed rows, and padding in padded rows.
+        """Returns logits [B, S, 2] that are very low at all positions that do not have a token of the row."""
+        # In a packed row, such positions have tokens of other rows. In a padded row, they have padding.
         return of_tokens(logits, batch["input_mask"])
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:

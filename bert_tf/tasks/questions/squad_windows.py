@@ -139,8 +139,8 @@ def encode_questions(
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
     """Returns the first and the last token of a question's first answer in its context.
 
-    As in the original, these are the tokens of the words that overlap the answer, or, among these, the tokens that
-    equal the answer's tokens, if there are any.
+    As in the original, these are all tokens of the words that overlap the answer. If the tokens of the answer's text
+    occur among them, only these tokens count.
 
     Args:
       question: a question with its answers.

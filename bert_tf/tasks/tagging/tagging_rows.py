@@ -47,7 +47,7 @@ def make_rows(
     """Splits sentences into rows; each word is labeled in exactly one row.
 
     Args:
-      sentences: the sentences of a file, in its order.
+      sentences: the sentences of a file, in order.
       labels: label ids of the words of each sentence.
       tokenizer: splits words into tokens.
       max_seq_length: S.
@@ -131,7 +131,10 @@ def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tu
 
 
 def _with_context(first: int, last: int, scope: tuple[int, int], offsets: np.ndarray, room: int) -> tuple[int, int]:
-    """Adds whole words of the scope as context on both sides; space that one side does not need goes to the other."""
+    """Extends a range of words with context from the scope, whole words on both sides.
+
+    If one side has too few words for its half of the space, the other side gets the rest.
+    """
     low, high = scope
     spare = room - (offsets[last] - offsets[first])
     behind = offsets[high] - offsets[last]

@@ -505,7 +505,7 @@ def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatc
     ],
 )
 def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
-    with pytest.raises(InputError, match=f"^--{flag} is empty; give it$"):
+    with pytest.raises(InputError, match=f"^--{flag} is empty; give a value$"):
         command_line.parse(settings_class, [*words, f"--{flag}="])
 
 

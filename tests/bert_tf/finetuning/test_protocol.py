@@ -220,7 +220,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
         run_folder.check_finished(str(path / "other"), 9, False)
     text = (path / evaluations.NAME).read_text()
     (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
-    with pytest.raises(InputError, match=r"evaluations.json: is of other dev data \(dev.txt, 13 examples"):
+    with pytest.raises(InputError, match=r"evaluations.json: belongs to other dev data \(dev.txt, 13 examples"):
         run_finetuning(run, lambda _: FindTheWord(folder))
 
 
